@@ -1,0 +1,1 @@
+"""The pure core: state machines and values, with no IO, clock, thread, await or logging."""

@@ -1,0 +1,241 @@
+"""The one table of error codes: number, retriable or final, meaning. Exceptions become codes through it.
+
+Source: the error codes of the Kafka protocol.
+"""
+
+import enum
+
+
+class ErrorCode(enum.IntEnum):
+    """Error codes of the Kafka protocol that this project sends or understands."""
+
+    retriable: bool
+    meaning: str
+
+    def __new__(cls, value: int, retriable: bool, meaning: str) -> "ErrorCode":
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.retriable = retriable
+        member.meaning = meaning
+        return member
+
+    UNKNOWN_SERVER_ERROR = (-1, False, "the broker met an error that it did not expect")
+    NONE = (0, False, "no error")
+    OFFSET_OUT_OF_RANGE = (1, False, "the offset is outside the log")
+    CORRUPT_MESSAGE = (2, True, "a record batch failed its checks")
+    UNKNOWN_TOPIC_OR_PARTITION = (3, True, "this broker does not know that topic or partition")
+    INVALID_FETCH_SIZE = (4, False, "the fetch size is invalid")
+    LEADER_NOT_AVAILABLE = (5, True, "the partition has no leader at the moment")
+    NOT_LEADER_OR_FOLLOWER = (6, True, "this broker does not lead that partition")
+    REQUEST_TIMED_OUT = (7, True, "the time allowed for the request ran out")
+    BROKER_NOT_AVAILABLE = (8, False, "the broker is not available")
+    REPLICA_NOT_AVAILABLE = (9, True, "the replica is not available")
+    MESSAGE_TOO_LARGE = (10, False, "a record batch is larger than max.message.bytes")
+    STALE_CONTROLLER_EPOCH = (11, False, "the controller has been replaced")
+    OFFSET_METADATA_TOO_LARGE = (12, False, "the metadata of the offset is too large")
+    NETWORK_EXCEPTION = (13, True, "the connection was lost before the answer")
+    COORDINATOR_LOAD_IN_PROGRESS = (14, True, "the coordinator is loading")
+    COORDINATOR_NOT_AVAILABLE = (15, True, "the coordinator is not available")
+    NOT_COORDINATOR = (16, True, "this broker is not the coordinator")
+    INVALID_TOPIC_EXCEPTION = (17, False, "the topic name is not valid")
+    RECORD_LIST_TOO_LARGE = (18, False, "the request has more records than a segment can hold")
+    NOT_ENOUGH_REPLICAS = (19, True, "fewer replicas are in sync than min.insync.replicas asks for")
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        True,
+        "appended, but fewer replicas are in sync than min.insync.replicas asks for",
+    )
+    INVALID_REQUIRED_ACKS = (21, False, "acks must be -1 (all), 0 or 1")
+    ILLEGAL_GENERATION = (22, False, "the generation of the group is another")
+    INCONSISTENT_GROUP_PROTOCOL = (23, False, "the member's protocols do not match the group's")
+    INVALID_GROUP_ID = (24, False, "the group id is not valid")
+    UNKNOWN_MEMBER_ID = (25, False, "the group does not know that member")
+    INVALID_SESSION_TIMEOUT = (26, False, "the session timeout is outside the allowed range")
+    REBALANCE_IN_PROGRESS = (27, False, "the group is rebalancing")
+    INVALID_COMMIT_OFFSET_SIZE = (28, False, "the committed offset's metadata is too large")
+    TOPIC_AUTHORIZATION_FAILED = (29, False, "not allowed to use that topic")
+    GROUP_AUTHORIZATION_FAILED = (30, False, "not allowed to use that group")
+    CLUSTER_AUTHORIZATION_FAILED = (31, False, "not allowed to do that to the cluster")
+    INVALID_TIMESTAMP = (32, False, "the timestamp is out of the accepted range")
+    UNSUPPORTED_SASL_MECHANISM = (33, False, "the SASL mechanism is not supported")
+    ILLEGAL_SASL_STATE = (34, False, "the request does not fit the SASL state")
+    UNSUPPORTED_VERSION = (35, False, "this version of the request is not served")
+    TOPIC_ALREADY_EXISTS = (36, False, "a topic of that name exists")
+    INVALID_PARTITIONS = (37, False, "the number of partitions is not valid")
+    INVALID_REPLICATION_FACTOR = (38, False, "the replication factor is not possible")
+    INVALID_REPLICA_ASSIGNMENT = (39, False, "the replica assignment is not valid")
+    INVALID_CONFIG = (40, False, "a setting is not valid")
+    NOT_CONTROLLER = (41, True, "this broker is not the controller")
+    INVALID_REQUEST = (42, False, "the request is malformed or contradicts itself")
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = (43, False, "only record batches of magic 2 are stored")
+    POLICY_VIOLATION = (44, False, "a policy forbids the request")
+    OUT_OF_ORDER_SEQUENCE_NUMBER = (45, False, "the producer's sequence number has a gap")
+    DUPLICATE_SEQUENCE_NUMBER = (46, False, "the producer's sequence number is an old duplicate")
+    INVALID_PRODUCER_EPOCH = (47, False, "a newer instance of the producer has taken over")
+    INVALID_TXN_STATE = (48, False, "the transaction is not in a state for that request")
+    INVALID_PRODUCER_ID_MAPPING = (49, False, "the producer id does not belong to that transactional id")
+    INVALID_TRANSACTION_TIMEOUT = (50, False, "the transaction timeout is out of the accepted range")
+    CONCURRENT_TRANSACTIONS = (51, True, "the previous transaction is not finished yet")
+    TRANSACTION_COORDINATOR_FENCED = (52, False, "the transaction coordinator has been replaced")
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = (53, False, "not allowed to use that transactional id")
+    SECURITY_DISABLED = (54, False, "security features are off")
+    OPERATION_NOT_ATTEMPTED = (55, False, "the operation was not attempted")
+    KAFKA_STORAGE_ERROR = (56, True, "the disk of that log has failed")
+    LOG_DIR_NOT_FOUND = (57, False, "the log folder is not configured")
+    SASL_AUTHENTICATION_FAILED = (58, False, "SASL authentication failed")
+    UNKNOWN_PRODUCER_ID = (59, False, "the log has nothing of that producer id any more")
+    REASSIGNMENT_IN_PROGRESS = (60, False, "the partition is being reassigned")
+    FETCH_SESSION_ID_NOT_FOUND = (70, True, "the fetch session is unknown")
+    INVALID_FETCH_SESSION_EPOCH = (71, True, "the fetch session's epoch is another")
+    LISTENER_NOT_FOUND = (72, True, "the leader has no such listener")
+    TOPIC_DELETION_DISABLED = (73, False, "delete.topic.enable is false")
+    FENCED_LEADER_EPOCH = (74, True, "the leader epoch of the request is old")
+    UNKNOWN_LEADER_EPOCH = (75, True, "the leader epoch of the request is newer than this broker's")
+    UNSUPPORTED_COMPRESSION_TYPE = (76, False, "the compression type is not supported")
+    STALE_BROKER_EPOCH = (77, False, "the broker has registered again since")
+    OFFSET_NOT_AVAILABLE = (78, True, "the new leader's high watermark has not caught up yet")
+    MEMBER_ID_REQUIRED = (79, False, "join again with the member id given")
+    PREFERRED_LEADER_NOT_AVAILABLE = (80, True, "the preferred leader is not available")
+    GROUP_MAX_SIZE_REACHED = (81, False, "the group is full")
+    FENCED_INSTANCE_ID = (82, False, "another member has taken that instance id")
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = (83, True, "no eligible leader is available")
+    ELECTION_NOT_NEEDED = (84, True, "the partition has that leader already")
+    NO_REASSIGNMENT_IN_PROGRESS = (85, False, "the partition is not being reassigned")
+    GROUP_SUBSCRIBED_TO_TOPIC = (86, False, "the group is subscribed to the topic")
+    INVALID_RECORD = (87, False, "a record failed the broker's checks")
+    UNSTABLE_OFFSET_COMMIT = (88, True, "offsets of an open transaction are pending")
+    PRODUCER_FENCED = (90, False, "a newer producer has taken over")
+    TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
+    UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
+    INCONSISTENT_TOPIC_ID = (103, True, "the topic id is that of another topic")
+    TRANSACTION_ABORTABLE = (120, False, "the transaction must be aborted")
+
+    @classmethod
+    def of(cls, value: int) -> "ErrorCode":
+        """The member for a number off the wire; UNKNOWN_SERVER_ERROR for one that is not in the table."""
+        try:
+            return cls(value)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
+
+class HeadraceError(Exception):
+    """Base of every error that a user may see; its text is one line that names the thing and the remedy."""
+
+
+class ConfigError(HeadraceError):
+    """A setting or option is unknown, misspelled or impossible."""
+
+
+class StorageError(HeadraceError):
+    """A data folder can't be used: locked, of another broker, of a newer format, or failing."""
+
+
+class DeadlineExceededError(HeadraceError):
+    """Retries went on until the deadline of the operation."""
+
+
+class KafkaError(HeadraceError):
+    """An error that has a code in the protocol."""
+
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str = "", code: ErrorCode | None = None) -> None:
+        if code is not None:
+            self.code = code
+        super().__init__(message or self.code.meaning)
+
+    @property
+    def retriable(self) -> bool:
+        return self.code.retriable
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The offset asked for is outside the log; carries the valid half-open range."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(
+        self, message: str = "", *, log_start_offset: int = -1, log_end_offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class CorruptRecordError(KafkaError):
+    """Bytes that are not an intact record batch."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecordError(KafkaError):
+    """An intact batch that must not be stored (wrong count, control batch from a client)."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class RecordTooLargeError(KafkaError):
+    """A batch larger than max.message.bytes."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordListTooLargeError(KafkaError):
+    """More bytes in one request than a segment can hold."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class UnsupportedForMessageFormatError(KafkaError):
+    """A message of magic 0 or 1."""
+
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class UnsupportedCompressionError(KafkaError):
+    """An unknown compression codec, or one whose library is missing."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OutOfOrderSequenceError(KafkaError):
+    """A gap in a producer's sequence."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class DuplicateSequenceError(KafkaError):
+    """A duplicate older than the batches remembered."""
+
+    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(KafkaError):
+    """A fenced producer."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class UnknownProducerIdError(KafkaError):
+    """A producer id of which the log has nothing, with a sequence that does not start at 0."""
+
+    code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class InvalidRequestError(KafkaError):
+    """A frame that can't be decoded or contradicts itself."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class UnsupportedVersionError(KafkaError):
+    """A request version that is not served."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class LogStorageError(KafkaError):
+    """A write or read of a log's files failed."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,52 @@
+"""Names of things: brokers, epochs, partitions. Its one rule: a broker id never passes for an epoch."""
+
+import re
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+"""Incarnation of a broker: the creation transaction id of its registration znode (R-CTL4)."""
+
+PartitionEpoch = NewType("PartitionEpoch", int)
+"""Version of a partition's state: grows with every accepted change of leader or ISR."""
+
+NO_LEADER = BrokerId(-1)
+NO_EPOCH = LeaderEpoch(-1)
+
+MAX_TOPIC_LENGTH = 249
+"""Kafka's limit: `<topic>-<partition>` must fit a file name of 255 bytes."""
+
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, name: str) -> "TopicPartition":
+        """The inverse of `str`; ValueError when `name` is not `<topic>-<partition>`."""
+        topic, dash, partition = name.rpartition("-")
+        if not dash or not topic or not partition.isdigit():
+            raise ValueError(f"'{name}' is not of the form <topic>-<partition>")
+        return cls(topic, int(partition))
+
+
+def topic_name_problem(topic: str) -> str | None:
+    """Why `topic` can't name a topic, or None when it can."""
+    if not topic:
+        return "the topic name is empty"
+    if topic in (".", ".."):
+        return f"the topic name can't be '{topic}'"
+    if len(topic) > MAX_TOPIC_LENGTH:
+        return f"the topic name has {len(topic)} characters, at most {MAX_TOPIC_LENGTH} are possible"
+    if not _LEGAL_TOPIC.fullmatch(topic):
+        return f"the topic name '{topic}' has characters other than letters, digits, '.', '_' and '-'"
+    return None

@@ -1,0 +1,213 @@
+"""What the broker asks of the outside world, as protocols that real and simulated parts implement.
+
+Rule: broker code above these ports has no asyncio, thread, clock, socket or file of its own; answers come back as
+callbacks on the one event loop.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+class LogSlice(Protocol):
+    """A run of whole record batches in a segment file. Only the transport looks inside."""
+
+    def __len__(self) -> int:
+        """Size in bytes."""
+        ...
+
+    def view(self) -> memoryview:
+        """The bytes, from the page cache where possible; valid until the event loop's next turn and longer."""
+        ...
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never run backwards."""
+        ...
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Forget it; harmless after it ran."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Calls later on the event loop."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call once, after `delay_ms`."""
+        ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call once, in the next turn of the loop."""
+        ...
+
+
+class Background(Protocol):
+    """Long work (fsync, deletion of files) off the event loop."""
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        """Run `work` elsewhere; one of the callbacks comes back on the loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where another broker listens."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportError:
+    """A request without an answer; its effect on the other side is unknown."""
+
+    reason: str
+
+
+class Transport(Protocol):
+    """Requests to other brokers. Order holds within (endpoint, channel)."""
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        channel: str,
+        spec: Any,
+        version: int,
+        message: Any,
+        *,
+        timeout_ms: int,
+        on_reply: Callable[[Any], None],
+    ) -> None:
+        """Send `message`; `on_reply` gets the decoded response or a TransportError, exactly once.
+
+        `channel` names a connection of its own ("fetch", "controller"), so that a long poll delays nobody else.
+        """
+        ...
+
+    def disconnect(self, endpoint: Endpoint, channel: str) -> None:
+        """Drop the connection; what is pending is answered with TransportError."""
+        ...
+
+
+class ZkStatus(enum.Enum):
+    """How a coordination request ended."""
+
+    OK = "ok"
+    NO_NODE = "no node"
+    NODE_EXISTS = "node exists"
+    BAD_VERSION = "bad version"
+    NOT_EMPTY = "not empty"
+    UNKNOWN = "unknown"
+    """Connection lost, session expired or timed out: it may or may not have happened."""
+
+
+class ZkStat(NamedTuple):
+    """What ZooKeeper tells of a node."""
+
+    version: int
+    czxid: int
+    ephemeral_owner: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkReply:
+    """Answer of a coordination request; `value` is bytes (get), list[str] (children), path (create) or
+    list[ZkReply] (multi)."""
+
+    status: ZkStatus
+    value: Any = None
+    stat: ZkStat | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status is ZkStatus.OK
+
+
+class ZkOpKind(enum.Enum):
+    """Kinds of operation in a multi."""
+
+    CHECK = "check"
+    CREATE = "create"
+    SET = "set"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkOp:
+    """One operation of a multi. `version` -1 matches any."""
+
+    kind: ZkOpKind
+    path: str
+    data: bytes = b""
+    version: int = -1
+    ephemeral: bool = False
+
+
+class SessionState(enum.Enum):
+    """State of the coordination session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+ZkCallback = Callable[[ZkReply], None]
+
+
+class Coordination(Protocol):
+    """ZooKeeper. Every callback comes on the event loop, exactly once; watches fire at most once."""
+
+    def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None: ...
+
+    def children(
+        self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
+    ) -> None: ...
+
+    def exists(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
+        """NO_NODE when absent; the watch fires on creation too."""
+        ...
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        on_reply: ZkCallback,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        make_parents: bool = False,
+    ) -> None: ...
+
+    def set(self, path: str, data: bytes, version: int, on_reply: ZkCallback) -> None: ...
+
+    def delete(self, path: str, version: int, on_reply: ZkCallback) -> None: ...
+
+    def multi(self, operations: Sequence[ZkOp], on_reply: ZkCallback) -> None:
+        """All or nothing; on failure `status` is that of the operation that failed."""
+        ...
+
+    def add_state_listener(self, listener: Callable[[SessionState], None]) -> None: ...
+
+    @property
+    def session_id(self) -> int:
+        """Id of the present session; 0 when there is none."""
+        ...
