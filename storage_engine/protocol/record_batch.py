@@ -1,0 +1,307 @@
+"""The header of a record batch (magic 2): parse, check, patch. Its one rule: never look inside the records.
+
+A batch on the wire and on disk (big endian):
+
+    field                    at  bytes  meaning
+    base_offset               0   8     offset of the first record; set by the leader, outside the CRC
+    batch_length              8   4     bytes that follow this field
+    partition_leader_epoch   12   4     set by the leader, outside the CRC
+    magic                    16   1     2
+    crc                      17   4     CRC-32C of everything from `attributes` to the end
+    attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
+    last_offset_delta        23   4     offset of the last record minus base_offset
+    base_timestamp           27   8     milliseconds; the records' timestamp deltas count from it
+    max_timestamp            35   8     milliseconds; of every record when the timestamp type is LogAppendTime
+    producer_id              43   8     -1: not idempotent
+    producer_epoch           51   2
+    base_sequence            53   4
+    records_count            57   4
+    records                  61         compressed as one block when the codec is not 0
+
+Source: the record batch format of the Kafka protocol; R-LOG6, R-LOG12.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidRecordError,
+    KafkaError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+    UnsupportedForMessageFormatError,
+)
+
+BytesLike = bytes | bytearray | memoryview
+
+MAGIC = 2
+HEADER_BYTES = 61
+LENGTH_END = 12
+"""`batch_length` counts the bytes from here on; base_offset and batch_length come before."""
+MIN_BATCH_LENGTH = HEADER_BYTES - LENGTH_END
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+MAX_SEQUENCE = 0x7FFFFFFF
+"""After the largest int32 a producer's sequence goes on at 0."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_MAGIC_AT = 16
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
+
+_BASE_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qhi")
+
+assert _HEADER.size == HEADER_BYTES
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: bits 0-2 of the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_LAST_CODEC = max(Codec)
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before a batch's records, as they stand there."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Size of the whole batch, header included."""
+        return LENGTH_END + self.length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Number of the codec; a `Codec` unless the batch comes from a newer client."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return (self.attributes & TIMESTAMP_TYPE_BIT) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Its records are transaction markers, not data."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; NO_SEQUENCE for a batch that is not idempotent."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return advance_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def advance_sequence(sequence: int, count: int) -> int:
+    """The sequence number `count` records later; wraps from the largest int32 to 0."""
+    return (sequence + count) & MAX_SEQUENCE
+
+
+def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
+    """The header at `position`; checks neither the CRC nor that the records are all there."""
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise CorruptRecordError(
+            f"a record batch at byte {position} needs a header of {HEADER_BYTES} bytes,"
+            f" only {max(0, len(buffer) - position)} are there"
+        )
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.length < MIN_BATCH_LENGTH:
+        raise CorruptRecordError(
+            f"the record batch at byte {position} (base offset {header.base_offset}) says its length is"
+            f" {header.length}, the least possible is {MIN_BATCH_LENGTH}"
+        )
+    return header
+
+
+def iter_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch; a batch cut off at the end ends the iteration."""
+    position = 0
+    end = len(buffer)
+    while end - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        following = position + LENGTH_END + header.length
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def compute_crc(buffer: BytesLike, position: int, size: int) -> int:
+    """CRC-32C over the part of the batch [position, position + size) that it protects."""
+    return crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + size])
+
+
+def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
+    """Whether the whole batch [position, position + size) is as its writer sealed it."""
+    (stored,) = _CRC.unpack_from(buffer, position + _CRC_AT)
+    return bool(stored == compute_crc(buffer, position, size))
+
+
+def validate_for_append(
+    buffer: BytesLike, *, max_message_bytes: int
+) -> list[tuple[int, BatchHeader]]:
+    """Position and header of every batch of a producer's bytes, after all checks that a leader makes.
+
+    Raises the KafkaError that the producer is to get. Offsets and leader epoch are not looked at: the leader
+    sets them.
+    """
+    end = len(buffer)
+    if end == 0:
+        raise InvalidRecordError("a produce request has no record batch for the partition")
+    batches: list[tuple[int, BatchHeader]] = []
+    position = 0
+    while position < end:
+        if end - position <= _MAGIC_AT:
+            raise CorruptRecordError(f"a record batch is cut off after {end - position} bytes")
+        magic = buffer[position + _MAGIC_AT]
+        if magic != MAGIC:
+            raise _wrong_magic(magic)
+        header = read_header(buffer, position)
+        size = LENGTH_END + header.length
+        if size > max_message_bytes:
+            raise RecordTooLargeError(
+                f"a record batch of {size} bytes is larger than max.message.bytes = {max_message_bytes}:"
+                " send smaller batches or raise the setting"
+            )
+        if position + size > end:
+            raise CorruptRecordError(
+                f"a record batch says it has {size} bytes, only {end - position} are there"
+            )
+        if not crc_matches(buffer, position, size):
+            raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
+        _check_fields(header)
+        batches.append((position, header))
+        position += size
+    return batches
+
+
+def _wrong_magic(magic: int) -> KafkaError:
+    if magic < MAGIC:
+        return UnsupportedForMessageFormatError(
+            f"messages of magic {magic} are not stored, only record batches of magic {MAGIC}:"
+            " use a client of Kafka 0.11 or later"
+        )
+    return CorruptRecordError(f"a record batch has magic {magic}, only {MAGIC} is known")
+
+
+def _check_fields(header: BatchHeader) -> None:
+    """The fields of an intact batch that a producer could have set wrong."""
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecordError(
+            f"a record batch of {count} records has last offset delta {header.last_offset_delta},"
+            f" it must have at least one record and the delta {count - 1}"
+        )
+    attributes = header.attributes
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        raise UnsupportedCompressionError(
+            f"a record batch has the unknown compression codec {attributes & CODEC_MASK}"
+        )
+    if attributes & CONTROL_BIT:
+        raise InvalidRecordError("a client can't write control batches")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        raise KafkaError(
+            "a client can't write batches of timestamp type LogAppendTime",
+            ErrorCode.INVALID_TIMESTAMP,
+        )
+    if header.producer_id >= 0:
+        if header.producer_epoch < 0 or header.base_sequence < 0:
+            raise InvalidRecordError(
+                f"a record batch of producer id {header.producer_id} has epoch {header.producer_epoch}"
+                f" and sequence {header.base_sequence}, neither may be negative"
+            )
+    elif attributes & TRANSACTIONAL_BIT:
+        raise InvalidRecordError("a transactional record batch has no producer id")
+
+
+def seal(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Writes `header` with the right CRC in front of records that are already in place."""
+    _HEADER.pack_into(buffer, position, *header)
+    _write_crc(buffer, position, header.size_in_bytes)
+
+
+def patch(
+    buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
+) -> None:
+    """Sets what the leader assigns; both fields lie outside the CRC."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
+
+
+def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Gives every record of the batch the time of the append, and the batch a new CRC."""
+    header = read_header(buffer, position)
+    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
+    _write_crc(buffer, position, header.size_in_bytes)
+
+
+def patch_producer(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """Stamps the batch as that producer's, and gives it a new CRC."""
+    header = read_header(buffer, position)
+    _PRODUCER.pack_into(buffer, position + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _write_crc(buffer, position, header.size_in_bytes)
+
+
+def _write_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    _CRC.pack_into(buffer, position + _CRC_AT, compute_crc(buffer, position, size))
