@@ -1,0 +1,24 @@
+# make demo      the main job on real input: three brokers, a Spark stream, a broker killed, the result proved
+# make test      every check and every test; the long fault tests with a sample of their seeds
+# make test-all  the same with all of their seeds
+
+BIN := .venv/bin
+
+.PHONY: demo test test-all
+
+demo: .venv/.set-up
+	$(BIN)/python -m examples.flights.demo
+
+test: .venv/.set-up
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+test-all: export HEADRACE_FAULTS := full
+test-all: test
+
+.venv/.set-up: setup.cfg pyproject.toml .ci/set-up
+	.ci/set-up
+	touch $@
