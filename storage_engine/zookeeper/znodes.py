@@ -1,0 +1,346 @@
+"""The znodes of brokers, topics, the controller and settings: each class owns its path, encode and decode.
+
+Rule: the documented keys exactly (R-CTL10); further keys are written only where the documents have no place for the
+thing (rack, endpoints, topic id), and unknown keys of others are ignored. Requests to the controller are in
+`admin_znodes`.
+
+Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
+"""
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.zookeeper.znode_json import (
+    ZnodeFormatError,
+    decode_object,
+    encode_object,
+    int_field,
+    int_list,
+    required_value,
+    str_field,
+    str_map,
+)
+
+INITIAL_CONTROLLER_EPOCH = ControllerEpoch(0)
+"""What /controller_epoch holds before the first election; the first controller has epoch 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerIdZNode:
+    """/brokers/ids/<id>, ephemeral: a live broker and where it listens."""
+
+    PARENT: ClassVar[str] = "/brokers/ids"
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+    endpoints: tuple[str, ...] = ()
+    """`PLAINTEXT://host:port`, the advertised listeners."""
+
+    @classmethod
+    def path(cls, broker_id: int) -> str:
+        return f"{cls.PARENT}/{broker_id}"
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {
+            "jmx_port": -1,
+            "host": self.host,
+            "version": 1,
+            "port": self.port,
+        }
+        if self.endpoints:
+            fields["endpoints"] = list(self.endpoints)
+        if self.rack is not None:
+            fields["rack"] = self.rack
+        return encode_object(fields)
+
+    @classmethod
+    def decode(cls, broker_id: int, data: bytes) -> "BrokerIdZNode":
+        path = cls.path(broker_id)
+        fields = decode_object(path, data)
+        rack = fields.get("rack")
+        endpoints = fields.get("endpoints") or []
+        if rack is not None and not isinstance(rack, str):
+            raise ZnodeFormatError(f"znode {path}: 'rack' must be a string")
+        if not isinstance(endpoints, list) or not all(isinstance(e, str) for e in endpoints):
+            raise ZnodeFormatError(f"znode {path}: 'endpoints' must be a list of strings")
+        return cls(
+            broker_id=BrokerId(broker_id),
+            host=str_field(path, fields, "host"),
+            port=int_field(path, fields, "port"),
+            rack=rack,
+            endpoints=tuple(endpoints),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicZNode:
+    """/brokers/topics/<topic>: the assigned replicas of every partition, the preferred one first."""
+
+    PARENT: ClassVar[str] = "/brokers/topics"
+
+    topic: str
+    assignment: Mapping[int, tuple[BrokerId, ...]]
+    """Partition id -> brokers; every broker at most once."""
+    topic_id: uuid.UUID | None = None
+    """None when a program that knows no topic ids wrote the node."""
+
+    @classmethod
+    def path(cls, topic: str) -> str:
+        return f"{cls.PARENT}/{topic}"
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {
+            "version": 1,
+            "partitions": {str(p): list(self.assignment[p]) for p in sorted(self.assignment)},
+        }
+        if self.topic_id is not None:
+            fields["topic_id"] = topic_id_to_text(self.topic_id)
+        return encode_object(fields)
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> "TopicZNode":
+        path = cls.path(topic)
+        fields = decode_object(path, data)
+        partitions = required_value(path, fields, "partitions")
+        if not isinstance(partitions, dict):
+            raise ZnodeFormatError(f"znode {path}: 'partitions' must be an object")
+        assignment: dict[int, tuple[BrokerId, ...]] = {}
+        for key, value in partitions.items():
+            if not (key.isascii() and key.isdigit()):
+                raise ZnodeFormatError(f"znode {path}: '{key}' is not a partition id")
+            replicas = int_list(path, f"partitions.{key}", value)
+            if not replicas or len(set(replicas)) != len(replicas):
+                raise ZnodeFormatError(
+                    f"znode {path}: partition {key} needs one or more brokers, each once, not {value}"
+                )
+            assignment[int(key)] = tuple(BrokerId(broker) for broker in replicas)
+        topic_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
+        return cls(
+            topic=topic,
+            assignment=dict(sorted(assignment.items())),
+            topic_id=topic_id_from_text(path, topic_id) if topic_id else None,
+        )
+
+
+class PartitionsZNode:
+    """/brokers/topics/<topic>/partitions: parent of the partitions, no data."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"{TopicZNode.path(topic)}/partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStateZNode:
+    """/brokers/topics/<topic>/partitions/<p>/state: leader and ISR. Written only with an unchanged znode version."""
+
+    leader: BrokerId
+    """-1 when there is none."""
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    """Never empty once written by us: without a live member the last ISR is kept (R-CTL2)."""
+    controller_epoch: ControllerEpoch
+    """Of the controller that last updated the state."""
+
+    @staticmethod
+    def partition_path(topic: str, partition: int) -> str:
+        return f"{PartitionsZNode.path(topic)}/{partition}"
+
+    @classmethod
+    def path(cls, topic: str, partition: int) -> str:
+        return f"{cls.partition_path(topic, partition)}/state"
+
+    def encode(self) -> bytes:
+        return encode_object(
+            {
+                "controller_epoch": self.controller_epoch,
+                "leader": self.leader,
+                "version": 1,
+                "leader_epoch": self.leader_epoch,
+                "isr": list(self.isr),
+            }
+        )
+
+    @classmethod
+    def decode(cls, topic: str, partition: int, data: bytes) -> "PartitionStateZNode":
+        path = cls.path(topic, partition)
+        fields = decode_object(path, data)
+        isr = int_list(path, "isr", required_value(path, fields, "isr"))
+        return cls(
+            leader=BrokerId(int_field(path, fields, "leader")),
+            leader_epoch=LeaderEpoch(int_field(path, fields, "leader_epoch")),
+            isr=tuple(BrokerId(broker) for broker in isr),
+            controller_epoch=ControllerEpoch(int_field(path, fields, "controller_epoch")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerZNode:
+    """/controller, ephemeral: who the controller is."""
+
+    PATH: ClassVar[str] = "/controller"
+
+    broker_id: BrokerId
+    timestamp_ms: int | None = None
+    """When it was elected; for people, nothing depends on it."""
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {"version": 1, "brokerid": self.broker_id}
+        if self.timestamp_ms is not None:
+            fields["timestamp"] = str(self.timestamp_ms)
+        return encode_object(fields)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ControllerZNode":
+        fields = decode_object(cls.PATH, data)
+        timestamp = fields.get("timestamp")
+        return cls(
+            broker_id=BrokerId(int_field(cls.PATH, fields, "brokerid")),
+            timestamp_ms=int(timestamp) if str(timestamp).isdecimal() else None,
+        )
+
+
+class ControllerEpochZNode:
+    """/controller_epoch: a bare integer, not JSON; raised by every election (R-CTL1)."""
+
+    PATH: ClassVar[str] = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: ControllerEpoch) -> bytes:
+        return str(epoch).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> ControllerEpoch:
+        try:
+            return ControllerEpoch(int(data))
+        except ValueError:
+            raise ZnodeFormatError(
+                f"znode {cls.PATH} holds {data[:40]!r} where a whole number is expected"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigZNode:
+    """/config/topics/<topic> and /config/brokers/<id>: settings that override the broker's own."""
+
+    TOPICS: ClassVar[str] = "/config/topics"
+    BROKERS: ClassVar[str] = "/config/brokers"
+
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def topic_path(cls, topic: str) -> str:
+        return f"{cls.TOPICS}/{topic}"
+
+    @classmethod
+    def broker_path(cls, broker_id: int) -> str:
+        return f"{cls.BROKERS}/{broker_id}"
+
+    def encode(self) -> bytes:
+        return encode_object({"version": 1, "config": dict(sorted(self.config.items()))})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> "ConfigZNode":
+        return cls(config=str_map(path, decode_object(path, data), "config"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlockZNode:
+    """/latest_producer_id_block: the newest block of producer ids handed to a broker (claimed with its version)."""
+
+    PATH: ClassVar[str] = "/latest_producer_id_block"
+    BLOCK_SIZE: ClassVar[int] = 1000
+
+    broker_id: BrokerId
+    first_id: int
+    last_id: int
+    """Inclusive, as Kafka writes it."""
+
+    def encode(self) -> bytes:
+        # Strings, as Kafka has them: the ids are 64 bits wide, wider than a JSON number is everywhere.
+        return encode_object(
+            {
+                "version": 1,
+                "broker": self.broker_id,
+                "block_start": str(self.first_id),
+                "block_end": str(self.last_id),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ProducerIdBlockZNode":
+        fields = decode_object(cls.PATH, data)
+        try:
+            first_id = int(str_field(cls.PATH, fields, "block_start"))
+            last_id = int(str_field(cls.PATH, fields, "block_end"))
+        except ValueError:
+            raise ZnodeFormatError(
+                f"znode {cls.PATH}: the block's bounds are not whole numbers"
+            ) from None
+        return cls(
+            broker_id=BrokerId(int_field(cls.PATH, fields, "broker")),
+            first_id=first_id,
+            last_id=last_id,
+        )
+
+    @classmethod
+    def next_block(
+        cls, previous: "ProducerIdBlockZNode | None", broker_id: BrokerId
+    ) -> "ProducerIdBlockZNode":
+        """The block after `previous`; the first one starts at 0."""
+        first_id = previous.last_id + 1 if previous else 0
+        return cls(broker_id=broker_id, first_id=first_id, last_id=first_id + cls.BLOCK_SIZE - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterIdZNode:
+    """/cluster/id: written once by the first broker, never changed."""
+
+    PATH: ClassVar[str] = "/cluster/id"
+
+    cluster_id: str
+
+    def encode(self) -> bytes:
+        return encode_object({"version": "1", "id": self.cluster_id})
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ClusterIdZNode":
+        return cls(cluster_id=str_field(cls.PATH, decode_object(cls.PATH, data), "id"))
+
+    @classmethod
+    def random(cls) -> "ClusterIdZNode":
+        return cls(cluster_id=topic_id_to_text(uuid.uuid4()))
+
+
+PERSISTENT_PATHS = (
+    BrokerIdZNode.PARENT,
+    TopicZNode.PARENT,
+    ConfigZNode.TOPICS,
+    ConfigZNode.BROKERS,
+    "/config/changes",
+    "/isr_change_notification",
+    "/admin",
+    "/consumers",
+)
+"""Created, with their parents, by whichever broker comes first. Below /admin a node exists only while its request does."""
+
+
+def topic_id_to_text(topic_id: uuid.UUID) -> str:
+    """22 characters of URL-safe base64, as Kafka shows its ids."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def topic_id_from_text(path: str, text: str) -> uuid.UUID:
+    """The inverse of `topic_id_to_text`; `path` is for the error."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return uuid.UUID(bytes=raw)
+    except (binascii.Error, ValueError):
+        raise ZnodeFormatError(f"znode {path}: '{text}' is not a topic id") from None
