@@ -1,4 +1,5 @@
-"""ZooKeeper: the znodes and their JSON, the session, the controller's election, and an embedded server.
+"""ZooKeeper: znodes and their JSON, the session, the controller's election, an embedded server.
 
-Rule: paths, JSON, znode versions and kazoo stay in this package; what leaves it are the values of `core.ports`.
+Rule: paths, JSON, znode versions and kazoo stay in this package; what leaves it are the values of
+`core.ports`.
 """

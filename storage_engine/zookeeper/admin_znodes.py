@@ -1,6 +1,7 @@
-"""The znodes by which others ask something of the controller: each class owns its path, encode and decode.
+"""The znodes by which others ask something of the controller: each owns its path and its JSON.
 
-Rule: a node exists while its request is open, and the controller removes it when the request is done (R-CTL10).
+Rule: a node exists while its request is open; the controller removes it when it is done
+(R-CTL10).
 
 Source: the JSON of the design documents (admin), R-CTL6, R-CTL7, R-CTL8.
 """
@@ -24,7 +25,10 @@ from storage_engine.zookeeper.znode_json import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsZNode:
-    """/admin/delete_topics: topics to delete, as one JSON in the node and as a child node per topic; both count."""
+    """/admin/delete_topics: topics to delete, as JSON in the node and as a child per topic.
+
+    Both forms count.
+    """
 
     PATH: ClassVar[str] = "/admin/delete_topics"
 
@@ -104,7 +108,7 @@ class ReassignPartitionsZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeZNode:
-    """/isr_change_notification/isr_change_<n>, sequential: a leader tells the controller that it changed ISRs."""
+    """/isr_change_notification/isr_change_<n>, sequential: a leader has changed these ISRs."""
 
     PARENT: ClassVar[str] = "/isr_change_notification"
     PREFIX: ClassVar[str] = "/isr_change_notification/isr_change_"
@@ -126,7 +130,7 @@ class IsrChangeZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChangeZNode:
-    """/config/changes/config_change_<n>, sequential: tells every broker that a ConfigZNode changed."""
+    """/config/changes/config_change_<n>, sequential: a ConfigZNode has changed."""
 
     PARENT: ClassVar[str] = "/config/changes"
     PREFIX: ClassVar[str] = "/config/changes/config_change_"

@@ -1,4 +1,7 @@
-"""Reading and writing the JSON of znodes. Its one rule: what others wrote is checked field by field before it is used."""
+"""Reading and writing the JSON of znodes.
+
+Rule: what others wrote is checked field by field before it is used.
+"""
 
 import json
 from typing import Any

@@ -1,8 +1,8 @@
-"""The znodes of brokers, topics, the controller and settings: each class owns its path, encode and decode.
+"""The znodes of brokers, topics, the controller and settings: each owns its path and its JSON.
 
-Rule: the documented keys exactly (R-CTL10); further keys are written only where the documents have no place for the
-thing (rack, endpoints, topic id), and unknown keys of others are ignored. Requests to the controller are in
-`admin_znodes`.
+Rule: the documented keys exactly (R-CTL10). Further keys are written only for what the documents
+have no place for (rack, endpoints, topic id); unknown keys of others are ignored. Requests to the
+controller are in `admin_znodes`.
 
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """
@@ -81,7 +81,7 @@ class BrokerIdZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicZNode:
-    """/brokers/topics/<topic>: the assigned replicas of every partition, the preferred one first."""
+    """/brokers/topics/<topic>: the replicas of every partition, the preferred one first."""
 
     PARENT: ClassVar[str] = "/brokers/topics"
 
@@ -118,7 +118,7 @@ class TopicZNode:
             replicas = int_list(path, f"partitions.{key}", value)
             if not replicas or len(set(replicas)) != len(replicas):
                 raise ZnodeFormatError(
-                    f"znode {path}: partition {key} needs one or more brokers, each once, not {value}"
+                    f"znode {path}: partition {key} needs brokers, each once, not {value}"
                 )
             assignment[int(key)] = tuple(BrokerId(broker) for broker in replicas)
         topic_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
@@ -139,7 +139,10 @@ class PartitionsZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStateZNode:
-    """/brokers/topics/<topic>/partitions/<p>/state: leader and ISR. Written only with an unchanged znode version."""
+    """/brokers/topics/<topic>/partitions/<p>/state: leader and ISR.
+
+    Written only with an unchanged znode version.
+    """
 
     leader: BrokerId
     """-1 when there is none."""
@@ -203,7 +206,7 @@ class ControllerZNode:
         timestamp = fields.get("timestamp")
         return cls(
             broker_id=BrokerId(int_field(cls.PATH, fields, "brokerid")),
-            timestamp_ms=int(timestamp) if str(timestamp).isdecimal() else None,
+            timestamp_ms=int(str(timestamp)) if str(timestamp).isdecimal() else None,
         )
 
 
@@ -253,7 +256,7 @@ class ConfigZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlockZNode:
-    """/latest_producer_id_block: the newest block of producer ids handed to a broker (claimed with its version)."""
+    """/latest_producer_id_block: the newest block of producer ids that a broker has claimed."""
 
     PATH: ClassVar[str] = "/latest_producer_id_block"
     BLOCK_SIZE: ClassVar[int] = 1000
@@ -264,7 +267,7 @@ class ProducerIdBlockZNode:
     """Inclusive, as Kafka writes it."""
 
     def encode(self) -> bytes:
-        # Strings, as Kafka has them: the ids are 64 bits wide, wider than a JSON number is everywhere.
+        # Strings, as Kafka has them: 64 bits are more than a JSON number holds everywhere.
         return encode_object(
             {
                 "version": 1,
@@ -329,7 +332,10 @@ PERSISTENT_PATHS = (
     "/admin",
     "/consumers",
 )
-"""Created, with their parents, by whichever broker comes first. Below /admin a node exists only while its request does."""
+"""Created, with their parents, by whichever broker comes first.
+
+Below /admin a node exists only while its request does.
+"""
 
 
 def topic_id_to_text(topic_id: uuid.UUID) -> str:
