@@ -1,0 +1,73 @@
+"""Memory for large frames, used again once nobody looks at it any more.
+
+Rule: a buffer is handed out again only when no view of it is left, which its reference count tells; so a frame that
+somebody still holds is never overwritten.
+"""
+
+import mmap
+import sys
+from collections.abc import Callable, Sequence
+
+from storage_engine.core.ports import LogSlice
+from storage_engine.net.limits import POOLED_BYTES
+
+Buffer = bytes | bytearray | memoryview
+Piece = Buffer | LogSlice
+"""What a response is made of."""
+
+ResponseBuffers = Sequence[Piece]
+
+_ROUND_BYTES = 64 * 1024
+_FREE_REFERENCES = 3
+"""A pooled buffer that nobody views: the pool's list, the loop variable and getrefcount's argument."""
+
+
+class BufferPool:
+    """Anonymous memory for frames above EXACT_RECEIVE_BYTES.
+
+    Pages are taken from the system as bytes arrive: a frame that only announces its size costs nothing.
+    """
+
+    __slots__ = ("_buffers", "_pooled_bytes", "_pooled_max_bytes")
+
+    def __init__(self, pooled_max_bytes: int = POOLED_BYTES) -> None:
+        self._buffers: list[mmap.mmap] = []
+        self._pooled_bytes = 0
+        self._pooled_max_bytes = pooled_max_bytes
+
+    def take(self, size: int) -> memoryview:
+        """A writable view of exactly `size` bytes, with arbitrary contents."""
+        for buffer in self._buffers:
+            if sys.getrefcount(buffer) <= _FREE_REFERENCES and len(buffer) >= size:
+                return memoryview(buffer)[:size]
+        capacity = max(_ROUND_BYTES, 1 << (size - 1).bit_length())
+        if self._pooled_bytes + capacity > self._pooled_max_bytes:
+            self._drop_free()
+        if self._pooled_bytes + capacity > self._pooled_max_bytes:
+            return memoryview(mmap.mmap(-1, size))
+        fresh = mmap.mmap(-1, capacity)
+        self._buffers.append(fresh)
+        self._pooled_bytes += capacity
+        return memoryview(fresh)[:size]
+
+    def _drop_free(self) -> None:
+        """Give back what is free: it was too small for the frame at hand."""
+        self._buffers = [b for b in self._buffers if sys.getrefcount(b) > _FREE_REFERENCES]
+        self._pooled_bytes = sum(map(len, self._buffers))
+
+
+def joined(pieces: ResponseBuffers) -> bytes:
+    """One bytes object of all pieces, for small ones."""
+    try:
+        return b"".join(pieces)  # type: ignore[arg-type]
+    except TypeError:
+        return b"".join([as_buffer(piece) for piece in pieces])
+
+
+def as_buffer(piece: Piece) -> Buffer:
+    """The bytes of a piece, without a copy."""
+    view: Callable[[], memoryview] | None = getattr(piece, "view", None)
+    if view is None:
+        assert isinstance(piece, bytes | bytearray | memoryview)
+        return piece
+    return view()

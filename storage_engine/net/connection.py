@@ -1,0 +1,389 @@
+"""One client's connection at the server: requests in, responses out in the order of the requests.
+
+    read -> frames -> handler -> Exchange ... respond (any order) -> released in request order -> one send per run
+
+Rule: a connection that has too much unanswered, or does not take its answers, is not read; that costs no other
+connection anything. Source: R-NET1, R-NET3.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.net.buffers import Buffer, Piece, ResponseBuffers, as_buffer, joined
+from storage_engine.net.frames import FrameProtocol
+from storage_engine.net.limits import (
+    IOV_BUFFERS,
+    SMALL_WRITE_BYTES,
+    UNSENT_RESPONSE_BUFFERS,
+    WRITE_HIGH_WATER_BYTES,
+    WRITE_PIECE_BYTES,
+)
+
+if TYPE_CHECKING:
+    from storage_engine.net.server import Server
+
+log = logging.getLogger("storage_engine.net")
+
+_NO_RESPONSE: ResponseBuffers = ()
+
+
+class Exchange:
+    """One request that waits for its response. Exactly one of `respond` and `skip` is called, once."""
+
+    __slots__ = ("_buffers", "_connection")
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._buffers: ResponseBuffers | None = None
+
+    @property
+    def closed(self) -> bool:
+        """The client is gone: a response would go nowhere."""
+        return self._connection.closed
+
+    def respond(self, buffers: ResponseBuffers) -> None:
+        """Send these when all earlier requests of the connection are answered; now, later, in any order."""
+        assert self._buffers is None, "a request was answered twice"
+        self._buffers = buffers
+        self._connection.answered(self)
+
+    def skip(self) -> None:
+        """Answer nothing, as a produce request with acks=0 wants."""
+        self.respond(_NO_RESPONSE)
+
+
+class Connection(FrameProtocol):
+    """A client. The handler gets it with every frame, and calls `begin` for each frame that is to be answered."""
+
+    __slots__ = (
+        "_budget",
+        "_closed",
+        "_closing",
+        "_counted",
+        "_exchanges",
+        "_flush_scheduled",
+        "_going_on",
+        "_running",
+        "_server",
+        "_transport",
+        "_unsent",
+        "_write_paused",
+        "active",
+        "fd",
+        "name",
+        "peer_host",
+        "reading",
+    )
+
+    def __init__(self, server: "Server") -> None:
+        super().__init__(
+            server.memory, server.limits.request_max_bytes, partial(server.handle, self)
+        )
+        self._server = server
+        self._transport: asyncio.Transport
+        self._exchanges: deque[Exchange] = deque()
+        self._unsent: list[Piece] = []
+        # How many unanswered exchanges end a run; set at its start.
+        self._budget = server.limits.pending_per_connection
+        # How many unanswered exchanges of this connection are in the server's total.
+        self._counted = 0
+        # Inside buffer_updated: what is answered now goes out with the run.
+        self._running = False
+        self._flush_scheduled = False
+        self._going_on = False
+        self._write_paused = False
+        self._closing = False
+        self._closed = False
+        self.reading = True
+        self.active = True
+        self.name = "?"
+        self.peer_host = "?"
+        self.fd = -1
+
+    # What the handler uses.
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._closed
+
+    def begin(self) -> Exchange:
+        """Take up the present frame's exchange: its place in the order of responses."""
+        exchange = Exchange(self)
+        exchanges = self._exchanges
+        exchanges.append(exchange)
+        if len(exchanges) > self._budget:
+            self._halted = True
+        return exchange
+
+    def close(self, reason: str) -> None:
+        """Say why in the log and close, after what has been answered is sent."""
+        if self._closing:
+            return
+        log.warning("connection closed connection=%s reason=%s", self.name, reason)
+        self.shut()
+
+    # The life of the connection, called by the event loop and by the server.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.peer_host = str(peer[0])
+            self.name = f"{self.peer_host}:{peer[1]}"
+        sock = cast(socket.socket, transport.get_extra_info("socket"))
+        self.fd = sock.fileno()
+        self._set_socket_buffers(sock)
+        self._server.opened(self)
+
+    def _set_socket_buffers(self, sock: socket.socket) -> None:
+        limits = self._server.limits
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        if limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = self._closed = self._halted = True
+        self._exchanges.clear()
+        self._unsent.clear()
+        self._count()
+        self._deliver = _ignore
+        self._server.lost(self)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: what it asked for is still answered, then the connection closes."""
+        self._closing = self._halted = True
+        return not self.idle
+
+    def drain(self) -> None:
+        """Take no more requests; close when those under way are answered."""
+        self._stop_reading()
+        self._closing = True
+        self._close_when_idle()
+
+    def shut(self) -> None:
+        """Close after sending what is answered; what is not answered yet never will be."""
+        self._closing = self._halted = True
+        self._exchanges.clear()
+        self._count()
+        self._flush()
+        self._close_when_idle()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = self._halted = True
+        self._transport.abort()
+
+    def _close_when_idle(self) -> None:
+        if self.idle:
+            self._transport.close()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is owed to the client."""
+        return not self._exchanges and not self._unsent
+
+    def on_silence(self) -> None:
+        """There was no request for `connections.max.idle.ms`."""
+        if self._closing or self._unsent:
+            self.abort()
+        elif self.idle:
+            log.info("idle connection closed connection=%s", self.name)
+            self.shut()
+
+    # Requests in.
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active = True
+        if self._closing:
+            return
+        self._start_run()
+        super().buffer_updated(nbytes)
+        self._running = False
+
+    def _start_run(self) -> None:
+        self._running = True
+        server = self._server
+        left = server.limits.queued_max_requests - server.pending + self._counted
+        self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
+
+    def _run_ended(self) -> None:
+        if self._unsent:
+            self._flush()
+        self._count()
+        if self._halted:
+            self._steer_reading()
+
+    def _count(self) -> None:
+        more = len(self._exchanges) - self._counted
+        if more:
+            self._counted += more
+            self._server.count(more)
+
+    def _steer_reading(self) -> None:
+        """Read, or not: the one place that decides it."""
+        if self._closing:
+            return
+        server = self._server
+        pending = len(self._exchanges)
+        if pending > server.limits.pending_per_connection // 2 or self._write_paused:
+            self._stop_reading()
+        elif pending and server.pending >= server.limits.queued_max_requests:
+            self._stop_reading()
+            server.crowded.add(self)
+        elif not self._going_on and (self._halted or not self.reading):
+            self._halted = False
+            self._going_on = True
+            server.loop.call_soon(self._go_on)
+
+    def _stop_reading(self) -> None:
+        self._halted = True
+        if self.reading:
+            self.reading = False
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Deliver what a halted run has left; when that is done, read again."""
+        self._going_on = False
+        if self._closing or self._halted:
+            return
+        if self._rest:
+            self._start_run()
+            self._deliver_rest()
+            self._running = False
+        if not (self._halted or self._going_on or self.reading or self._closing):
+            self.reading = True
+            self._transport.resume_reading()
+
+    def resume(self) -> None:
+        """The server has room again."""
+        self._steer_reading()
+
+    def _delivery_failed(self, error: Exception) -> None:
+        if isinstance(error, HeadraceError):
+            self.close(str(error))
+        else:
+            log.error("request failed connection=%s", self.name, exc_info=error)
+            self.close("its request met an unexpected error")
+
+    def _frame_too_large(self, size: int) -> None:
+        if size >= 1 << 31:
+            size -= 1 << 32
+        self.close(
+            f"a request announces {size} bytes, socket.request.max.bytes={self._frame_max_bytes}"
+        )
+
+    # Responses out.
+
+    def answered(self, exchange: Exchange) -> None:
+        """Release what can go: answered exchanges at the head of the order."""
+        exchanges = self._exchanges
+        if not exchanges or exchanges[0] is not exchange:
+            return
+        unsent = self._unsent
+        while exchanges:
+            buffers = exchanges[0]._buffers  # noqa: SLF001 - Exchange and Connection are one thing in two parts
+            if buffers is None:
+                break
+            exchanges.popleft()
+            unsent += buffers
+        if self._running:
+            if len(unsent) > UNSENT_RESPONSE_BUFFERS:
+                self._halted = True
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._server.flush_soon(self)
+
+    def flush_released(self) -> None:
+        """Send what was answered outside of a run, once per turn of the event loop."""
+        self._flush_scheduled = False
+        if self._closed:
+            return
+        self._flush()
+        self._count()
+        if self._closing:
+            self._close_when_idle()
+        elif not self.reading or self._halted:
+            self._steer_reading()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if not self._closing:
+            self._stop_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._flush()
+        if self._closing:
+            self._close_when_idle()
+        elif not self._write_paused:
+            self._steer_reading()
+
+    def _flush(self) -> None:
+        unsent = self._unsent
+        if not unsent or self._write_paused or self._transport.is_closing():
+            return
+        if sum(map(len, unsent)) <= SMALL_WRITE_BYTES:
+            data = joined(unsent)
+            unsent.clear()
+            self._transport.write(data)
+            return
+        while unsent and not self._write_paused and not self._transport.is_closing():
+            self._write_some()
+
+    def _write_some(self) -> None:
+        """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
+        views, count, clipped = _gather(self._unsent)
+        rest = self._unsent[count:]
+        if clipped is not None:
+            rest.insert(0, clipped)
+        self._unsent[:] = rest
+        if self._transport.get_write_buffer_size() == 0:
+            try:
+                written = os.writev(self.fd, views)
+            except BlockingIOError:
+                written = 0
+            except OSError:
+                # The transport meets the same error and reports it as connection_lost.
+                written = 0
+            views = _after(views, written)
+        for view in views:
+            self._transport.write(view)
+
+
+def _ignore(frame: memoryview) -> None:
+    """Nobody is there to answer."""
+
+
+def _gather(pieces: list[Piece]) -> tuple[list[Buffer], int, memoryview | None]:
+    """Views of the first WRITE_PIECE_BYTES, the number of pieces they use up, and what is left of the last one."""
+    views: list[Buffer] = []
+    room = WRITE_PIECE_BYTES
+    for piece in pieces[:IOV_BUFFERS]:
+        view = as_buffer(piece)
+        if len(view) > room:
+            whole = memoryview(view)
+            views.append(whole[:room])
+            return views, len(views), whole[room:]
+        views.append(view)
+        room -= len(view)
+        if not room:
+            break
+    return views, len(views), None
+
+
+def _after(views: list[Buffer], written: int) -> list[Buffer]:
+    """What is left of `views` when their first `written` bytes are gone."""
+    for index, view in enumerate(views):
+        if written < len(view):
+            return [memoryview(view)[written:], *views[index + 1 :]]
+        written -= len(view)
+    return []

@@ -1,0 +1,63 @@
+"""Every bound of the network layer in one place, each with its reason.
+
+Source: R-NET1, R-NET3.
+"""
+
+from dataclasses import dataclass
+
+SCRATCH_BYTES = 256 * 1024
+"""One read of a socket: large enough for a pipeline of small frames, small enough to stay in the CPU's cache."""
+
+EXACT_RECEIVE_BYTES = 64 * 1024
+"""A frame above this is received into a buffer of its own size, without passing through the scratch buffer."""
+
+POOLED_BYTES = 64 * 1024 * 1024
+"""Memory of large frames kept for the next one: fresh pages cost more than the receive itself."""
+
+SMALL_WRITE_BYTES = 64 * 1024
+"""Responses up to this total are joined and sent at once; above, the copy would cost more than a system call."""
+
+WRITE_PIECE_BYTES = 1024 * 1024
+"""Most bytes offered to a socket in one call, so that one reader does not hold the loop for longer than a millisecond."""
+
+WRITE_HIGH_WATER_BYTES = 128 * 1024
+"""Unsent bytes at which a connection is no longer read: who does not take answers gets no more work done."""
+
+UNSENT_RESPONSE_BUFFERS = 1024
+"""Buffers of answers collected in one run of requests before they are sent: a tiny request can ask for a large answer."""
+
+IOV_BUFFERS = 64
+"""Buffers in one writev; far below the kernel's 1024."""
+
+LISTEN_BACKLOG = 1024
+"""Connections waiting for accept: all clients of a cluster come back at once after a failover."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What clients may take from one server."""
+
+    request_max_bytes: int = 100 * 1024 * 1024
+    """`socket.request.max.bytes`: a frame that announces more closes its connection."""
+
+    pending_per_connection: int = 100
+    """Unanswered requests of one connection; clients pipeline 5 to 32."""
+
+    queued_max_requests: int = 500
+    """`queued.max.requests`: unanswered requests of all connections. Every connection may always have one, so that
+    clients who wait (long polls) never keep another client from being served."""
+
+    max_connections: int = 2**31 - 1
+    """`max.connections`."""
+
+    max_connections_per_ip: int = 2**31 - 1
+    """`max.connections.per.ip`."""
+
+    idle_max_ms: int = 600_000
+    """`connections.max.idle.ms`: a connection without a request for so long is closed; -1: never."""
+
+    send_buffer_bytes: int = -1
+    """`socket.send.buffer.bytes`; -1: the system's, which grows by itself."""
+
+    receive_buffer_bytes: int = -1
+    """`socket.receive.buffer.bytes`; -1: the system's, which grows by itself."""

@@ -1,0 +1,163 @@
+"""A listening socket and its connections, all on one event loop.
+
+Rule: the server knows frames, not requests; what a client does wrong ends that client's connection and nothing else.
+Source: R-NET1, R-NET3.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections import Counter
+from collections.abc import Callable
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.net.connection import Connection
+from storage_engine.net.frames import ReceiveMemory
+from storage_engine.net.limits import LISTEN_BACKLOG, ServerLimits
+
+Handler = Callable[[Connection, memoryview], None]
+"""Gets each frame without its length; the view is valid during the call. To answer it calls `connection.begin()` and
+then, at any time, `respond` on the exchange. What it raises closes the connection."""
+
+ABORT_MS = 200
+"""How long an aborted connection may take to be gone: two turns of the event loop, in a busy process."""
+
+_IDLE_SWEEPS = 4
+"""An idle connection is found at the latest a quarter of `connections.max.idle.ms` too late."""
+
+
+class Server:
+    """Serves `handle` on host:port (port 0: a free one, see `port`)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        handle: Handler,
+        limits: ServerLimits | None = None,
+        memory: ReceiveMemory | None = None,
+    ) -> None:
+        self.loop = loop
+        self.host = host
+        self.port = port
+        self.handle = handle
+        self.limits = limits or ServerLimits()
+        self.memory = memory or ReceiveMemory()
+        # Unanswered requests of all connections.
+        self.pending = 0
+        # Connections that are not read because of `queued.max.requests`.
+        self.crowded: set[Connection] = set()
+        self.connections: dict[Connection, int] = {}
+        self._per_host: Counter[str] = Counter()
+        self._listener: asyncio.Server | None = None
+        self._released: list[Connection] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_gone = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen. HeadraceError when the address can't be had."""
+        try:
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), self.host or None, self.port, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            raise HeadraceError(_listen_problem(self.host, self.port, error)) from None
+        self.port = self._listener.sockets[0].getsockname()[1]
+        if self.limits.idle_max_ms >= 0:
+            self._sweep_later()
+
+    async def close(self, grace_ms: int = 1000) -> None:
+        """Listen no more; give answers that are under way `grace_ms`, then close every connection."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in list(self.connections):
+            connection.drain()
+        await self._until_all_gone(grace_ms)
+        for connection in list(self.connections):
+            connection.abort()
+        await self._until_all_gone(ABORT_MS)
+
+    async def _until_all_gone(self, timeout_ms: int) -> None:
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
+
+    # What connections call.
+
+    def opened(self, connection: Connection) -> None:
+        """Admit a connection, or close it where there are too many."""
+        host = connection.peer_host
+        limits = self.limits
+        self.connections[connection] = 0
+        self._all_gone.clear()
+        self._per_host[host] += 1
+        if len(self.connections) > limits.max_connections:
+            connection.close(f"there are max.connections={limits.max_connections} already")
+        elif self._per_host[host] > limits.max_connections_per_ip:
+            connection.close(
+                f"{host} has max.connections.per.ip={limits.max_connections_per_ip} already"
+            )
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self.connections.pop(connection, None) is None:
+            return
+        host = connection.peer_host
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        self.crowded.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+
+    def count(self, more: int) -> None:
+        """The number of unanswered requests has changed."""
+        self.pending += more
+        if more < 0 and self.crowded and self.pending < self.limits.queued_max_requests:
+            crowded, self.crowded = self.crowded, set()
+            for connection in crowded:
+                connection.resume()
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Send what was answered outside of the connection's own run, all connections together in the next turn."""
+        if not self._released:
+            self.loop.call_soon(self._flush_released)
+        self._released.append(connection)
+
+    def _flush_released(self) -> None:
+        released, self._released = self._released, []
+        for connection in released:
+            connection.flush_released()
+
+    # Idle connections.
+
+    def _sweep_later(self) -> None:
+        delay_s = self.limits.idle_max_ms / _IDLE_SWEEPS / 1000
+        self._sweep_timer = self.loop.call_later(delay_s, self._sweep)
+
+    def _sweep(self) -> None:
+        for connection, silent_sweeps in list(self.connections.items()):
+            if connection.active:
+                connection.active = False
+                self.connections[connection] = 0
+            elif silent_sweeps + 1 < _IDLE_SWEEPS:
+                self.connections[connection] = silent_sweeps + 1
+            else:
+                connection.on_silence()
+        self._sweep_later()
+
+
+def _listen_problem(host: str, port: int, error: OSError) -> str:
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE or "address already in use" in str(error):
+        return (
+            f"can't listen on {where}: the port is in use; stop what listens there, or choose another port "
+            f"with listeners=PLAINTEXT://{host}:PORT"
+        )
+    if error.errno == errno.EACCES:
+        return f"can't listen on {where}: no permission; choose a port above 1023 with listeners="
+    reason = error.strerror or str(error)
+    return f"can't listen on {where}: {reason}; check the host and port in listeners="
