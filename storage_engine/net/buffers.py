@@ -1,7 +1,7 @@
 """Memory for large frames, used again once nobody looks at it any more.
 
-Rule: a buffer is handed out again only when no view of it is left, which its reference count tells; so a frame that
-somebody still holds is never overwritten.
+Rule: a buffer is handed out again only when no view of it is left, which its reference count tells;
+so a frame that somebody still holds is never overwritten.
 """
 
 import mmap
@@ -19,13 +19,15 @@ ResponseBuffers = Sequence[Piece]
 
 _ROUND_BYTES = 64 * 1024
 _FREE_REFERENCES = 3
-"""A pooled buffer that nobody views: the pool's list, the loop variable and getrefcount's argument."""
+"""A pooled buffer that nobody views: the pool's list, the loop variable and getrefcount's
+argument."""
 
 
 class BufferPool:
     """Anonymous memory for frames above EXACT_RECEIVE_BYTES.
 
-    Pages are taken from the system as bytes arrive: a frame that only announces its size costs nothing.
+    Pages are taken from the system as bytes arrive: a frame that only announces its size costs
+    nothing.
     """
 
     __slots__ = ("_buffers", "_pooled_bytes", "_pooled_max_bytes")

@@ -1,9 +1,10 @@
 """One client's connection at the server: requests in, responses out in the order of the requests.
 
-    read -> frames -> handler -> Exchange ... respond (any order) -> released in request order -> one send per run
+    read -> frames -> handler -> Exchange ... respond, in any order
+         -> released in request order -> one send per run
 
-Rule: a connection that has too much unanswered, or does not take its answers, is not read; that costs no other
-connection anything. Source: R-NET1, R-NET3.
+Rule: a connection that has too much unanswered, or does not take its answers, is not read; that
+costs no other connection anything. Source: R-NET1, R-NET3.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ _NO_RESPONSE: ResponseBuffers = ()
 
 
 class Exchange:
-    """One request that waits for its response. Exactly one of `respond` and `skip` is called, once."""
+    """One request that waits for its response. Exactly one of `respond` and `skip` is called,
+    once."""
 
     __slots__ = ("_buffers", "_connection")
 
@@ -48,7 +50,8 @@ class Exchange:
         return self._connection.closed
 
     def respond(self, buffers: ResponseBuffers) -> None:
-        """Send these when all earlier requests of the connection are answered; now, later, in any order."""
+        """Send these when all earlier requests of the connection are answered; now, later, in any
+        order."""
         assert self._buffers is None, "a request was answered twice"
         self._buffers = buffers
         self._connection.answered(self)
@@ -59,7 +62,8 @@ class Exchange:
 
 
 class Connection(FrameProtocol):
-    """A client. The handler gets it with every frame, and calls `begin` for each frame that is to be answered."""
+    """A client. The handler gets it with every frame, and calls `begin` for each frame that is to
+    be answered."""
 
     __slots__ = (
         "_budget",
@@ -159,7 +163,8 @@ class Connection(FrameProtocol):
         self._server.lost(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more: what it asked for is still answered, then the connection closes."""
+        """The client sends no more: what it asked for is still answered, then the connection
+        closes."""
         self._closing = self._halted = True
         return not self.idle
 
@@ -259,6 +264,9 @@ class Connection(FrameProtocol):
             self._start_run()
             self._deliver_rest()
             self._running = False
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
         if not (self._halted or self._going_on or self.reading or self._closing):
             self.reading = True
             self._transport.resume_reading()
@@ -290,7 +298,7 @@ class Connection(FrameProtocol):
             return
         unsent = self._unsent
         while exchanges:
-            buffers = exchanges[0]._buffers  # noqa: SLF001 - Exchange and Connection are one thing in two parts
+            buffers = exchanges[0]._buffers
             if buffers is None:
                 break
             exchanges.popleft()
@@ -329,15 +337,18 @@ class Connection(FrameProtocol):
 
     def _flush(self) -> None:
         unsent = self._unsent
-        if not unsent or self._write_paused or self._transport.is_closing():
+        if not unsent or not self._may_write():
             return
         if sum(map(len, unsent)) <= SMALL_WRITE_BYTES:
             data = joined(unsent)
             unsent.clear()
             self._transport.write(data)
             return
-        while unsent and not self._write_paused and not self._transport.is_closing():
+        while self._unsent and self._may_write():
             self._write_some()
+
+    def _may_write(self) -> bool:
+        return not self._write_paused and not self._transport.is_closing()
 
     def _write_some(self) -> None:
         """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
@@ -364,7 +375,8 @@ def _ignore(frame: memoryview) -> None:
 
 
 def _gather(pieces: list[Piece]) -> tuple[list[Buffer], int, memoryview | None]:
-    """Views of the first WRITE_PIECE_BYTES, the number of pieces they use up, and what is left of the last one."""
+    """Views of the first WRITE_PIECE_BYTES, the number of pieces they use up, and what is left of
+    the last one."""
     views: list[Buffer] = []
     room = WRITE_PIECE_BYTES
     for piece in pieces[:IOV_BUFFERS]:

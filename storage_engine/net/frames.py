@@ -4,9 +4,9 @@
     length   4      big endian; bytes that follow
     payload  length one request or response
 
-Rule: a frame is delivered as soon as its last byte is there, all frames of one read in one run; a delivered view is
-valid during the call only, unless the frame was large (then it lives as long as a view of it is held).
-Source: R-NET1, R-NET3.
+Rule: a frame is delivered as soon as its last byte is there, all frames of one read in one run; a
+delivered view is valid during the call only, unless the frame was large (then it lives as long as a
+view of it is held). Source: R-NET1, R-NET3.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ _NOTHING = memoryview(b"")
 
 
 class ReceiveMemory:
-    """What the connections of one event loop receive into. Shared: a read is consumed before the next one starts."""
+    """What the connections of one event loop receive into. Shared: a read is consumed before the
+    next one starts."""
 
     __slots__ = ("pool", "scratch")
 
@@ -35,7 +36,8 @@ class ReceiveMemory:
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Receives frames and hands each to `deliver`; subclasses say what happens at a run's end and on errors."""
+    """Receives frames and hands each to `deliver`; subclasses say what happens at a run's end and
+    on errors."""
 
     __slots__ = (
         "_deliver",
@@ -56,7 +58,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._memory = memory
         self._frame_max_bytes = frame_max_bytes
         self._deliver = deliver
-        # Received and not delivered: the head of the next frame, or whole frames while the run is halted.
+        # Received and not delivered: the head of the next frame, or whole frames while the run is
+        # halted.
         self._rest = _NOTHING
         # A large frame under way, and how much of it is there.
         self._large: memoryview | None = None
@@ -118,7 +121,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._run_ended()
 
     def _keep(self, view: memoryview, position: int, total: int, size: int) -> None:
-        """Put aside what could not be delivered; `size` is that of the frame at `position` when it is known."""
+        """Put aside what could not be delivered; `size` is that of the frame at `position` when it
+        is known."""
         if not self._halted and total - position >= LENGTH_BYTES:
             if size > self._frame_max_bytes:
                 self._frame_too_large(size)

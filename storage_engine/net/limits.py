@@ -6,25 +6,31 @@ Source: R-NET1, R-NET3.
 from dataclasses import dataclass
 
 SCRATCH_BYTES = 256 * 1024
-"""One read of a socket: large enough for a pipeline of small frames, small enough to stay in the CPU's cache."""
+"""One read of a socket: large enough for a pipeline of small frames, small enough to stay in the
+CPU's cache."""
 
 EXACT_RECEIVE_BYTES = 64 * 1024
-"""A frame above this is received into a buffer of its own size, without passing through the scratch buffer."""
+"""A frame above this is received into a buffer of its own size, without passing through the scratch
+buffer."""
 
 POOLED_BYTES = 64 * 1024 * 1024
 """Memory of large frames kept for the next one: fresh pages cost more than the receive itself."""
 
 SMALL_WRITE_BYTES = 64 * 1024
-"""Responses up to this total are joined and sent at once; above, the copy would cost more than a system call."""
+"""Responses up to this total are joined and sent at once; above, the copy would cost more than a
+system call."""
 
 WRITE_PIECE_BYTES = 1024 * 1024
-"""Most bytes offered to a socket in one call, so that one reader does not hold the loop for longer than a millisecond."""
+"""Most bytes offered to a socket in one call, so that one reader does not hold the loop for longer
+than a millisecond."""
 
 WRITE_HIGH_WATER_BYTES = 128 * 1024
-"""Unsent bytes at which a connection is no longer read: who does not take answers gets no more work done."""
+"""Unsent bytes at which a connection is no longer read: who does not take answers gets no more work
+done."""
 
 UNSENT_RESPONSE_BUFFERS = 1024
-"""Buffers of answers collected in one run of requests before they are sent: a tiny request can ask for a large answer."""
+"""Buffers of answers collected in one run of requests before they are sent: a tiny request can ask
+for a large answer."""
 
 IOV_BUFFERS = 64
 """Buffers in one writev; far below the kernel's 1024."""
@@ -44,8 +50,8 @@ class ServerLimits:
     """Unanswered requests of one connection; clients pipeline 5 to 32."""
 
     queued_max_requests: int = 500
-    """`queued.max.requests`: unanswered requests of all connections. Every connection may always have one, so that
-    clients who wait (long polls) never keep another client from being served."""
+    """`queued.max.requests`: unanswered requests of all connections. Every connection may always
+    have one, so that clients who wait (long polls) never keep another client from being served."""
 
     max_connections: int = 2**31 - 1
     """`max.connections`."""
@@ -54,7 +60,8 @@ class ServerLimits:
     """`max.connections.per.ip`."""
 
     idle_max_ms: int = 600_000
-    """`connections.max.idle.ms`: a connection without a request for so long is closed; -1: never."""
+    """`connections.max.idle.ms`: a connection without a request for so long is closed; -1:
+    never."""
 
     send_buffer_bytes: int = -1
     """`socket.send.buffer.bytes`; -1: the system's, which grows by itself."""

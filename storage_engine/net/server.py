@@ -1,7 +1,7 @@
 """A listening socket and its connections, all on one event loop.
 
-Rule: the server knows frames, not requests; what a client does wrong ends that client's connection and nothing else.
-Source: R-NET1, R-NET3.
+Rule: the server knows frames, not requests; what a client does wrong ends that client's connection
+and nothing else. Source: R-NET1, R-NET3.
 """
 
 import asyncio
@@ -16,11 +16,13 @@ from storage_engine.net.frames import ReceiveMemory
 from storage_engine.net.limits import LISTEN_BACKLOG, ServerLimits
 
 Handler = Callable[[Connection, memoryview], None]
-"""Gets each frame without its length; the view is valid during the call. To answer it calls `connection.begin()` and
-then, at any time, `respond` on the exchange. What it raises closes the connection."""
+"""Gets each frame without its length; the view is valid during the call. To answer it calls
+`connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
+connection."""
 
 ABORT_MS = 200
-"""How long an aborted connection may take to be gone: two turns of the event loop, in a busy process."""
+"""How long an aborted connection may take to be gone: two turns of the event loop, in a busy
+process."""
 
 _IDLE_SWEEPS = 4
 """An idle connection is found at the latest a quarter of `connections.max.idle.ms` too late."""
@@ -68,7 +70,8 @@ class Server:
             self._sweep_later()
 
     async def close(self, grace_ms: int = 1000) -> None:
-        """Listen no more; give answers that are under way `grace_ms`, then close every connection."""
+        """Listen no more; give answers that are under way `grace_ms`, then close every
+        connection."""
         if self._listener is not None:
             self._listener.close()
         if self._sweep_timer is not None:
@@ -122,7 +125,8 @@ class Server:
                 connection.resume()
 
     def flush_soon(self, connection: Connection) -> None:
-        """Send what was answered outside of the connection's own run, all connections together in the next turn."""
+        """Send what was answered outside of the connection's own run, all connections together in
+        the next turn."""
         if not self._released:
             self.loop.call_soon(self._flush_released)
         self._released.append(connection)
@@ -154,8 +158,8 @@ def _listen_problem(host: str, port: int, error: OSError) -> str:
     where = f"{host or '*'}:{port}"
     if error.errno == errno.EADDRINUSE or "address already in use" in str(error):
         return (
-            f"can't listen on {where}: the port is in use; stop what listens there, or choose another port "
-            f"with listeners=PLAINTEXT://{host}:PORT"
+            f"can't listen on {where}: the port is in use; stop what listens there, or choose "
+            f"another port with listeners=PLAINTEXT://{host}:PORT"
         )
     if error.errno == errno.EACCES:
         return f"can't listen on {where}: no permission; choose a port above 1023 with listeners="
