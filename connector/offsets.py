@@ -1,0 +1,120 @@
+"""Offsets of a stream as they stand in Spark's checkpoint. Its one rule: an end offset carries the
+start it was planned from, so that a batch is read again from the offset log alone.
+
+    initial   {"t": {"0": 0, "1": 0}}
+    end       {"t": {"0": 70, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}}
+
+Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
+down. `@` can't be in the name of a topic; other keys that begin with it are for later versions, and
+skipped. Source: FACTS.md, the reader contract.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connector.errors import ConnectorError
+from storage_engine.core.ids import TopicPartition
+
+FROM_KEY = "@from"
+_OWN_KEY_PREFIX = "@"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Records of one partition from `start_offset` to before `end_offset`."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+    def __len__(self) -> int:
+        return max(0, self.end_offset - self.start_offset)
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition} [{self.start_offset}, {self.end_offset})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """A place in the stream: per partition the next offset to read."""
+
+    positions: Mapping[TopicPartition, int]
+    begins: Mapping[TopicPartition, int] | None = None
+    """Where the batch that ends here began; None only for the initial offset."""
+
+    @property
+    def is_initial(self) -> bool:
+        return self.begins is None
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark writes to its offset log."""
+        encoded: dict[str, Any] = positions_to_json(self.positions)
+        if self.begins is not None:
+            encoded[FROM_KEY] = positions_to_json(self.begins)
+        return encoded
+
+    @classmethod
+    def from_json(cls, encoded: Mapping[str, Any]) -> "StreamOffset":
+        """The inverse of `to_json`; ConnectorError for an offset that this format did not write."""
+        topics = {
+            topic: by_partition
+            for topic, by_partition in encoded.items()
+            if not topic.startswith(_OWN_KEY_PREFIX)
+        }
+        begins = encoded.get(FROM_KEY)
+        return cls(
+            positions=_positions_from_json(topics),
+            begins=None if begins is None else _positions_from_json(begins),
+        )
+
+
+def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Sorted, so that equal positions are equal texts: Spark compares offsets as texts."""
+    encoded: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(positions):
+        by_partition = encoded.setdefault(topic, {})
+        by_partition[str(partition)] = positions[TopicPartition(topic, partition)]
+    return encoded
+
+
+def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+    """What to read for the batch that ends at `end`, sorted by partition, empty ranges left out.
+
+    `end` says where it begins. A start that Spark took from its log counts only where it lies
+    before: it does when Spark skipped an offset that it had planned.
+    """
+    ranges = []
+    for topic_partition in sorted(end.positions):
+        end_offset = end.positions[topic_partition]
+        begin_offset = (end.begins or {}).get(topic_partition, end_offset)
+        if not start.is_initial:
+            begin_offset = min(begin_offset, start.positions.get(topic_partition, begin_offset))
+        if begin_offset < end_offset:
+            ranges.append(
+                OffsetRange(
+                    topic_partition=topic_partition,
+                    start_offset=begin_offset,
+                    end_offset=end_offset,
+                )
+            )
+    return ranges
+
+
+def total_records(ranges: Iterable[OffsetRange]) -> int:
+    """Of the offsets in `ranges`; compaction and markers may leave fewer records."""
+    return sum(len(offset_range) for offset_range in ranges)
+
+
+def _positions_from_json(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, by_partition in topics.items()
+            for partition, offset in by_partition.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ConnectorError(
+            "BAD_CHECKPOINT",
+            f"the checkpoint has an offset that the format headrace did not write: {topics!r:.200}",
+        ) from None

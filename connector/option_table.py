@@ -1,0 +1,217 @@
+"""Every option name the format knows, on which side, and what becomes of it. Its one rule: no name
+is taken silently: it works, or it is named in an error, or the log says that it has no effect.
+
+Source: Spark's Kafka connector (FACTS.md); INTERFACE.md, "Spark".
+"""
+
+import difflib
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from connector.errors import OptionError
+
+Side = Literal["source", "sink"]
+
+CLIENT_PREFIX = "kafka."
+"""Settings of a Kafka client carry this prefix in Spark's connector; here it may be left out."""
+
+
+class Status(enum.Enum):
+    """What the format does with an option that it knows."""
+
+    WORKS = enum.auto()
+    NO_EFFECT = enum.auto()
+    NOT_YET = enum.auto()
+    REFUSED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionEntry:
+    """One name. `client` marks a setting of a Kafka client, which may carry the prefix `kafka.`."""
+
+    name: str
+    sides: tuple[Side, ...]
+    status: Status = Status.WORKS
+    client: bool = False
+    why: str = ""
+
+
+_BOTH: tuple[Side, ...] = ("source", "sink")
+_SOURCE: tuple[Side, ...] = ("source",)
+_SINK: tuple[Side, ...] = ("sink",)
+
+
+def _works(sides: tuple[Side, ...], *names: str, client: bool = False) -> list[OptionEntry]:
+    return [OptionEntry(name=name, sides=sides, client=client) for name in names]
+
+
+def _not_yet(sides: tuple[Side, ...], why: str, *names: str) -> list[OptionEntry]:
+    return [OptionEntry(name=name, sides=sides, status=Status.NOT_YET, why=why) for name in names]
+
+
+def _client(status: Status, why: str, *names: str) -> list[OptionEntry]:
+    return [
+        OptionEntry(name=name, sides=_BOTH, status=status, client=True, why=why) for name in names
+    ]
+
+
+_ENTRIES: list[OptionEntry] = [
+    *_works(_BOTH, "bootstrap.servers", "client.id", "request.timeout.ms", client=True),
+    *_works(_BOTH, "metadata.max.age.ms", client=True),
+    *_works(_SOURCE, "subscribe", "assign", "subscribePattern"),
+    *_works(_SOURCE, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *_works(_SOURCE, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *_works(_SOURCE, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders"),
+    *_works(_SOURCE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
+    *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs"),
+    *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
+    *_works(_SINK, "topic", "deliveryGuarantee"),
+    *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
+    # Spark itself puts these two among the options of a streaming sink.
+    *_works(_SINK, "checkpointLocation", "queryName"),
+    *_not_yet(
+        _SINK,
+        "it belongs to exactly-once delivery; this version writes at least once",
+        "sinkId",
+        "batchId",
+        "idempotentKey",
+    ),
+    OptionEntry(
+        name="transaction.timeout.ms",
+        sides=_SINK,
+        status=Status.NOT_YET,
+        client=True,
+        why="it belongs to exactly-once delivery; this version writes at least once",
+    ),
+    *_not_yet(_SOURCE, "this version commits no offsets to a group", "groupIdPrefix"),
+    OptionEntry(
+        name="group.id",
+        sides=_SOURCE,
+        status=Status.NOT_YET,
+        client=True,
+        why="this version commits no offsets to a group",
+    ),
+    OptionEntry(
+        name="fetchOffset.numRetries",
+        sides=_SOURCE,
+        status=Status.NO_EFFECT,
+        why="offsets are asked for again until request.timeout.ms",
+    ),
+    OptionEntry(
+        name="fetchOffset.retryIntervalMs",
+        sides=_SOURCE,
+        status=Status.NO_EFFECT,
+        why="offsets are asked for again until request.timeout.ms",
+    ),
+    *_client(Status.REFUSED, "use startingOffsets instead", "auto.offset.reset"),
+    *_client(
+        Status.REFUSED,
+        "keys and values are bytes; convert them with functions of Spark",
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+    ),
+    *_client(Status.REFUSED, "Spark's checkpoint keeps the offsets", "enable.auto.commit"),
+    *_client(Status.REFUSED, "interceptors are Java classes", "interceptor.classes"),
+    *_client(Status.REFUSED, "the sink has its own partitioner", "partitioner.class"),
+    *_client(
+        Status.REFUSED,
+        "the sink manages transactions itself",
+        "transactional.id",
+    ),
+    *_client(
+        Status.REFUSED,
+        "connections with TLS or SASL are not possible yet",
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.login.callback.handler.class",
+        "sasl.client.callback.handler.class",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.key.password",
+        "ssl.protocol",
+        "ssl.endpoint.identification.algorithm",
+    ),
+    *_works(_BOTH, "security.protocol", client=True),
+    *_client(
+        Status.NO_EFFECT,
+        "the client of this format tunes itself",
+        "auto.commit.interval.ms",
+        "buffer.memory",
+        "check.crcs",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "default.api.timeout.ms",
+        "enable.idempotence",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "heartbeat.interval.ms",
+        "linger.ms",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "max.request.size",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "retry.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+    ),
+]
+
+OPTIONS: Mapping[str, OptionEntry] = {entry.name.lower(): entry for entry in _ENTRIES}
+"""By lower-case name without prefix: Spark's options are case-insensitive."""
+
+
+def lookup(key: str, *, side: Side) -> OptionEntry:
+    """The entry of an option that works, or works without effect, on `side`; otherwise
+    OptionError.
+    """
+    lowered = key.lower()
+    bare = lowered.removeprefix(CLIENT_PREFIX)
+    entry = OPTIONS.get(bare)
+    if entry is None or (bare != lowered and not entry.client):
+        raise OptionError("UNKNOWN_OPTION", _unknown(key, side=side)) from None
+    if side not in entry.sides:
+        raise OptionError(
+            "WRONG_OPTION",
+            f"'{entry.name}' is an option of the {entry.sides[0]}, not of the {side}",
+        )
+    if entry.status is Status.NOT_YET:
+        raise OptionError(
+            "OPTION_NOT_AVAILABLE", f"'{entry.name}' is not available yet: {entry.why}"
+        )
+    if entry.status is Status.REFUSED:
+        raise OptionError("REFUSED_OPTION", f"'{entry.name}' can't be set: {entry.why}")
+    return entry
+
+
+def _unknown(key: str, *, side: Side) -> str:
+    names = {
+        name: entry.name
+        for name, entry in OPTIONS.items()
+        if side in entry.sides and entry.status is Status.WORKS
+    }
+    lowered = key.lower().removeprefix(CLIENT_PREFIX)
+    nearest = difflib.get_close_matches(lowered, names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{names[nearest[0]]}'?" if nearest else ""
+    return f"'{key}' is not an option of the {side}{hint}"

@@ -1,0 +1,327 @@
+"""Options, parsed once into typed values. Its one rule: past this module nobody reads a text
+option.
+
+Spark hands the names over in lower case, so they are looked up case-insensitively.
+Source: Spark's Kafka connector (FACTS.md); INTERFACE.md, "Spark".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from connector.errors import OptionError
+from connector.offset_specs import (
+    AtTimestamp,
+    OffsetSpec,
+    parse_assign,
+    parse_offsets,
+    parse_offsets_by_timestamp,
+    parse_topics,
+)
+from connector.option_table import Side, Status, lookup
+from storage_engine.core.ids import TopicPartition, topic_name_problem
+
+DEFAULT_REQUEST_TIMEOUT_MS = 30_000
+DEFAULT_POLL_TIMEOUT_MS = 120_000
+DEFAULT_METADATA_MAX_AGE_MS = 10_000
+"""How long a new partition may go unseen; Kafka's 300 s is long for a stream."""
+
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
+"""Of one partition in one fetch: about 40,000 records of 100 B, the size Spark takes best."""
+
+DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+DEFAULT_BATCH_BYTES = 512 * 1024
+"""A record batch of the sink before compression; well under Kafka's max.message.bytes of 1 MiB."""
+
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How to reach the cluster; equal options share a connection."""
+
+    bootstrap_servers: str
+    client_id: str
+    request_timeout_ms: int
+    metadata_max_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """All partitions of these topics, also those that are added later."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPattern:
+    """All partitions of all topics whose whole name matches."""
+
+    regex: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """Just these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscription: TypeAlias = Topics | TopicPattern | Assigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the user asked of the source. `starting` and `ending` are None where nothing was said:
+    the defaults of batch and stream differ."""
+
+    connection: ConnectionOptions
+    subscription: Subscription
+    starting: OffsetSpec | None
+    ending: OffsetSpec | None
+    fall_back_to_latest: bool
+    """Where no record is at or after a starting timestamp: begin at the end instead of failing."""
+
+    fail_on_data_loss: bool
+    include_headers: bool
+    isolation_level: str
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    poll_timeout_ms: int
+    fetch_bytes: int
+    notes: tuple[str, ...]
+    """Lines for the log: options that were given and have no effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What the user asked of the sink. `topic` None means: the column `topic` says."""
+
+    connection: ConnectionOptions
+    topic: str | None
+    acks: int
+    """-1 for all."""
+
+    compression: str
+    batch_bytes: int
+    delivery_timeout_ms: int
+    notes: tuple[str, ...]
+
+
+def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
+    """OptionError for the first option that is unknown, misspelled or impossible."""
+    given = _Given(options, side="source")
+    max_offsets = given.integer("maxOffsetsPerTrigger", low=1, high=_INT64_MAX)
+    min_offsets = given.integer("minOffsetsPerTrigger", low=1, high=_INT64_MAX)
+    if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'minOffsetsPerTrigger' ({min_offsets}) is greater than "
+            f"'maxOffsetsPerTrigger' ({max_offsets})",
+        )
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return SourceOptions(
+        connection=_connection_options(given),
+        subscription=_subscription(given),
+        starting=_offset_spec(given, "starting"),
+        ending=_offset_spec(given, "ending"),
+        fall_back_to_latest=strategy == "latest",
+        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+        include_headers=given.boolean("includeHeaders", default=False),
+        isolation_level=_isolation_level(given),
+        max_offsets_per_trigger=max_offsets,
+        min_offsets_per_trigger=min_offsets,
+        max_trigger_delay_ms=given.duration_ms(
+            "maxTriggerDelay", default=DEFAULT_MAX_TRIGGER_DELAY_MS
+        ),
+        min_partitions=given.integer("minPartitions", low=1, high=_INT32_MAX),
+        max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=_INT64_MAX),
+        poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", low=1, high=_INT32_MAX)
+        or DEFAULT_POLL_TIMEOUT_MS,
+        fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=_INT32_MAX)
+        or DEFAULT_FETCH_BYTES,
+        notes=given.notes,
+    )
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """OptionError for the first option that is unknown, misspelled or impossible."""
+    given = _Given(options, side="sink")
+    guarantee = given.choice("deliveryGuarantee", ("exactly-once", "at-least-once"))
+    if guarantee == "exactly-once":
+        raise OptionError(
+            "OPTION_NOT_AVAILABLE",
+            "'deliveryGuarantee' = 'exactly-once' is not available in this version, "
+            "use 'at-least-once'",
+        )
+    topic = given.text("topic")
+    problem = None if topic is None else topic_name_problem(topic)
+    if problem is not None:
+        raise OptionError("BAD_OPTION", f"'topic': {problem}")
+    acks = given.choice("acks", ("all", "-1", "1", "0")) or "all"
+    return SinkOptions(
+        connection=_connection_options(given),
+        topic=topic,
+        acks=-1 if acks == "all" else int(acks),
+        compression=given.choice("compression.type", COMPRESSIONS) or "none",
+        batch_bytes=given.integer("batch.size", low=1, high=MAX_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
+        delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=_INT32_MAX)
+        or DEFAULT_DELIVERY_TIMEOUT_MS,
+        notes=given.notes,
+    )
+
+
+class _Given:
+    """The options by their proper names, and typed access to them."""
+
+    def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
+        self.side = side
+        self._texts: dict[str, str] = {}
+        notes = []
+        for key, text in options.items():
+            entry = lookup(key, side=side)
+            if entry.status is Status.NO_EFFECT:
+                notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")
+                continue
+            if self._texts.setdefault(entry.name, text) != text:
+                raise OptionError(
+                    "BAD_OPTION",
+                    f"'{entry.name}' is given with and without 'kafka.', and not the same",
+                )
+        self.notes = tuple(notes)
+
+    def text(self, name: str) -> str | None:
+        return self._texts.get(name)
+
+    def integer(self, name: str, *, low: int, high: int) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise _bad(name, f"a whole number from {low} to {high}", text)
+        return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise _bad(name, "true or false", text)
+        return text.strip().lower() == "true"
+
+    def choice(self, name: str, choices: Iterable[str]) -> str | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if text.strip().lower() not in choices:
+            raise _bad(name, " or ".join(f"'{choice}'" for choice in choices), text)
+        return text.strip().lower()
+
+    def duration_ms(self, name: str, *, default: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        if match is None or match[2] not in _UNITS_MS:
+            raise _bad(name, "a time such as 15m, 30s or 500ms", text)
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _connection_options(given: _Given) -> ConnectionOptions:
+    servers = given.text("bootstrap.servers")
+    if servers is None:
+        raise OptionError(
+            "MISSING_OPTION", "'kafka.bootstrap.servers' must be set, for example host1:9092"
+        )
+    addresses = [address.strip() for address in servers.split(",") if address.strip()]
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            raise _bad("kafka.bootstrap.servers", "host:port[,host:port…]", servers)
+    if not addresses:
+        raise _bad("kafka.bootstrap.servers", "host:port[,host:port…]", servers)
+    protocol = given.text("security.protocol")
+    if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
+        raise OptionError(
+            "REFUSED_OPTION",
+            f"'kafka.security.protocol' = '{protocol}' is not possible yet, only PLAINTEXT is",
+        )
+    return ConnectionOptions(
+        bootstrap_servers=",".join(addresses),
+        client_id=given.text("client.id") or "headrace-spark",
+        request_timeout_ms=given.integer("request.timeout.ms", low=1, high=_INT32_MAX)
+        or DEFAULT_REQUEST_TIMEOUT_MS,
+        metadata_max_age_ms=given.integer("metadata.max.age.ms", low=1, high=_INT32_MAX)
+        or DEFAULT_METADATA_MAX_AGE_MS,
+    )
+
+
+def _subscription(given: _Given) -> Subscription:
+    names = ("subscribe", "assign", "subscribePattern")
+    chosen = [name for name in names if given.text(name) is not None]
+    if len(chosen) != 1:
+        said = " and ".join(f"'{name}'" for name in chosen) or "none"
+        raise OptionError(
+            "MISSING_OPTION" if not chosen else "BAD_OPTION",
+            f"exactly one of 'subscribe', 'assign' and 'subscribePattern' must be set, not {said}",
+        )
+    text = given.text(chosen[0]) or ""
+    match chosen[0]:
+        case "subscribe":
+            return Topics(names=parse_topics("subscribe", text))
+        case "assign":
+            return Assigned(partitions=parse_assign("assign", text))
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise _bad("subscribePattern", f"a regular expression ({error})", text) from None
+    return TopicPattern(regex=text)
+
+
+def _offset_spec(given: _Given, which: str) -> OffsetSpec | None:
+    """The most specific of the three ways to say it wins, as in Spark's connector."""
+    timestamp_ms = given.integer(f"{which}Timestamp", low=0, high=_INT64_MAX)
+    if timestamp_ms is not None:
+        return AtTimestamp(timestamp_ms=timestamp_ms)
+    by_timestamp = given.text(f"{which}OffsetsByTimestamp")
+    if by_timestamp is not None:
+        return parse_offsets_by_timestamp(f"{which}OffsetsByTimestamp", by_timestamp)
+    offsets = given.text(f"{which}Offsets")
+    return None if offsets is None else parse_offsets(f"{which}Offsets", offsets)
+
+
+def _isolation_level(given: _Given) -> str:
+    levels = ("read_committed", "read_uncommitted")
+    chosen = {given.choice(name, levels) for name in ("isolationLevel", "isolation.level")}
+    chosen.discard(None)
+    if len(chosen) > 1:
+        raise OptionError(
+            "BAD_OPTION", "'isolationLevel' and 'kafka.isolation.level' contradict each other"
+        )
+    return chosen.pop() or levels[0] if chosen else levels[0]
+
+
+def _bad(name: str, form: str, text: str) -> OptionError:
+    return OptionError("BAD_OPTION", f"'{name}' must be {form}, not {text!r}")

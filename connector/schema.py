@@ -1,0 +1,137 @@
+"""The columns, as Spark and as Arrow see them. Its one rule: the Arrow schema is exactly the one
+that Spark derives from its own, or Spark refuses the first batch.
+
+Columns read and written are those of Spark's Kafka connector (FACTS.md).
+"""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from connector.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+HEADERS_DDL = "array<struct<key:string,value:binary>>"
+
+
+@cache
+def source_schema(*, include_headers: bool) -> "StructType":
+    """What the source yields."""
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    fields = [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+    if include_headers:
+        header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+        fields.append(StructField("headers", ArrayType(header)))
+    return StructType(fields)
+
+
+@cache
+def source_arrow_schema(*, include_headers: bool) -> "pa.Schema":
+    """The same for Arrow; a test holds it against pyspark's own conversion."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+    if include_headers:
+        fields.append(pa.field("headers", headers_arrow_type()))
+    return pa.schema(fields)
+
+
+def headers_arrow_type() -> "pa.DataType":
+    """`list<element: struct<key: string, value: binary>>`, with the names that Spark gives."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.list_(pa.field("element", header))
+
+
+def check_user_schema(schema: "StructType", *, include_headers: bool) -> None:
+    """OptionError when the user gave the reader a schema of another shape: it is fixed."""
+    expected = source_schema(include_headers=include_headers)
+    if [(field.name, field.dataType) for field in schema] != [
+        (field.name, field.dataType) for field in expected
+    ]:
+        raise OptionError(
+            "BAD_SCHEMA",
+            f"the source has its own schema, leave out .schema(…): {expected.simpleString()}",
+        )
+
+
+def check_sink_schema(schema: "StructType", *, topic_option: str | None) -> None:
+    """OptionError when a row of `schema` can't be made a record: missing, unknown or mistyped
+    column.
+    """
+    types = {field.name.lower(): field.dataType for field in schema.fields}
+    if len(types) != len(schema.fields):
+        raise OptionError(
+            "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
+        )
+    allowed = _sink_column_types()
+    for name, data_type in types.items():
+        if name not in allowed:
+            raise OptionError(
+                "BAD_COLUMN",
+                f"the column '{name}' can't be written; the columns of a record are "
+                f"{', '.join(allowed)}",
+            )
+        if not any(_matches(data_type, possible) for possible in allowed[name]):
+            raise OptionError(
+                "BAD_COLUMN",
+                f"the column '{name}' must be "
+                f"{' or '.join(possible.simpleString() for possible in allowed[name])}, "
+                f"not {data_type.simpleString()}; cast it",
+            )
+    if "value" not in types:
+        raise OptionError("BAD_COLUMN", "the column 'value' is missing")
+    if topic_option is None and "topic" not in types:
+        raise OptionError(
+            "MISSING_OPTION",
+            "nothing says where to write: set the option 'topic' or add a column 'topic'",
+        )
+
+
+@cache
+def _sink_column_types() -> "dict[str, tuple[DataType, ...]]":
+    from pyspark.sql.types import BinaryType, IntegerType, StringType
+
+    headers = source_schema(include_headers=True)["headers"].dataType
+    bytes_like: tuple[DataType, ...] = (StringType(), BinaryType())
+    return {
+        "key": bytes_like,
+        "value": bytes_like,
+        "headers": (headers,),
+        "topic": (StringType(),),
+        "partition": (IntegerType(),),
+    }
+
+
+def _matches(data_type: "DataType", possible: "DataType") -> bool:
+    """Equal, nullability aside."""
+    return data_type.simpleString() == possible.simpleString()

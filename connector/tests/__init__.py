@@ -1,0 +1,1 @@
+"""Unit tests of the connector: no broker and no Spark session."""

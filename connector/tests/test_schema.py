@@ -1,0 +1,74 @@
+"""Columns read and written."""
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from connector.errors import OptionError
+from connector.schema import (
+    check_sink_schema,
+    check_user_schema,
+    source_arrow_schema,
+    source_schema,
+)
+
+
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_the_arrow_schema_is_the_one_that_spark_derives(include_headers):
+    ours = source_arrow_schema(include_headers=include_headers)
+    theirs = to_arrow_schema(source_schema(include_headers=include_headers), timezone="UTC")
+    assert ours.equals(theirs)
+
+
+def _struct(ddl):
+    columns = StructType()
+    for column in ddl.split(";"):
+        name, data_type = column.split(" ", 1)
+        if data_type.startswith("array"):
+            columns.add(name, source_schema(include_headers=True)["headers"].dataType)
+        else:
+            columns.add(name, data_type)
+    return columns
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "value string",
+        "key binary;value binary",
+        "KEY string;Value binary;headers array;topic string;partition integer",
+    ],
+)
+def test_rows_that_can_be_written_pass(ddl):
+    check_sink_schema(_struct(ddl), topic_option="t")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("key string", "the column 'value' is missing"),
+        ("value integer", "the column 'value' must be string or binary, not int; cast it"),
+        ("value string;partition long", "the column 'partition' must be int, not bigint"),
+        ("value string;topic binary", "the column 'topic' must be string"),
+        ("value string;colour string", "the column 'colour' can't be written"),
+        ("value string;headers string", "the column 'headers' must be array<struct<key:string"),
+        ("value string;VALUE string", "same name"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_one_line(ddl, message):
+    with pytest.raises(OptionError) as raised:
+        check_sink_schema(_struct(ddl), topic_option="t")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_topic_must_come_from_somewhere():
+    with pytest.raises(OptionError, match="set the option 'topic' or add a column 'topic'"):
+        check_sink_schema(_struct("value string"), topic_option=None)
+    check_sink_schema(_struct("value string;topic string"), topic_option=None)
+
+
+def test_a_schema_given_to_the_source_must_be_its_own():
+    check_user_schema(source_schema(include_headers=False), include_headers=False)
+    with pytest.raises(OptionError, match="has its own schema"):
+        check_user_schema(_struct("value string"), include_headers=False)

@@ -1,0 +1,7 @@
+"""Registers the Spark format `headrace`: Spark looks for `DefaultSource` in modules named
+`pyspark_*`.
+"""
+
+from connector.source import HeadraceDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
