@@ -1,0 +1,1 @@
+"""Runnable examples; they are not part of the distribution."""

@@ -1,0 +1,150 @@
+"""Departure delay per airport and hour with the hour's weather, as a stream from topic to topic.
+
+    spark-submit examples/flights/job.py --bootstrap-servers 127.0.0.1:9092 --checkpoint DIR
+
+reads `flights` and `weather`, and writes to `delays` a JSON record under the key `airport|hour`
+each time an hour of an airport changes; the last record of a key is the result. One line of JSON
+per micro-batch goes to stdout. It runs until it is told to stop (Ctrl-C, SIGTERM), or, with
+`--available-now`, until it has read what is there.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+FLIGHT = "origin string, hour long, flight long, dep_delay long"
+WEATHER = "origin string, hour long, temp double, wind_speed double, precip double, visib double"
+
+LATENESS = "2 days"
+"""How far one airport's records may lag behind another's, in event time, and still be counted."""
+
+
+def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    """Key and value of a result for every airport and hour, from the records of the two topics.
+
+    Each topic has a watermark of its own, and Spark goes by the one that is further behind: neither
+    topic can make records of the other late. Both are brought to the same columns and aggregated as
+    one stream, so that an hour appears with its first record, be it a flight or a weather report.
+    """
+    events = _events(flights, FLIGHT).unionByName(
+        _events(weather, WEATHER), allowMissingColumns=True
+    )
+    departed = F.count("dep_delay")
+    results = events.groupBy("origin", F.window("timestamp", "1 hour")).agg(
+        F.max("hour").alias("hour_of_day"),
+        F.count("flight").alias("flights"),
+        departed.alias("departed"),
+        F.sum("dep_delay").alias("delay_minutes"),
+        F.avg("dep_delay").alias("mean_delay"),
+        F.max("dep_delay").alias("max_delay"),
+        *(F.max(name).alias(name) for name in ("temp", "wind_speed", "precip", "visib")),
+    )
+    hour = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("hour")
+    results = results.select(F.col("origin").alias("airport"), hour, *results.columns[2:])
+    return results.select(
+        F.concat_ws("|", "airport", "hour").alias("key"),
+        F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
+    )
+
+
+def _events(records: DataFrame, fields: str) -> DataFrame:
+    value = F.from_json(F.col("value").cast("string"), fields).alias("value")
+    return (
+        records.select("timestamp", value)
+        .select("timestamp", "value.*")
+        .withWatermark("timestamp", LATENESS)
+    )
+
+
+def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
+    """The running query."""
+
+    def topic(name: str) -> DataFrame:
+        return (
+            spark.readStream.format("headrace")
+            .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
+            .option("subscribe", name)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", arguments.max_offsets_per_trigger)
+            .load()
+        )
+
+    writer = (
+        delays(topic("flights"), topic("weather"))
+        .writeStream.format("headrace")
+        .queryName("delays")
+        .outputMode("update")
+        .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
+        .option("topic", "delays")
+        .option("checkpointLocation", arguments.checkpoint)
+    )
+    if arguments.available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime="1 second").start()
+
+
+class ProgressLines(StreamingQueryListener):
+    """Prints what each micro-batch did, one line of JSON each."""
+
+    def onQueryStarted(self, event: Any) -> None: ...
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = json.loads(event.progress.json)
+        line = {
+            "batch": progress["batchId"],
+            "rows": progress["numInputRows"],
+            "late": sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"]),
+            "milliseconds": progress["durationMs"].get("triggerExecution", 0),
+            "watermark": progress["eventTime"].get("watermark"),
+            "read": [source["endOffset"] for source in progress["sources"]],
+        }
+        print(json.dumps(line), flush=True)
+
+    def onQueryIdle(self, event: Any) -> None: ...
+
+    def onQueryTerminated(self, event: Any) -> None: ...
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="job.py", description=__doc__.partition("\n")[0])
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR")
+    parser.add_argument("--max-offsets-per-trigger", type=int, default=50_000, metavar="N")
+    parser.add_argument(
+        "--available-now", action="store_true", help="stop at the end of the topics"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    spark = (
+        SparkSession.builder.appName("flights")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.streams.addListener(ProgressLines())
+    query = start(spark, arguments)
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while not stopped and not query.awaitTermination(1):
+        pass
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(parse_arguments(sys.argv[1:]))
