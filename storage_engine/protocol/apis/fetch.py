@@ -1,0 +1,396 @@
+"""Fetch: record batches from a leader (or a replica) to a consumer or a follower.
+
+Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-227). 9 leader epoch of the client
+(KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the diverging epoch (KIP-595). Between our
+brokers version 12 carries the follower's incarnation (R-CTL4) in tagged field 1, which Kafka has from version 15 on.
+
+Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a length goes through as
+it is, with the bytes between in pieces of their own. Source: Kafka's FetchRequest.json and FetchResponse.json.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage_engine.core.ports import LogSlice
+from storage_engine.protocol.apis.grouping import group_runs
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import (
+    INT32,
+    Reader,
+    Writer,
+    count,
+    decode_with,
+    string,
+    uvarint,
+)
+
+FIRST_FLEXIBLE = 12
+CONSUMER_REPLICA_ID = -1
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_REPLICA_STATE_TAG = 1
+_DIVERGING_EPOCH_TAG = 0
+_CURRENT_LEADER_TAG = 1
+
+
+class FetchPartition(NamedTuple):
+    """From where to read one partition."""
+
+    topic: str
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    """The leader epoch that the client knows; -1 when it does not care."""
+    last_fetched_epoch: int = -1
+    """The leader epoch of the last record before `fetch_offset` in the follower's log."""
+    log_start_offset: int = -1
+    """The follower's log start; -1 from consumers."""
+
+
+class FetchRequest(NamedTuple):
+    """Partitions in the order in which they are to be served."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: Sequence[FetchPartition]
+    replica_id: int = CONSUMER_REPLICA_ID
+    isolation_level: int = READ_UNCOMMITTED
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten: Sequence[tuple[str, Sequence[int]]] = ()
+    rack_id: str = ""
+    replica_epoch: int = -1
+    """The follower's incarnation; carried by version 12 between our brokers."""
+
+
+class FetchPartitionResponse(NamedTuple):
+    """What there is of one partition."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset) of aborted transactions in the range; None unless read_committed."""
+    preferred_read_replica: int = -1
+    records: memoryview | bytes | bytearray | LogSlice | None = None
+    """None is sent as no bytes, as Kafka's broker does; as decoded: None or a memoryview of the frame."""
+    diverging_epoch: tuple[int, int] | None = None
+    """(epoch, end offset) where the follower's log leaves the leader's."""
+    current_leader: tuple[int, int] | None = None
+    """(leader id, epoch) with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+
+
+class FetchResponse(NamedTuple):
+    """Answer to a FetchRequest."""
+
+    partitions: Sequence[FetchPartitionResponse]
+    error_code: int = 0
+    session_id: int = 0
+    throttle_time_ms: int = 0
+
+
+# replica id, max wait, min bytes, max bytes, isolation level, [session id, session epoch]
+_HEAD_V4 = struct.Struct(">iiiib")
+_HEAD_V7 = struct.Struct(">iiiibii")
+
+# partition, [leader epoch], offset, [last fetched epoch], [log start], max bytes
+_REQUEST_V4 = struct.Struct(">iqi")
+_REQUEST_V5 = struct.Struct(">iqqi")
+_REQUEST_V9 = struct.Struct(">iiqqi")
+_REQUEST_V12 = struct.Struct(">iiqiqi")
+
+
+def decode_request(version: int, body: memoryview) -> FetchRequest:
+    return decode_with(
+        f"Fetch request of version {version}",
+        body,
+        version >= FIRST_FLEXIBLE,
+        lambda reader: _read_request(reader, version),
+    )
+
+
+def _read_request(reader: Reader, version: int) -> FetchRequest:
+    if version >= 7:
+        head = _HEAD_V7.unpack_from(reader.data)
+        reader.position = _HEAD_V7.size
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch = head
+    else:
+        head = _HEAD_V4.unpack_from(reader.data)
+        reader.position = _HEAD_V4.size
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = head
+        session_id, epoch = 0, -1
+    partitions: list[FetchPartition] = []
+    for _ in range(reader.count(3 if reader.flexible else 6)):
+        _read_topic(reader, version, partitions)
+    forgotten = []
+    if version >= 7:
+        for _ in range(reader.count(3 if reader.flexible else 6)):
+            forgotten.append((reader.name(), reader.int32s()))
+            reader.tags()
+    rack_id = reader.name() if version >= 11 else ""
+    replica_epoch = -1
+    tags = reader.tags()
+    if tags and (state := tags.get(_REPLICA_STATE_TAG)) is not None:
+        replica_epoch = _replica_epoch(state)
+    return FetchRequest(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        partitions,
+        replica_id,
+        isolation_level,
+        session_id,
+        epoch,
+        forgotten,
+        rack_id,
+        replica_epoch,
+    )
+
+
+def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) -> None:
+    topic = reader.name()
+    data = reader.data
+    if version >= 12:
+        for _ in range(reader.count(_REQUEST_V12.size + 1)):
+            index, epoch, offset, last_epoch, start, size = _REQUEST_V12.unpack_from(
+                data, reader.position
+            )
+            reader.position += _REQUEST_V12.size
+            reader.tags()
+            partitions.append(FetchPartition(topic, index, offset, size, epoch, last_epoch, start))
+        reader.tags()
+        return
+    layout = _REQUEST_V9 if version >= 9 else _REQUEST_V5 if version >= 5 else _REQUEST_V4
+    for _ in range(reader.count(layout.size)):
+        fields = layout.unpack_from(data, reader.position)
+        reader.position += layout.size
+        epoch = start = -1
+        if version >= 9:
+            index, epoch, offset, start, size = fields
+        elif version >= 5:
+            index, offset, start, size = fields
+        else:
+            index, offset, size = fields
+        partitions.append(FetchPartition(topic, index, offset, size, epoch, -1, start))
+
+
+def _replica_epoch(state: memoryview) -> int:
+    reader = Reader(state, flexible=True)
+    reader.int32()  # the replica id again
+    replica_epoch = reader.int64()
+    reader.tags()
+    reader.finish()
+    return replica_epoch
+
+
+def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
+    flexible = version >= FIRST_FLEXIBLE
+    writer = Writer(flexible=flexible)
+    head = (
+        request.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+    )
+    if version >= 7:
+        writer.data += _HEAD_V7.pack(*head, request.session_id, request.session_epoch)
+    else:
+        writer.data += _HEAD_V4.pack(*head)
+    groups = group_runs(request.partitions)
+    writer.count(len(groups))
+    for topic, partitions in groups:
+        writer.string(topic)
+        writer.count(len(partitions))
+        for partition in partitions:
+            writer.data += _request_partition(version, partition)
+        writer.tags()
+    if version >= 7:
+        writer.count(len(request.forgotten))
+        for topic, indexes in request.forgotten:
+            writer.string(topic)
+            writer.int32s(indexes)
+            writer.tags()
+    if version >= 11:
+        writer.string(request.rack_id)
+    if request.replica_epoch >= 0:
+        state = struct.pack(">iqb", request.replica_id, request.replica_epoch, 0)
+        writer.tags([(_REPLICA_STATE_TAG, state)])
+    else:
+        writer.tags()
+    return [writer.data]
+
+
+def _request_partition(version: int, partition: FetchPartition) -> bytes:
+    _, index, offset, size, epoch, last_epoch, start = partition
+    if version >= 12:
+        return _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size) + b"\x00"
+    if version >= 9:
+        return _REQUEST_V9.pack(index, epoch, offset, start, size)
+    if version >= 5:
+        return _REQUEST_V5.pack(index, offset, start, size)
+    return _REQUEST_V4.pack(index, offset, size)
+
+
+# throttle time, [error, session id]
+_RESPONSE_HEAD_V7 = struct.Struct(">ihi")
+
+# partition, error, high watermark, last stable offset, [log start offset]
+_RESPONSE_V4 = struct.Struct(">ihqq")
+_RESPONSE_V5 = struct.Struct(">ihqqq")
+_TRANSACTION = struct.Struct(">qq")
+_EPOCH_AND_END = struct.Struct(">iqb")
+_LEADER_AND_EPOCH = struct.Struct(">iib")
+
+
+def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
+    flexible = version >= FIRST_FLEXIBLE
+    if version >= 7:
+        pending = [
+            _RESPONSE_HEAD_V7.pack(
+                response.throttle_time_ms, response.error_code, response.session_id
+            )
+        ]
+    else:
+        pending = [INT32.pack(response.throttle_time_ms)]
+    groups = group_runs(response.partitions)
+    pending.append(count(len(groups), flexible))
+    buffers: list[Buffer] = []
+    for topic, partitions in groups:
+        pending.append(string(topic, flexible))
+        pending.append(count(len(partitions), flexible))
+        for partition in partitions:
+            records = partition.records
+            size = 0 if records is None else len(records)
+            pending.append(_response_partition(version, partition))
+            pending.append(uvarint(size + 1) if flexible else INT32.pack(size))
+            if records is not None and size:
+                buffers.append(b"".join(pending))
+                buffers.append(records)
+                pending = []
+            if flexible:
+                pending.append(_response_tags(partition))
+        if flexible:
+            pending.append(b"\x00")
+    if flexible:
+        pending.append(b"\x00")
+    if rest := b"".join(pending):
+        buffers.append(rest)
+    return buffers
+
+
+def _response_partition(version: int, partition: FetchPartitionResponse) -> bytes:
+    """A partition up to, and without, the size of its records."""
+    _, index, error, watermark, stable, start, aborted, preferred, _, _, _ = partition
+    flexible = version >= FIRST_FLEXIBLE
+    if version >= 5:
+        encoded = _RESPONSE_V5.pack(index, error, watermark, stable, start)
+    else:
+        encoded = _RESPONSE_V4.pack(index, error, watermark, stable)
+    if aborted is None:
+        encoded += b"\x00" if flexible else b"\xff\xff\xff\xff"
+    else:
+        end = b"\x00" if flexible else b""
+        encoded += count(len(aborted), flexible)
+        encoded += b"".join([_TRANSACTION.pack(*transaction) + end for transaction in aborted])
+    return encoded + INT32.pack(preferred) if version >= 11 else encoded
+
+
+def _response_tags(partition: FetchPartitionResponse) -> bytes:
+    diverging, leader = partition.diverging_epoch, partition.current_leader
+    if diverging is None and leader is None:
+        return b"\x00"
+    writer = Writer(flexible=True)
+    tags = []
+    if diverging is not None:
+        tags.append((_DIVERGING_EPOCH_TAG, _EPOCH_AND_END.pack(*diverging, 0)))
+    if leader is not None:
+        tags.append((_CURRENT_LEADER_TAG, _LEADER_AND_EPOCH.pack(*leader, 0)))
+    writer.tags(tags)
+    return bytes(writer.data)
+
+
+def decode_response(version: int, body: memoryview) -> FetchResponse:
+    return decode_with(
+        f"Fetch response of version {version}",
+        body,
+        version >= FIRST_FLEXIBLE,
+        lambda reader: _read_response(reader, version),
+    )
+
+
+def _read_response(reader: Reader, version: int) -> FetchResponse:
+    throttle_time_ms = reader.int32()
+    error_code = session_id = 0
+    if version >= 7:
+        error_code, session_id = reader.int16(), reader.int32()
+    partitions: list[FetchPartitionResponse] = []
+    for _ in range(reader.count(3 if reader.flexible else 6)):
+        topic = reader.name()
+        for _ in range(reader.count(23 if reader.flexible else 26)):
+            partitions.append(_read_partition(reader, version, topic))
+        reader.tags()
+    reader.tags()
+    return FetchResponse(partitions, error_code, session_id, throttle_time_ms)
+
+
+def _read_partition(reader: Reader, version: int, topic: str) -> FetchPartitionResponse:
+    start = -1
+    if version >= 5:
+        fields = _RESPONSE_V5.unpack_from(reader.data, reader.position)
+        reader.position += _RESPONSE_V5.size
+        index, error, watermark, stable, start = fields
+    else:
+        fields = _RESPONSE_V4.unpack_from(reader.data, reader.position)
+        reader.position += _RESPONSE_V4.size
+        index, error, watermark, stable = fields
+    aborted = None
+    if (transactions := reader.nullable_count(16)) >= 0:
+        aborted = [_read_transaction(reader) for _ in range(transactions)]
+    preferred = reader.int32() if version >= 11 else -1
+    records = reader.records()
+    diverging = leader = None
+    if tags := reader.tags():
+        if (tag := tags.get(_DIVERGING_EPOCH_TAG)) is not None:
+            diverging = _EPOCH_AND_END.unpack_from(tag)[:2]
+        if (tag := tags.get(_CURRENT_LEADER_TAG)) is not None:
+            leader = _LEADER_AND_EPOCH.unpack_from(tag)[:2]
+    return FetchPartitionResponse(
+        topic,
+        index,
+        error,
+        watermark,
+        stable,
+        start,
+        aborted,
+        preferred,
+        records,
+        diverging,
+        leader,
+    )
+
+
+def _read_transaction(reader: Reader) -> tuple[int, int]:
+    transaction = reader.int64(), reader.int64()
+    reader.tags()
+    return transaction
+
+
+API = ApiSpec(
+    key=1,
+    name="Fetch",
+    min_version=4,
+    max_version=12,
+    first_flexible_version=FIRST_FLEXIBLE,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+)

@@ -1,0 +1,187 @@
+"""LeaderAndIsr: the controller tells a broker which of its partitions it leads and which it follows (R-CTL3).
+
+A message of our own under Kafka's api key 4, version 0, not flexible. Field order:
+
+    request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
+               [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32, leader_epoch int32,
+                isr [int32], partition_epoch int32, replicas [int32], is_new bool], [id int32, host string, port int32]
+    response   error_code int16, [topic string, partition int32, error_code int16]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from storage_engine.core.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartition:
+    """The state of one partition, as the controller wrote it to ZooKeeper."""
+
+    topic: str
+    partition: int
+    controller_epoch: ControllerEpoch
+    """Of the controller that wrote this state, which may be an earlier one than the sender."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: Sequence[BrokerId]
+    partition_epoch: PartitionEpoch
+    replicas: Sequence[BrokerId]
+    topic_id: UUID = NO_TOPIC_ID
+    is_new: bool = False
+    """The partition was created just now: an empty log is right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLeader:
+    """Where to fetch from."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrRequest:
+    """`full` means that `partitions` is all that the broker hosts: it stops any other."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+
+    partitions: Sequence[LeaderAndIsrPartition]
+    live_leaders: Sequence[LiveLeader] = ()
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartitionResponse:
+    """Outcome for one partition."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrResponse:
+    """Answer to a LeaderAndIsrRequest; with an error of its own (STALE_CONTROLLER_EPOCH) it has no partitions."""
+
+    error_code: int = 0
+    partitions: Sequence[LeaderAndIsrPartitionResponse] = ()
+
+
+def decode_request(version: int, body: memoryview) -> LeaderAndIsrRequest:
+    return decode_with(f"LeaderAndIsr request of version {version}", body, False, _read_request)
+
+
+def _read_request(reader: Reader) -> LeaderAndIsrRequest:
+    controller_id = BrokerId(reader.int32())
+    controller_epoch = ControllerEpoch(reader.int32())
+    broker_epoch = BrokerEpoch(reader.int64())
+    full = reader.boolean()
+    return LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        full=full,
+        partitions=reader.array(47, lambda: _read_partition(reader)),
+        live_leaders=reader.array(10, lambda: _read_live_leader(reader)),
+    )
+
+
+def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
+    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    return LeaderAndIsrPartition(
+        topic=reader.name(),
+        topic_id=reader.uuid(),
+        partition=reader.int32(),
+        controller_epoch=ControllerEpoch(reader.int32()),
+        leader=BrokerId(reader.int32()),
+        leader_epoch=LeaderEpoch(reader.int32()),
+        isr=[BrokerId(broker) for broker in reader.int32s()],
+        partition_epoch=PartitionEpoch(reader.int32()),
+        replicas=[BrokerId(broker) for broker in reader.int32s()],
+        is_new=reader.boolean(),
+    )
+
+
+def _read_live_leader(reader: Reader) -> LiveLeader:
+    return LiveLeader(broker_id=BrokerId(reader.int32()), host=reader.name(), port=reader.int32())
+
+
+def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int32(request.controller_id)
+    writer.int32(request.controller_epoch)
+    writer.int64(request.broker_epoch)
+    writer.boolean(request.full)
+    writer.count(len(request.partitions))
+    for partition in request.partitions:
+        writer.string(partition.topic)
+        writer.uuid(partition.topic_id)
+        writer.int32(partition.partition)
+        writer.int32(partition.controller_epoch)
+        writer.int32(partition.leader)
+        writer.int32(partition.leader_epoch)
+        writer.int32s(partition.isr)
+        writer.int32(partition.partition_epoch)
+        writer.int32s(partition.replicas)
+        writer.boolean(partition.is_new)
+    writer.count(len(request.live_leaders))
+    for leader in request.live_leaders:
+        writer.int32(leader.broker_id)
+        writer.string(leader.host)
+        writer.int32(leader.port)
+    return [writer.data]
+
+
+def decode_response(version: int, body: memoryview) -> LeaderAndIsrResponse:
+    return decode_with(f"LeaderAndIsr response of version {version}", body, False, _read_response)
+
+
+def _read_response(reader: Reader) -> LeaderAndIsrResponse:
+    return LeaderAndIsrResponse(
+        error_code=reader.int16(), partitions=reader.array(8, lambda: _read_outcome(reader))
+    )
+
+
+def _read_outcome(reader: Reader) -> LeaderAndIsrPartitionResponse:
+    return LeaderAndIsrPartitionResponse(
+        topic=reader.name(), partition=reader.int32(), error_code=reader.int16()
+    )
+
+
+def encode_response(version: int, response: LeaderAndIsrResponse) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int16(response.error_code)
+    writer.count(len(response.partitions))
+    for partition in response.partitions:
+        writer.string(partition.topic)
+        writer.int32(partition.partition)
+        writer.int16(partition.error_code)
+    return [writer.data]
+
+
+API = ApiSpec(
+    key=4,
+    name="LeaderAndIsr",
+    min_version=0,
+    max_version=0,
+    first_flexible_version=None,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+)

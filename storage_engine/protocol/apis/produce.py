@@ -1,0 +1,326 @@
+"""Produce: record batches from a producer to the leader of each partition.
+
+Versions 0-2 are decoded only so that the broker can refuse them (their records are of magic 0 or 1), and are advertised
+because librdkafka compresses nothing otherwise (KAFKA-18659). 3: transactional id, magic 2. 5: log start offset. 7: zstd.
+8: error message (KIP-467). 9: flexible.
+
+Rule: a request with one partition, which is what a producer under load sends, takes a path of two unpacks; records are
+slices of the frame. Source: Kafka's ProduceRequest.json and ProduceResponse.json; KIP-98, KIP-467, KIP-482.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage_engine.core.ports import LogSlice
+from storage_engine.protocol.apis.grouping import group_by_topic
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import (
+    INT32,
+    NAMES_CACHED,
+    Reader,
+    cached_name,
+    count,
+    decode_with,
+    name_from,
+    nullable_string,
+    string,
+    uvarint,
+)
+
+FIRST_FLEXIBLE = 9
+ACKS_ALL = -1
+
+
+class ProducePartition(NamedTuple):
+    """What to append to one partition."""
+
+    topic: str
+    partition: int
+    records: memoryview | bytes | bytearray | LogSlice | None
+    """As decoded: None or a memoryview of the frame, valid as long as the frame."""
+
+
+class ProduceRequest(NamedTuple):
+    """Partitions in the order of the frame."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: Sequence[ProducePartition]
+
+
+class ProducePartitionResponse(NamedTuple):
+    """What became of one partition's batches; the offsets are -1 where there was an error."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    """-1 unless the topic's timestamps are LogAppendTime."""
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+class ProduceResponse(NamedTuple):
+    """Answer to a ProduceRequest."""
+
+    partitions: Sequence[ProducePartitionResponse]
+    throttle_time_ms: int = 0
+
+
+# transactional id length, acks, timeout, topics, length of the first topic's name
+_HEAD = struct.Struct(">hhiih")
+_FLEXIBLE_HEAD = struct.Struct(">bhibb")
+# partitions, index of the first, size of its records
+_ONE_PARTITION = struct.Struct(">iii")
+_FLEXIBLE_ONE_PARTITION = struct.Struct(">bi")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+
+
+def decode_request(version: int, body: memoryview) -> ProduceRequest:
+    try:
+        if 3 <= version < FIRST_FLEXIBLE:
+            request = _decode_single(body)
+        elif version >= FIRST_FLEXIBLE:
+            request = _decode_flexible_single(body)
+        else:
+            request = None
+    except (struct.error, IndexError, UnicodeDecodeError):
+        request = None  # the general path says what is wrong
+    if request is not None:
+        return request
+    return decode_with(
+        f"Produce request of version {version}",
+        body,
+        version >= FIRST_FLEXIBLE,
+        lambda reader: _read_request(reader, version),
+    )
+
+
+def _decode_single(body: memoryview) -> ProduceRequest | None:
+    """A request of one partition and no transaction; None when it is not exactly that."""
+    transactional, acks, timeout_ms, topics, name_size = _HEAD.unpack_from(body)
+    if transactional != -1 or topics != 1 or name_size < 0:
+        return None
+    position = 14 + name_size
+    raw = bytes(body[14:position])
+    partitions, index, size = _ONE_PARTITION.unpack_from(body, position)
+    position += 12
+    if partitions != 1 or size < 0 or position + size != len(body):
+        return None
+    return ProduceRequest(
+        None,
+        acks,
+        timeout_ms,
+        (ProducePartition(cached_name(raw) or name_from(raw), index, body[position:]),),
+    )
+
+
+def _decode_flexible_single(body: memoryview) -> ProduceRequest | None:
+    """As `_decode_single`, for a name of up to 126 bytes and no tagged field anywhere."""
+    transactional, acks, timeout_ms, topics, name_size = _FLEXIBLE_HEAD.unpack_from(body)
+    if transactional != 0 or topics != 2 or name_size < 1:
+        return None
+    position = 8 + name_size
+    raw = bytes(body[9:position])
+    partitions, index = _FLEXIBLE_ONE_PARTITION.unpack_from(body, position)
+    if partitions != 2:
+        return None
+    position += 5
+    size = shift = 0
+    while shift < 35:
+        byte = body[position]
+        position += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    end = position + size - 1
+    # the three empty tag buffers of partition, topic and request are what follows
+    if size == 0 or bytes(body[end:]) != b"\x00\x00\x00":
+        return None
+    return ProduceRequest(
+        None,
+        acks,
+        timeout_ms,
+        (ProducePartition(cached_name(raw) or name_from(raw), index, body[position:end]),),
+    )
+
+
+def _read_request(reader: Reader, version: int) -> ProduceRequest:
+    transactional_id = reader.nullable_string() if version >= 3 else None
+    acks = reader.int16()
+    timeout_ms = reader.int32()
+    partitions = []
+    for _ in range(reader.count(3 if reader.flexible else 6)):
+        topic = reader.name()
+        for _ in range(reader.count(6 if reader.flexible else 8)):
+            partitions.append(ProducePartition(topic, reader.int32(), reader.records()))
+            reader.tags()
+        reader.tags()
+    reader.tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
+    flexible = version >= FIRST_FLEXIBLE
+    tags = b"\x00" if flexible else b""
+    groups = group_by_topic(request.partitions)
+    head = nullable_string(request.transactional_id, flexible) if version >= 3 else b""
+    pending = [head, _ACKS_TIMEOUT.pack(request.acks, request.timeout_ms)]
+    pending.append(count(len(groups), flexible))
+    buffers: list[Buffer] = []
+    for topic, partitions in groups:
+        pending.append(string(topic, flexible))
+        pending.append(count(len(partitions), flexible))
+        for partition in partitions:
+            records = partition.records
+            size = -1 if records is None else len(records)
+            pending.append(INT32.pack(partition.partition))
+            pending.append(uvarint(size + 1) if flexible else INT32.pack(size))
+            if records is not None and size:
+                buffers.append(b"".join(pending))
+                buffers.append(records)
+                pending = []
+            pending.append(tags)
+        pending.append(tags)
+    pending.append(tags)
+    if rest := b"".join(pending):
+        buffers.append(rest)
+    return buffers
+
+
+# index, error, base offset, log append time, log start offset, record errors (none), error message (null)
+_PARTITION_V0 = struct.Struct(">ihq")
+_PARTITION_V2 = struct.Struct(">ihqq")
+_PARTITION_V5 = struct.Struct(">ihqqq")
+# the same with the count of one partition before, and the throttle time after it
+_SINGLE_V2 = struct.Struct(">ihqqi")
+_SINGLE_V5 = struct.Struct(">ihqqqi")
+_SINGLE_V8 = struct.Struct(">ihqqqihi")
+# record errors (none: 1), error message (null: 0), tags of partition and topic, throttle time, tags
+_SINGLE_V9 = struct.Struct(">ihqqqbbbbib")
+
+_prefixes: dict[tuple[bool, str], bytes] = {}
+
+
+def _prefix(flexible: bool, topic: str) -> bytes:
+    """One topic, its name, one partition."""
+    prefix = _prefixes.get((flexible, topic))
+    if prefix is None:
+        one = count(1, flexible)
+        prefix = one + string(topic, flexible) + one
+        if len(_prefixes) >= NAMES_CACHED:
+            _prefixes.clear()
+        _prefixes[flexible, topic] = prefix
+    return prefix
+
+
+def encode_response(version: int, response: ProduceResponse) -> list[Buffer]:
+    if version >= 2 and len(response.partitions) == 1:
+        topic, index, error, base, append_time, log_start, message = response.partitions[0]
+        throttle = response.throttle_time_ms
+        if message is None or version < 8:
+            if version >= 9:
+                tail = _SINGLE_V9.pack(
+                    index, error, base, append_time, log_start, 1, 0, 0, 0, throttle, 0
+                )
+                return [_prefix(True, topic) + tail]
+            if version == 8:
+                tail = _SINGLE_V8.pack(index, error, base, append_time, log_start, 0, -1, throttle)
+            elif version >= 5:
+                tail = _SINGLE_V5.pack(index, error, base, append_time, log_start, throttle)
+            else:
+                tail = _SINGLE_V2.pack(index, error, base, append_time, throttle)
+            return [_prefix(False, topic) + tail]
+    return [_encode_many(version, response)]
+
+
+def _encode_many(version: int, response: ProduceResponse) -> bytes:
+    flexible = version >= FIRST_FLEXIBLE
+    tags = b"\x00" if flexible else b""
+    groups = group_by_topic(response.partitions)
+    pieces = [count(len(groups), flexible)]
+    for topic, partitions in groups:
+        pieces.append(string(topic, flexible))
+        pieces.append(count(len(partitions), flexible))
+        for _, index, error, base, append_time, log_start, message in partitions:
+            if version >= 5:
+                pieces.append(_PARTITION_V5.pack(index, error, base, append_time, log_start))
+            elif version >= 2:
+                pieces.append(_PARTITION_V2.pack(index, error, base, append_time))
+            else:
+                pieces.append(_PARTITION_V0.pack(index, error, base))
+            if version >= 8:
+                pieces.append(count(0, flexible))
+                pieces.append(nullable_string(message, flexible))
+            pieces.append(tags)
+        pieces.append(tags)
+    if version >= 1:
+        pieces.append(INT32.pack(response.throttle_time_ms))
+    pieces.append(tags)
+    return b"".join(pieces)
+
+
+def decode_response(version: int, body: memoryview) -> ProduceResponse:
+    return decode_with(
+        f"Produce response of version {version}",
+        body,
+        version >= FIRST_FLEXIBLE,
+        lambda reader: _read_response(reader, version),
+    )
+
+
+def _read_response(reader: Reader, version: int) -> ProduceResponse:
+    partitions = [
+        partition
+        for _ in range(reader.count(3 if reader.flexible else 6))
+        for partition in _read_topic_response(reader, version)
+    ]
+    throttle_time_ms = reader.int32() if version >= 1 else 0
+    reader.tags()
+    return ProduceResponse(partitions, throttle_time_ms)
+
+
+def _read_topic_response(reader: Reader, version: int) -> list[ProducePartitionResponse]:
+    topic = reader.name()
+    partitions = reader.array(14, lambda: _read_partition_response(reader, version, topic))
+    reader.tags()
+    return partitions
+
+
+def _read_partition_response(reader: Reader, version: int, topic: str) -> ProducePartitionResponse:
+    index, error, base = reader.int32(), reader.int16(), reader.int64()
+    append_time = reader.int64() if version >= 2 else -1
+    log_start = reader.int64() if version >= 5 else -1
+    message = None
+    if version >= 8:
+        message = _read_errors(reader)
+    reader.tags()
+    return ProducePartitionResponse(topic, index, error, base, append_time, log_start, message)
+
+
+def _read_errors(reader: Reader) -> str | None:
+    """The partition's error message, or that of its first bad record."""
+    first: str | None = None
+    for _ in range(reader.count(6)):
+        index, text = reader.int32(), reader.nullable_string()
+        reader.tags()
+        if first is None:
+            first = f"record {index}: {text or 'not accepted'}"
+    return reader.nullable_string() or first
+
+
+API = ApiSpec(
+    key=0,
+    name="Produce",
+    min_version=0,
+    max_version=9,
+    first_flexible_version=FIRST_FLEXIBLE,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+)

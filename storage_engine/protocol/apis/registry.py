@@ -1,0 +1,83 @@
+"""Which APIs there are, with their versions, without importing them.
+
+Rule: the table is the truth about versions; each API's module says the same of itself and is imported on first use.
+"""
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from storage_engine.protocol.apis.spec import ApiSpec, VersionRange
+
+API_VERSIONS_KEY = 18
+
+
+class ApiEntry(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    module: str
+    versions: VersionRange
+    first_flexible_version: int | None
+
+
+def _entry(name: str, module: str, low: int, high: int, first_flexible: int | None) -> ApiEntry:
+    return ApiEntry(name, module, VersionRange(low, high), first_flexible)
+
+
+_SERVED: dict[int, ApiEntry] = {
+    0: _entry("Produce", "produce", 0, 9, 9),
+    1: _entry("Fetch", "fetch", 4, 12, 12),
+    2: _entry("ListOffsets", "list_offsets", 1, 7, 6),
+    3: _entry("Metadata", "metadata", 0, 12, 9),
+    10: _entry("FindCoordinator", "find_coordinator", 0, 4, 3),
+    18: _entry("ApiVersions", "api_versions", 0, 3, 3),
+    19: _entry("CreateTopics", "create_topics", 2, 7, 5),
+    20: _entry("DeleteTopics", "delete_topics", 1, 6, 4),
+    21: _entry("DeleteRecords", "delete_records", 0, 2, 2),
+    22: _entry("InitProducerId", "init_producer_id", 0, 4, 2),
+    23: _entry("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 4),
+    32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
+    33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
+    37: _entry("CreatePartitions", "create_partitions", 0, 3, 2),
+    44: _entry("IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),
+}
+
+_INTERNAL: dict[int, ApiEntry] = {
+    4: _entry("LeaderAndIsr", "leader_and_isr", 0, 0, None),
+    5: _entry("StopReplica", "stop_replica", 0, 0, None),
+    6: _entry("UpdateMetadata", "update_metadata", 0, 0, None),
+    7: _entry("ControlledShutdown", "controlled_shutdown", 0, 0, None),
+}
+
+APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL})
+"""Every API by its key."""
+
+SERVED_RANGES: Mapping[int, VersionRange] = MappingProxyType(
+    {key: entry.versions for key, entry in _SERVED.items()}
+)
+"""The APIs for clients: the broker advertises those of them for which it has a handler."""
+
+INTERNAL_RANGES: Mapping[int, VersionRange] = MappingProxyType(
+    {key: entry.versions for key, entry in _INTERNAL.items()}
+)
+"""The APIs between brokers; not advertised."""
+
+_specs: dict[int, ApiSpec] = {}
+
+
+def spec_for(api_key: int) -> ApiSpec:
+    """The codecs of an API, imported on first use; KeyError for a key that is not in the table."""
+    spec = _specs.get(api_key)
+    if spec is None:
+        module = importlib.import_module(f"{__package__}.{APIS[api_key].module}")
+        spec = _specs[api_key] = module.API
+    return spec
+
+
+def name_of(api_key: int) -> str:
+    """For messages."""
+    entry = APIS.get(api_key)
+    return entry.name if entry is not None else f"api key {api_key}"

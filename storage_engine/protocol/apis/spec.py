@@ -1,0 +1,62 @@
+"""What the rest of the system knows of an API: its number, its versions and its four codecs.
+
+Source: the Kafka protocol; KIP-482 for flexible versions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from storage_engine.core.ports import LogSlice
+
+Buffer = bytes | bytearray | memoryview | LogSlice
+"""A piece of an outgoing frame. memoryviews are of single bytes; only the transport looks inside a LogSlice."""
+
+Decode = Callable[[int, memoryview], Any]
+"""(version, body) -> message. Raises InvalidRequestError, reads every byte; records stay slices of the body."""
+
+Encode = Callable[[int, Any], list[Buffer]]
+"""(version, message) -> pieces of the body. The first is never a LogSlice; records are passed on, not copied."""
+
+
+class VersionRange(NamedTuple):
+    """Versions of an API, both ends inclusive."""
+
+    min_version: int
+    max_version: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.min_version <= version <= self.max_version
+
+    def __str__(self) -> str:
+        return f"{self.min_version}-{self.max_version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSpec:
+    """One API."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible_version: int | None
+    """From this version on: compact lengths, tagged fields, request header 2 and response header 1."""
+
+    decode_request: Decode
+    encode_request: Encode
+    decode_response: Decode
+    encode_response: Encode
+
+    @property
+    def versions(self) -> VersionRange:
+        return VersionRange(self.min_version, self.max_version)
+
+    def is_flexible(self, version: int) -> bool:
+        return self.first_flexible_version is not None and version >= self.first_flexible_version
+
+
+def newest_common_version(spec: ApiSpec, served: Sequence[int]) -> int | None:
+    """The newest version that both `spec` and a server with the range `served` (min, max) know; None when none."""
+    newest = min(spec.max_version, served[1])
+    return newest if newest >= max(spec.min_version, served[0]) else None

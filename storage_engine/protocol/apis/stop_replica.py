@@ -1,0 +1,131 @@
+"""StopReplica: the controller tells a broker to stop replicas, and to delete their files where it says so (R-CTL6).
+
+A message of our own under Kafka's api key 5, version 0, not flexible. Field order:
+
+    request    controller_id int32, controller_epoch int32, broker_epoch int64,
+               [topic string, partition int32, leader_epoch int32, delete bool]
+    response   error_code int16, [topic string, partition int32, error_code int16]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaPartition:
+    """One replica to stop."""
+
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaRequest:
+    """From the controller to one broker."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+
+    partitions: Sequence[StopReplicaPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaPartitionResponse:
+    """Outcome for one replica."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaResponse:
+    """Answer to a StopReplicaRequest."""
+
+    error_code: int = 0
+    partitions: Sequence[StopReplicaPartitionResponse] = ()
+
+
+def decode_request(version: int, body: memoryview) -> StopReplicaRequest:
+    return decode_with(f"StopReplica request of version {version}", body, False, _read_request)
+
+
+def _read_request(reader: Reader) -> StopReplicaRequest:
+    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    return StopReplicaRequest(
+        controller_id=BrokerId(reader.int32()),
+        controller_epoch=ControllerEpoch(reader.int32()),
+        broker_epoch=BrokerEpoch(reader.int64()),
+        partitions=reader.array(11, lambda: _read_partition(reader)),
+    )
+
+
+def _read_partition(reader: Reader) -> StopReplicaPartition:
+    return StopReplicaPartition(
+        topic=reader.name(),
+        partition=reader.int32(),
+        leader_epoch=LeaderEpoch(reader.int32()),
+        delete=reader.boolean(),
+    )
+
+
+def encode_request(version: int, request: StopReplicaRequest) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int32(request.controller_id)
+    writer.int32(request.controller_epoch)
+    writer.int64(request.broker_epoch)
+    writer.count(len(request.partitions))
+    for partition in request.partitions:
+        writer.string(partition.topic)
+        writer.int32(partition.partition)
+        writer.int32(partition.leader_epoch)
+        writer.boolean(partition.delete)
+    return [writer.data]
+
+
+def decode_response(version: int, body: memoryview) -> StopReplicaResponse:
+    return decode_with(f"StopReplica response of version {version}", body, False, _read_response)
+
+
+def _read_response(reader: Reader) -> StopReplicaResponse:
+    return StopReplicaResponse(
+        error_code=reader.int16(), partitions=reader.array(8, lambda: _read_outcome(reader))
+    )
+
+
+def _read_outcome(reader: Reader) -> StopReplicaPartitionResponse:
+    return StopReplicaPartitionResponse(
+        topic=reader.name(), partition=reader.int32(), error_code=reader.int16()
+    )
+
+
+def encode_response(version: int, response: StopReplicaResponse) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int16(response.error_code)
+    writer.count(len(response.partitions))
+    for partition in response.partitions:
+        writer.string(partition.topic)
+        writer.int32(partition.partition)
+        writer.int16(partition.error_code)
+    return [writer.data]
+
+
+API = ApiSpec(
+    key=5,
+    name="StopReplica",
+    min_version=0,
+    max_version=0,
+    first_flexible_version=None,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+)

@@ -1,0 +1,165 @@
+"""UpdateMetadata: the controller tells every broker what to answer to Metadata requests (R-CTL2).
+
+A message of our own under Kafka's api key 6, version 0, not flexible. Field order:
+
+    request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
+               [id int32, host string, port int32, rack nullable string, epoch int64], removed topics [string],
+               [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32, isr [int32],
+                replicas [int32], offline_replicas [int32]]
+    response   error_code int16
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataBroker:
+    """A live broker."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    epoch: BrokerEpoch
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataPartition:
+    """What clients may know of a partition."""
+
+    topic: str
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: Sequence[BrokerId]
+    replicas: Sequence[BrokerId]
+    offline_replicas: Sequence[BrokerId] = ()
+    topic_id: UUID = NO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataRequest:
+    """`brokers` are always all live ones; `full` means that `partitions` are all there are, too."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    brokers: Sequence[UpdateMetadataBroker]
+    partitions: Sequence[UpdateMetadataPartition] = ()
+    removed_topics: Sequence[str] = ()
+    full: bool = False
+    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+    """Incarnation of the receiver that the controller speaks to (R-CTL4); -1 when it does not matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataResponse:
+    """Answer to an UpdateMetadataRequest."""
+
+    error_code: int = 0
+
+
+def decode_request(version: int, body: memoryview) -> UpdateMetadataRequest:
+    return decode_with(f"UpdateMetadata request of version {version}", body, False, _read_request)
+
+
+def _read_request(reader: Reader) -> UpdateMetadataRequest:
+    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    return UpdateMetadataRequest(
+        controller_id=BrokerId(reader.int32()),
+        controller_epoch=ControllerEpoch(reader.int32()),
+        broker_epoch=BrokerEpoch(reader.int64()),
+        full=reader.boolean(),
+        brokers=reader.array(20, lambda: _read_broker(reader)),
+        removed_topics=reader.array(2, reader.name),
+        partitions=reader.array(42, lambda: _read_partition(reader)),
+    )
+
+
+def _read_broker(reader: Reader) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        broker_id=BrokerId(reader.int32()),
+        host=reader.name(),
+        port=reader.int32(),
+        rack=reader.nullable_name(),
+        epoch=BrokerEpoch(reader.int64()),
+    )
+
+
+def _read_partition(reader: Reader) -> UpdateMetadataPartition:
+    return UpdateMetadataPartition(
+        topic=reader.name(),
+        topic_id=reader.uuid(),
+        partition=reader.int32(),
+        leader=BrokerId(reader.int32()),
+        leader_epoch=LeaderEpoch(reader.int32()),
+        isr=_read_broker_ids(reader),
+        replicas=_read_broker_ids(reader),
+        offline_replicas=_read_broker_ids(reader),
+    )
+
+
+def _read_broker_ids(reader: Reader) -> list[BrokerId]:
+    return [BrokerId(broker) for broker in reader.int32s()]
+
+
+def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int32(request.controller_id)
+    writer.int32(request.controller_epoch)
+    writer.int64(request.broker_epoch)
+    writer.boolean(request.full)
+    writer.count(len(request.brokers))
+    for broker in request.brokers:
+        writer.int32(broker.broker_id)
+        writer.string(broker.host)
+        writer.int32(broker.port)
+        writer.nullable_string(broker.rack)
+        writer.int64(broker.epoch)
+    writer.count(len(request.removed_topics))
+    for topic in request.removed_topics:
+        writer.string(topic)
+    writer.count(len(request.partitions))
+    for partition in request.partitions:
+        writer.string(partition.topic)
+        writer.uuid(partition.topic_id)
+        writer.int32(partition.partition)
+        writer.int32(partition.leader)
+        writer.int32(partition.leader_epoch)
+        writer.int32s(partition.isr)
+        writer.int32s(partition.replicas)
+        writer.int32s(partition.offline_replicas)
+    return [writer.data]
+
+
+def decode_response(version: int, body: memoryview) -> UpdateMetadataResponse:
+    return decode_with(
+        f"UpdateMetadata response of version {version}",
+        body,
+        False,
+        lambda reader: UpdateMetadataResponse(error_code=reader.int16()),
+    )
+
+
+def encode_response(version: int, response: UpdateMetadataResponse) -> list[Buffer]:
+    writer = Writer(flexible=False)
+    writer.int16(response.error_code)
+    return [writer.data]
+
+
+API = ApiSpec(
+    key=6,
+    name="UpdateMetadata",
+    min_version=0,
+    max_version=0,
+    first_flexible_version=None,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+)

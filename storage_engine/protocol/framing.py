@@ -1,0 +1,170 @@
+"""Frames: a size, a header, a body.
+
+    request     int32 size, int16 api key, int16 api version, int32 correlation id, nullable string client id,
+                [tagged fields, when the version is flexible], body
+    response    int32 size, int32 correlation id, [tagged fields, when the version is flexible], body
+
+The client id is a plain string in flexible versions too. The header of an ApiVersions response is never flexible,
+because the client does not know yet what the broker speaks (KIP-511).
+
+Rule: the frames that these functions read come without their size; those that they write have it.
+Source: Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+from storage_engine.core.errors import InvalidRequestError
+from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, APIS
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import Reader, cached_name, malformed, name_from
+
+SIZE_BYTES = 4
+MIN_REQUEST_BYTES = 10
+"""Api key, api version, correlation id and the length of the client id."""
+
+_REQUEST_HEAD = struct.Struct(">hhih")
+_FRAMED_REQUEST_HEAD = struct.Struct(">ihhih")
+_CORRELATION_ID = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+
+_NEVER_FLEXIBLE = 32_767
+
+# api key -> (oldest version, newest version, first version with a flexible header)
+_VERSIONS: dict[int, tuple[int, int, int]] = {
+    key: (
+        *entry.versions,
+        _NEVER_FLEXIBLE if entry.first_flexible_version is None else entry.first_flexible_version,
+    )
+    for key, entry in APIS.items()
+}
+
+
+class RequestHeader(NamedTuple):
+    """Who asks for what."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def parse_request_header(frame: memoryview) -> tuple[RequestHeader, memoryview]:
+    """The header, and the body as a slice of `frame`.
+
+    InvalidRequestError for an unknown API or a version that is not served, after which the only answer is to close the
+    connection: the layout of the rest is unknown. A version of ApiVersions that is not served passes, because it has an
+    answer of its own (`api_versions.unsupported_version_response`); its body is not to be decoded.
+    """
+    try:
+        api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
+        oldest, newest, first_flexible = _VERSIONS[api_key]
+    except struct.error:
+        malformed("request header", f"{len(frame)} bytes are too few")
+    except KeyError:
+        malformed("request", f"there is no API with the key {api_key}")
+    if not oldest <= version <= newest:
+        if api_key == API_VERSIONS_KEY:
+            return RequestHeader(api_key, version, correlation_id, None), frame[len(frame) :]
+        entry = APIS[api_key]
+        malformed(f"{entry.name} request", f"version {version} is not served, {entry.versions} are")
+    if size < 0:
+        position = 10
+        client_id = None
+        if size != -1:
+            malformed("request header", f"the client id has a length of {size}")
+    else:
+        position = 10 + size
+        if position > len(frame):
+            malformed("request header", f"the client id has a length of {size}")
+        raw = bytes(frame[10:position])
+        client_id = cached_name(raw)
+        if client_id is None:
+            client_id = _decode_client_id(raw)
+    if version >= first_flexible:
+        position = _skip_tags(frame, position)
+    return RequestHeader(api_key, version, correlation_id, client_id), frame[position:]
+
+
+def _decode_client_id(raw: bytes) -> str:
+    try:
+        return name_from(raw)
+    except UnicodeDecodeError:
+        malformed("request header", "the client id is not UTF-8")
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    """Position after the tagged fields of a header; none are known, so all are skipped (KIP-482)."""
+    if position < len(frame) and frame[position] == 0:
+        return position + 1
+    reader = Reader(frame, flexible=True, position=position)
+    try:
+        reader.tags()
+    except InvalidRequestError as error:
+        malformed("header", error)
+    except IndexError:
+        malformed("header", "it ends too early")
+    return reader.position
+
+
+def encode_request_frame(
+    spec: ApiSpec, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> list[Buffer]:
+    """The pieces of a whole frame, its size included. Records in `message` are passed on, not copied."""
+    buffers = spec.encode_request(version, message)
+    raw = b"" if client_id is None else client_id.encode()
+    tags = b"\x00" if spec.is_flexible(version) else b""
+    size = MIN_REQUEST_BYTES + len(raw) + len(tags) + _total(buffers)
+    head = _FRAMED_REQUEST_HEAD.pack(
+        size, spec.key, version, correlation_id, -1 if client_id is None else len(raw)
+    )
+    return _with_head(head + raw + tags, buffers)
+
+
+def encode_response_frame(
+    spec: ApiSpec, version: int, correlation_id: int, message: Any
+) -> list[Buffer]:
+    """The pieces of a whole frame, its size included. LogSlices in `message` stay pieces of their own."""
+    buffers = spec.encode_response(version, message)
+    if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
+        head = _SIZE_AND_CORRELATION_ID.pack(5 + _total(buffers), correlation_id) + b"\x00"
+    else:
+        head = _SIZE_AND_CORRELATION_ID.pack(4 + _total(buffers), correlation_id)
+    return _with_head(head, buffers)
+
+
+def read_correlation_id(frame: memoryview) -> int:
+    """The correlation id of a response frame."""
+    try:
+        return int(_CORRELATION_ID.unpack_from(frame)[0])
+    except struct.error:
+        malformed("response header", f"{len(frame)} bytes are too few")
+
+
+def response_body(spec: ApiSpec, version: int, frame: memoryview) -> memoryview:
+    """The body in a response frame, after its header."""
+    if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
+        return frame[_skip_tags(frame, 4) :]
+    return frame[4:]
+
+
+def parse_response(spec: ApiSpec, version: int, frame: memoryview) -> Any:
+    """The message in a response frame, whose correlation id `read_correlation_id` has told which request it answers.
+
+    InvalidRequestError for a malformed one. Records are slices of `frame`.
+    """
+    return spec.decode_response(version, response_body(spec, version, frame))
+
+
+def _total(buffers: list[Buffer]) -> int:
+    if len(buffers) == 1:
+        return len(buffers[0])
+    return sum([len(buffer) for buffer in buffers])
+
+
+def _with_head(head: bytes, buffers: list[Buffer]) -> list[Buffer]:
+    """The head joined to the first piece, which is small and never a LogSlice."""
+    first = buffers[0] if buffers else b""
+    assert isinstance(first, bytes | bytearray | memoryview), "an encoder put a LogSlice first"
+    buffers[:1] = [head + first]
+    return buffers

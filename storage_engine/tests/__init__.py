@@ -1,0 +1,1 @@
+"""Tests of the storage engine; the folders mirror the package."""
