@@ -1,9 +1,11 @@
-"""The header of a record batch (magic 2): parse, check, patch. Its one rule: never look inside the records.
+"""The header of a record batch (magic 2): parse, check, patch.
+
+Its one rule: never look inside the records.
 
 A batch on the wire and on disk (big endian):
 
     field                    at  bytes  meaning
-    base_offset               0   8     offset of the first record; set by the leader, outside the CRC
+    base_offset               0   8     of the first record; set by the leader, outside the CRC
     batch_length              8   4     bytes that follow this field
     partition_leader_epoch   12   4     set by the leader, outside the CRC
     magic                    16   1     2
@@ -11,7 +13,7 @@ A batch on the wire and on disk (big endian):
     attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
     last_offset_delta        23   4     offset of the last record minus base_offset
     base_timestamp           27   8     milliseconds; the records' timestamp deltas count from it
-    max_timestamp            35   8     milliseconds; of every record when the timestamp type is LogAppendTime
+    max_timestamp            35   8     milliseconds; of every record when the type is LogAppendTime
     producer_id              43   8     -1: not idempotent
     producer_epoch           51   2
     base_sequence            53   4
@@ -160,8 +162,8 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.length < MIN_BATCH_LENGTH:
         raise CorruptRecordError(
-            f"the record batch at byte {position} (base offset {header.base_offset}) says its length is"
-            f" {header.length}, the least possible is {MIN_BATCH_LENGTH}"
+            f"the record batch at byte {position} (base offset {header.base_offset}) says"
+            f" its length is {header.length}, the least possible is {MIN_BATCH_LENGTH}"
         )
     return header
 
@@ -193,10 +195,10 @@ def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
 def validate_for_append(
     buffer: BytesLike, *, max_message_bytes: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Position and header of every batch of a producer's bytes, after all checks that a leader makes.
+    """Position and header of every batch of a producer's bytes, after all of a leader's checks.
 
-    Raises the KafkaError that the producer is to get. Offsets and leader epoch are not looked at: the leader
-    sets them.
+    Raises the KafkaError that the producer is to get. Offsets and leader epoch are not looked at:
+    the leader sets them.
     """
     end = len(buffer)
     if end == 0:
@@ -213,8 +215,8 @@ def validate_for_append(
         size = LENGTH_END + header.length
         if size > max_message_bytes:
             raise RecordTooLargeError(
-                f"a record batch of {size} bytes is larger than max.message.bytes = {max_message_bytes}:"
-                " send smaller batches or raise the setting"
+                f"a record batch of {size} bytes is larger than max.message.bytes ="
+                f" {max_message_bytes}: send smaller batches or raise the setting"
             )
         if position + size > end:
             raise CorruptRecordError(
@@ -260,8 +262,8 @@ def _check_fields(header: BatchHeader) -> None:
     if header.producer_id >= 0:
         if header.producer_epoch < 0 or header.base_sequence < 0:
             raise InvalidRecordError(
-                f"a record batch of producer id {header.producer_id} has epoch {header.producer_epoch}"
-                f" and sequence {header.base_sequence}, neither may be negative"
+                f"a record batch of producer id {header.producer_id} has epoch"
+                f" {header.producer_epoch} and sequence {header.base_sequence}, neither may be negative"
             )
     elif attributes & TRANSACTIONAL_BIT:
         raise InvalidRecordError("a transactional record batch has no producer id")
