@@ -1,0 +1,1 @@
+"""Tests of the ZooKeeper package, against the embedded server."""

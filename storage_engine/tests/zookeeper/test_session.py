@@ -1,0 +1,376 @@
+"""The session as a Coordination port: R-REP11, R-CTL4, decision 5."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.ports import SessionState, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
+from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
+from storage_engine.zookeeper.session import (
+    MAX_ZNODE_BYTES,
+    ZooKeeperSession,
+    ZooKeeperUnreachableError,
+)
+
+OpenSession = Callable[..., ZooKeeperSession]
+
+
+def test_a_node_created_is_read_with_its_stat(session: ZooKeeperSession, loop: HandLoop) -> None:
+    created = loop.reply_of(session.create, "/a", b"one")
+    read = loop.reply_of(session.get, "/a")
+    assert created.value == "/a"
+    assert read.value == b"one"
+    assert created.stat == read.stat
+    assert read.stat is not None
+    assert read.stat.version == 0
+    assert read.stat.ephemeral_owner == 0
+
+
+def test_every_refusal_has_its_status(session: ZooKeeperSession, loop: HandLoop) -> None:
+    loop.reply_of(session.create, "/p/c", b"", make_parents=True)
+    assert loop.reply_of(session.get, "/none").status is ZkStatus.NO_NODE
+    assert loop.reply_of(session.exists, "/none").status is ZkStatus.NO_NODE
+    assert loop.reply_of(session.children, "/none").status is ZkStatus.NO_NODE
+    assert loop.reply_of(session.create, "/p/c", b"").status is ZkStatus.NODE_EXISTS
+    assert loop.reply_of(session.create, "/x/y", b"").status is ZkStatus.NO_NODE
+    assert loop.reply_of(session.set, "/p", b"", 7).status is ZkStatus.BAD_VERSION
+    assert loop.reply_of(session.delete, "/p", -1).status is ZkStatus.NOT_EMPTY
+    assert loop.reply_of(session.delete, "/p/c", 3).status is ZkStatus.BAD_VERSION
+
+
+def test_set_answers_with_the_new_version(session: ZooKeeperSession, loop: HandLoop) -> None:
+    loop.reply_of(session.create, "/a", b"one")
+    reply = loop.reply_of(session.set, "/a", b"two", 0)
+    assert reply.stat is not None
+    assert reply.stat.version == 1
+    assert loop.reply_of(session.get, "/a").value == b"two"
+
+
+def test_sequential_nodes_get_numbers_and_children_come_sorted(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    loop.reply_of(session.create, "/q", b"")
+    paths = [loop.reply_of(session.create, "/q/n_", b"", sequence=True).value for _ in range(3)]
+    assert paths == ["/q/n_0000000000", "/q/n_0000000001", "/q/n_0000000002"]
+    assert loop.reply_of(session.children, "/q").value == [p.removeprefix("/q/") for p in paths]
+
+
+def test_an_ephemeral_node_belongs_to_the_session(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    reply = loop.reply_of(session.create, "/e", b"", ephemeral=True)
+    assert reply.stat is not None
+    assert reply.stat.ephemeral_owner == session.session_id != 0
+
+
+def test_a_multi_is_done_as_a_whole(session: ZooKeeperSession, loop: HandLoop) -> None:
+    loop.reply_of(session.create, "/a", b"one")
+    reply = loop.reply_of(
+        session.multi,
+        [
+            ZkOp(kind=ZkOpKind.CHECK, path="/a", version=0),
+            ZkOp(kind=ZkOpKind.CREATE, path="/b", data=b"x", ephemeral=True),
+            ZkOp(kind=ZkOpKind.SET, path="/a", data=b"two", version=0),
+            ZkOp(kind=ZkOpKind.DELETE, path="/b"),
+        ],
+    )
+    assert reply.ok
+    assert [item.status for item in reply.value] == [ZkStatus.OK] * 4
+    assert reply.value[1].value == "/b"
+    assert reply.value[2].stat.version == 1
+
+
+def test_a_multi_that_fails_names_the_operation_and_changes_nothing(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    loop.reply_of(session.create, "/a", b"one")
+    reply = loop.reply_of(
+        session.multi,
+        [
+            ZkOp(kind=ZkOpKind.CREATE, path="/b"),
+            ZkOp(kind=ZkOpKind.SET, path="/a", data=b"two", version=9),
+            ZkOp(kind=ZkOpKind.DELETE, path="/none"),
+        ],
+    )
+    assert reply.status is ZkStatus.BAD_VERSION
+    assert reply.value == 1
+    assert loop.reply_of(session.exists, "/b").status is ZkStatus.NO_NODE
+
+
+def test_an_empty_multi_is_done(session: ZooKeeperSession, loop: HandLoop) -> None:
+    assert loop.reply_of(session.multi, []) == ZkReply(status=ZkStatus.OK, value=[])
+
+
+def test_replies_come_in_the_order_of_the_operations_beyond_the_window(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    loop.reply_of(session.create, "/a", b"")
+    versions: list[int] = []
+    for i in range(500):
+        session.set("/a", b"%d" % i, i, lambda reply: versions.append(reply.stat.version))  # type: ignore[union-attr]
+    loop.run_until(lambda: len(versions) == 500)
+    assert versions == list(range(1, 501))
+
+
+@pytest.mark.parametrize("kind", ["get", "exists", "children"])
+def test_a_watch_fires_once(session: ZooKeeperSession, loop: HandLoop, kind: str) -> None:
+    fired: list[str] = []
+    loop.reply_of(session.create, "/w", b"")
+    loop.reply_of(getattr(session, kind), "/w", watch=lambda: fired.append(kind))
+    for i in range(3):
+        loop.reply_of(session.create, f"/w/{i}", b"")
+        loop.reply_of(session.set, "/w", b"%d" % i, -1)
+    loop.run_until(lambda: fired == [kind])
+    loop.run_for(0.1)
+    assert fired == [kind]
+
+
+def test_the_watch_of_exists_fires_when_the_node_comes(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    fired: list[int] = []
+    assert not loop.reply_of(session.exists, "/w", watch=lambda: fired.append(1)).ok
+    loop.reply_of(session.create, "/w", b"")
+    loop.run_until(lambda: fired == [1])
+
+
+def test_a_watch_fires_before_the_reply_that_shows_the_change(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    for i in range(50):
+        happened: list[str] = []
+        path = f"/order{i}"
+        session.create(path, b"old", lambda _: None)
+        session.get(path, lambda _: None, watch=lambda seen=happened: seen.append("watch"))  # type: ignore[misc]
+        session.set(path, b"new", -1, lambda _: None)
+        session.get(path, lambda r, seen=happened: seen.append(r.value.decode()))  # type: ignore[misc]
+        loop.run_until(lambda seen=happened: len(seen) == 2)  # type: ignore[misc]
+        assert happened == ["watch", "new"]
+
+
+def test_a_znode_too_large_is_unknown_and_costs_no_session(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    reply = loop.reply_of(session.create, "/big", bytes(MAX_ZNODE_BYTES + 1))
+    assert reply.status is ZkStatus.UNKNOWN
+    assert loop.reply_of(session.exists, "/big").status is ZkStatus.NO_NODE
+
+
+def test_the_chroot_is_made_and_hidden(
+    open_session: OpenSession, zookeeper: EmbeddedZooKeeper, loop: HandLoop
+) -> None:
+    inner = open_session(connect=f"{zookeeper.connect}/deep/er/root")
+    outer = open_session(connect=zookeeper.connect)
+    assert loop.reply_of(inner.create, "/a", b"", sequence=True).value == "/a0000000000"
+    assert loop.reply_of(outer.exists, "/deep/er/root/a0000000000").ok
+
+
+def test_a_predecessors_ephemeral_nodes_vanish_at_once_after_sigkill(
+    zookeeper: EmbeddedZooKeeper,
+    open_session: OpenSession,
+    loop: HandLoop,
+    chroot: str,
+    tmp_path: Path,
+) -> None:
+    """R-CTL4: a broker restarted at once after SIGKILL closes its predecessor's session."""
+    script = f"""
+import sys, time
+from pathlib import Path
+from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.zookeeper.session import ZooKeeperSession
+loop = HandLoop()
+session = ZooKeeperSession({zookeeper.connect + chroot!r}, 30_000, loop.call_soon,
+                           clock=RealClock(), data_dir=Path({str(tmp_path)!r}))
+session.start(10_000)
+assert loop.reply_of(session.create, "/id", b"", ephemeral=True).ok
+print("ready", flush=True)
+loop.run_for(60)
+"""
+    predecessor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert predecessor.stdout is not None
+    assert predecessor.stdout.readline() == b"ready\n"
+    predecessor.send_signal(signal.SIGKILL)
+    predecessor.wait()
+    predecessor.stdout.close()
+    assert (tmp_path / "zookeeper.session").stat().st_mode & 0o777 == 0o600
+
+    successor = open_session(tmp_path)
+    assert loop.reply_of(successor.create, "/id", b"", ephemeral=True).ok
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"session_id": 77, "password": "00"}', b"\xff"])
+def test_a_useless_session_file_is_passed_over(
+    open_session: OpenSession, loop: HandLoop, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "zookeeper.session").write_bytes(content)
+    session = open_session(tmp_path)
+    assert loop.reply_of(session.create, "/ok", b"").ok
+
+
+def test_a_clean_close_ends_ephemeral_nodes_and_removes_the_file(
+    open_session: OpenSession, loop: HandLoop, tmp_path: Path
+) -> None:
+    first, second = open_session(tmp_path), open_session()
+    loop.reply_of(first.create, "/e", b"", ephemeral=True)
+    first.close()
+    assert not (tmp_path / "zookeeper.session").exists()
+    assert loop.reply_of(second.exists, "/e").status is ZkStatus.NO_NODE
+    assert loop.reply_of(first.get, "/e").status is ZkStatus.UNKNOWN
+
+
+def test_operations_under_way_at_a_close_are_unknown_once(
+    open_session: OpenSession, loop: HandLoop
+) -> None:
+    session = open_session()
+    replies: list[ZkReply] = []
+    for _ in range(300):
+        session.get("/", replies.append)
+    session.close()
+    loop.run_for(0.2)
+    assert len(replies) == 300
+
+
+def test_the_lease_is_kept_fresh_without_traffic(session: ZooKeeperSession, loop: HandLoop) -> None:
+    clock = RealClock()
+    for _ in range(8):
+        loop.run_for(0.25)
+        age_ms = clock.monotonic_ms() - session.last_answer_monotonic_ms
+        assert age_ms < SESSION_TIMEOUT_MS * 0.75
+    assert session.lease_end_monotonic_ms - session.last_answer_monotonic_ms == SESSION_TIMEOUT_MS
+
+
+def test_the_lease_goes_by_the_timeout_that_zookeeper_allows(
+    zookeeper: EmbeddedZooKeeper, loop: HandLoop
+) -> None:
+    session = ZooKeeperSession(zookeeper.connect, 10, loop.call_soon, clock=RealClock())
+    session.start(10_000)
+    try:
+        assert session.session_timeout_ms == 1_000
+    finally:
+        session.close()
+
+
+def test_a_silent_loop_loses_its_session(
+    open_session: OpenSession, zookeeper: EmbeddedZooKeeper, chroot: str, loop: HandLoop
+) -> None:
+    """Decision 5: kazoo's own pings must not keep a hanging broker's session."""
+    hanging = open_session()
+    states: list[SessionState] = []
+    hanging.add_state_listener(states.append)
+    other_loop = HandLoop()
+    other = ZooKeeperSession(
+        zookeeper.connect + chroot, 5_000, other_loop.call_soon, clock=RealClock()
+    )
+    other.start(10_000)
+    try:
+        loop.reply_of(hanging.create, "/e", b"", ephemeral=True)
+        loop.run_for(1.0)  # signs of life, then none
+        gone: list[bool] = []
+        assert other_loop.reply_of(other.exists, "/e", watch=lambda: gone.append(True)).ok
+        other_loop.run_until(lambda: bool(gone), deadline_s=2.5 * SESSION_TIMEOUT_MS / 1000)
+    finally:
+        other.close()
+    loop.run_until(lambda: SessionState.LOST in states and states[-1] is SessionState.CONNECTED)
+
+
+def test_a_server_that_is_stopped_and_started_again_is_found_again(
+    tmp_path: Path, loop: HandLoop
+) -> None:
+    server = start_embedded(tmp_path, unsafe_no_fsync=True)
+    session = ZooKeeperSession(server.connect, 3_000, loop.call_soon, clock=RealClock())
+    states: list[SessionState] = []
+    session.add_state_listener(states.append)
+    try:
+        session.start(10_000)
+        first_id = session.session_id
+        loop.reply_of(session.create, "/a", b"")
+        fired: list[int] = []
+        loop.reply_of(session.get, "/a", watch=lambda: fired.append(1))
+        server.stop()
+        loop.run_until(lambda: SessionState.SUSPENDED in states)
+        loop.run_until(lambda: fired == [1])
+        waiting: list[ZkReply] = []
+        session.get("/a", waiting.append)
+        server = start_embedded(tmp_path, port=server.port, unsafe_no_fsync=True)
+        loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
+        loop.run_until(lambda: bool(waiting))
+        assert waiting[0].ok
+        assert session.session_id == first_id
+        assert fired == [1]
+    finally:
+        session.close()
+        server.stop()
+
+
+def test_an_expired_session_is_told_as_lost_and_followed_by_another(
+    tmp_path: Path, loop: HandLoop
+) -> None:
+    server = start_embedded(tmp_path, unsafe_no_fsync=True)
+    session = ZooKeeperSession(server.connect, 1_000, loop.call_soon, clock=RealClock())
+    states: list[SessionState] = []
+    session.add_state_listener(states.append)
+    try:
+        session.start(10_000)
+        first_id = session.session_id
+        loop.reply_of(session.create, "/e", b"", ephemeral=True)
+        loop.run_until(lambda: states == [SessionState.CONNECTED])
+        under_way: list[ZkReply] = []
+        os.kill(server.pid, signal.SIGSTOP)
+        session.get("/e", under_way.append)
+        loop.run_until(lambda: SessionState.SUSPENDED in states)
+        time.sleep(1.5)
+        os.kill(server.pid, signal.SIGCONT)
+        loop.run_until(lambda: SessionState.LOST in states)
+        loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
+        assert session.session_id not in (0, first_id)
+        assert [reply.status for reply in under_way] == [ZkStatus.UNKNOWN]
+        assert loop.reply_of(session.exists, "/e").status is ZkStatus.NO_NODE
+    finally:
+        session.close()
+        server.stop()
+
+
+def test_no_zookeeper_is_told_in_one_line(loop: HandLoop, unused_port: int) -> None:
+    session = ZooKeeperSession(
+        f"127.0.0.1:{unused_port}/x", 6_000, loop.call_soon, clock=RealClock()
+    )
+    began_s = time.monotonic()
+    with pytest.raises(ZooKeeperUnreachableError) as caught:
+        session.start(500)
+    assert time.monotonic() - began_s < 3
+    assert str(caught.value) == (
+        f"can't reach ZooKeeper at 127.0.0.1:{unused_port}/x: is it running? "
+        "check zookeeper.connect"
+    )
+    session.close(100)
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [
+        ("zk", (("zk", 2181),), ""),
+        ("a:1,b:2", (("a", 1), ("b", 2)), ""),
+        (" a:1 , b:2/x/y/ ", (("a", 1), ("b", 2)), "/x/y"),
+        ("[::1]:5/", (("::1", 5),), ""),
+    ],
+)
+def test_connect_strings(text: str, servers: tuple[tuple[str, int], ...], chroot: str) -> None:
+    parsed = ConnectString.parse(text)
+    assert parsed == ConnectString(servers=servers, chroot=chroot)
+    assert ConnectString.parse(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:70000", "a:1,,b:2", "a/x//y", "a/../b"])
+def test_a_wrong_connect_string_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect="):
+        ConnectString.parse(text)

@@ -1,0 +1,181 @@
+"""kazoo bent to the event loop: one ordered queue of callbacks, a heartbeat, a watchdog.
+
+Rule: everything kazoo has to say goes through `post` onto the loop, in the order in which it came
+off the wire, so that a watch never overtakes the reply that set it. kazoo's own handler has two
+threads for that, and no order between them.
+
+kazoo's connection thread pings ZooKeeper by itself, so a broker whose loop hangs would keep its
+session. Therefore the thread asks the loop for a sign of life every third of the session timeout,
+and closes the session of a loop that has been silent for all of it (decision 5).
+"""
+
+import functools
+import logging
+import struct
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Close, Connect
+from kazoo.retry import KazooRetry
+
+from storage_engine.core.ports import Clock
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[Callable[[], None]], None]
+
+RECONNECT_DELAY_S = 0.05
+RECONNECT_DELAY_MAX_S = 0.5
+"""kazoo's default grows to an hour; a broker must be back soon after ZooKeeper is."""
+
+BEATS_PER_TIMEOUT = 3
+_SLICES_PER_BEAT = 4
+_MIN_CONNECT_TIMEOUT_S = 0.5
+_CLOSE_FRAME = struct.pack(">iii", 8, 2**31 - 1, Close.type)
+"""Length, transaction id (nobody waits for the answer), type."""
+_CLOSE_WAIT_S = 1.0
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's handler with the event loop as its only worker."""
+
+    def __init__(
+        self, post: Post, on_beat: Callable[[], None], *, session_timeout_ms: int, servers: int
+    ) -> None:
+        super().__init__()
+        self.completion_queue = self.callback_queue = _LoopQueue(post)
+        self._post = post
+        self._on_beat = on_beat
+        self._timeout_s = session_timeout_ms / 1000
+        self._connect_timeout_s = max(
+            _MIN_CONNECT_TIMEOUT_S, self._timeout_s / (BEATS_PER_TIMEOUT * servers)
+        )
+        self._beat_pending = False
+        self._beat_posted_s = -inf
+        self._loop_has_run = False
+        """Until then no sign of life is expected: a broker starts before its loop runs."""
+        self._main_socket: Callable[[], Any] = lambda: None
+
+    @property
+    def running(self) -> bool:
+        """Always: else kazoo would run callbacks on its own thread while it stops."""
+        return True
+
+    def watch_over(self, client: KazooClient) -> None:
+        """Called once, after kazoo has made its client of this handler."""
+        self._main_socket = lambda: client._connection._socket
+
+    def start(self) -> None:
+        """No threads to start."""
+
+    def stop(self) -> None:
+        """No threads to stop."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        self._post(functools.partial(callback.func, *callback.args))
+
+    def create_connection(self, *args: Any, timeout: float = inf, **kwargs: Any) -> Any:
+        # kazoo would give one dead server the whole session timeout, and lose the session over it.
+        return super().create_connection(
+            *args, timeout=min(timeout, self._connect_timeout_s), **kwargs
+        )
+
+    def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
+        """As kazoo's; between slices of waiting it looks after the loop."""
+        slice_s = self._timeout_s / (BEATS_PER_TIMEOUT * _SLICES_PER_BEAT)
+        deadline_s = time.monotonic() + timeout
+        while True:
+            remaining_s = max(0.0, deadline_s - time.monotonic())
+            ready = super().select(reads, writes, errors, min(remaining_s, slice_s))
+            # Two sockets: kazoo's idle wait, so that no frame is half read or written.
+            if len(reads) == 2:
+                self._look_after_loop()
+            if any(ready) or remaining_s <= slice_s:
+                return ready
+
+    def _look_after_loop(self) -> None:
+        now_s = time.monotonic()
+        silent_s = now_s - self._beat_posted_s if self._beat_pending else 0.0
+        if self._loop_has_run and silent_s > self._timeout_s:
+            self._loop_has_run = False
+            self._give_up_session()
+        due_s = self._beat_posted_s + self._timeout_s / BEATS_PER_TIMEOUT
+        if not self._beat_pending and now_s >= due_s:
+            self._beat_pending = True
+            self._beat_posted_s = now_s
+            self._post(self._beat)
+
+    def _beat(self) -> None:
+        """On the loop."""
+        self._beat_pending = False
+        self._loop_has_run = True
+        self._on_beat()
+
+    def _give_up_session(self) -> None:
+        log.error("event loop silent for %.1f s: session closed", self._timeout_s)
+        socket = self._main_socket()
+        if socket is not None:
+            try:
+                socket.settimeout(_CLOSE_WAIT_S)
+                socket.sendall(_CLOSE_FRAME)
+                while socket.recv(4096):
+                    pass
+            except OSError as error:
+                log.warning("session not closed reason=%s", error)
+        raise ConnectionDropped("session given up because the event loop is silent")
+
+
+class _LoopQueue:
+    """What kazoo takes for a queue; `put` hands to the loop."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+
+    def put(self, work: Callable[[], None]) -> None:
+        self._post(work)
+
+
+def make_client(
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    handler: LoopHandler | None = None,
+    client_id: tuple[int, bytes] | None = None,
+) -> KazooClient:
+    """A client that reconnects for ever, soon."""
+    return KazooClient(
+        hosts=hosts,
+        timeout=session_timeout_ms / 1000,
+        client_id=client_id,
+        handler=handler,
+        connection_retry=KazooRetry(
+            max_tries=-1,
+            delay=RECONNECT_DELAY_S,
+            max_delay=RECONNECT_DELAY_MAX_S,
+            max_jitter=0.2,
+        ),
+        logger=log,
+    )
+
+
+def observe_connects(
+    client: KazooClient, clock: Clock, on_connect: Callable[[int, int], None]
+) -> None:
+    """Call `on_connect(sent_monotonic_ms, negotiated_timeout_ms)` on kazoo's thread, before its
+    listeners learn of the connection. kazoo keeps the negotiated timeout to itself."""
+    connection = client._connection
+    invoke = connection._invoke
+
+    def observed_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
+        sent_monotonic_ms = clock.monotonic_ms()
+        answer = invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            on_connect(sent_monotonic_ms, answer[0].time_out)
+        return answer
+
+    connection._invoke = observed_invoke

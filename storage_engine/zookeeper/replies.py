@@ -1,0 +1,103 @@
+"""kazoo's results and exceptions as `ZkReply`. Its one rule: what is no clear answer is UNKNOWN."""
+
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+    ZookeeperError,
+)
+
+from storage_engine.core.ports import ZkReply, ZkStat, ZkStatus
+
+UNKNOWN = ZkReply(status=ZkStatus.UNKNOWN)
+
+_STATUS: tuple[tuple[type[Exception], ZkStatus], ...] = (
+    (NoNodeError, ZkStatus.NO_NODE),
+    (NodeExistsError, ZkStatus.NODE_EXISTS),
+    (BadVersionError, ZkStatus.BAD_VERSION),
+    (NotEmptyError, ZkStatus.NOT_EMPTY),
+)
+_NO_ANSWER = (
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+_NOT_TO_BLAME = (RolledBackError, RuntimeInconsistency)
+"""What a multi says of the operations before and after the one that failed."""
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether the server sent this error on a live session."""
+    return isinstance(error, ZookeeperError) and not isinstance(error, _NO_ANSWER)
+
+
+def from_error(error: Exception) -> ZkReply:
+    return ZkReply(status=_status(error))
+
+
+def from_get(result: Any) -> ZkReply:
+    data, stat = result
+    return ZkReply(status=ZkStatus.OK, value=bytes(data), stat=_stat(stat))
+
+
+def from_children(result: Any) -> ZkReply:
+    children, stat = result
+    return ZkReply(status=ZkStatus.OK, value=sorted(children), stat=_stat(stat))
+
+
+def from_exists(result: Any) -> ZkReply:
+    if result is None:
+        return ZkReply(status=ZkStatus.NO_NODE)
+    return ZkReply(status=ZkStatus.OK, stat=_stat(result))
+
+
+def from_create(result: Any) -> ZkReply:
+    path, stat = result
+    return ZkReply(status=ZkStatus.OK, value=path, stat=_stat(stat))
+
+
+def from_set(result: Any) -> ZkReply:
+    return ZkReply(status=ZkStatus.OK, stat=_stat(result))
+
+
+def from_delete(_result: Any) -> ZkReply:
+    return ZkReply(status=ZkStatus.OK)
+
+
+def from_multi(results: Any) -> ZkReply:
+    """Of a commit; kazoo returns the failures in the list of results."""
+    failures = [(index, item) for index, item in enumerate(results) if isinstance(item, Exception)]
+    for index, failure in failures:
+        if not isinstance(failure, _NOT_TO_BLAME):
+            return ZkReply(status=_status(failure), value=index)
+    if failures:
+        return UNKNOWN
+    return ZkReply(status=ZkStatus.OK, value=[_from_multi_item(item) for item in results])
+
+
+def _from_multi_item(item: Any) -> ZkReply:
+    if isinstance(item, str):  # a create
+        return ZkReply(status=ZkStatus.OK, value=item)
+    if item is True:  # a check or delete
+        return ZkReply(status=ZkStatus.OK)
+    return from_set(item)
+
+
+def _status(error: Exception) -> ZkStatus:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), ZkStatus.UNKNOWN)
+
+
+def _stat(stat: Any) -> ZkStat:
+    return ZkStat(version=stat.version, czxid=stat.czxid, ephemeral_owner=stat.ephemeralOwner or 0)

@@ -1,0 +1,510 @@
+"""The broker's ZooKeeper session: `core.ports.Coordination` over kazoo.
+
+Rule: every method is called on the event loop and every callback comes back on it, exactly once;
+an operation without an answer is UNKNOWN, never repeated here.
+
+States:
+
+    LOST ──connected──► CONNECTED ◄──same session──► SUSPENDED
+      ▲                     │                            │
+      └────── expired ──────┴────────────────────────────┘
+
+- CONNECTED: operations go out, in order.
+- SUSPENDED: they wait for the connection, in order; those that were under way are UNKNOWN.
+- LOST: they are UNKNOWN at once. kazoo opens a new session by itself, then it is CONNECTED again,
+  under another `session_id`; ephemeral nodes have to be made anew.
+- A watch is gone when the connection is: it fires then, so that its owner reads again.
+
+Source: R-REP11, R-CTL4, decision 5 of the architecture.
+"""
+
+import functools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import KazooState
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ports import (
+    Clock,
+    SessionState,
+    ZkCallback,
+    ZkOp,
+    ZkOpKind,
+    ZkReply,
+    ZkStatus,
+)
+from storage_engine.zookeeper import replies
+from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.kazoo_driver import LoopHandler, make_client, observe_connects
+from storage_engine.zookeeper.session_file import (
+    SessionCredentials,
+    load_credentials,
+    remove_credentials,
+    save_credentials,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 128
+"""kazoo wakes its thread with one byte per request through a socket pair: some 280 of them fill it,
+and the loop would block."""
+MAX_BACKLOG = 200_000
+"""Operations that wait for their turn: a controller that loads 100,000 partitions, twice."""
+MAX_ZNODE_BYTES = 1_000_000
+"""ZooKeeper cuts the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
+
+_KAZOO_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+class ZooKeeperUnreachableError(HeadraceError):
+    """No ZooKeeper server answers."""
+
+
+class ZooKeeperSession:
+    """One session after another, as long as the broker lives."""
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        loop_call_soon: Callable[[Callable[[], None]], object],
+        *,
+        clock: Clock,
+        data_dir: Path | None = None,
+    ) -> None:
+        """`loop_call_soon` is the loop's `call_soon_threadsafe`. `data_dir` (locked by the caller)
+        keeps the session's credentials; without it no predecessor's session is closed."""
+        self._connect = ConnectString.parse(connect)
+        self._requested_timeout_ms = session_timeout_ms
+        self._loop_call_soon = loop_call_soon
+        self._clock = clock
+        self._data_dir = data_dir
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._backlog: deque[_Call] = deque()
+        self._in_flight: set[_Call] = set()
+        self._closed = False
+        # As the loop knows them; kazoo's thread hands changes over by `_post`.
+        self._state = SessionState.LOST
+        self._session_id = 0
+        self._session_timeout_ms = session_timeout_ms
+        self._last_answer_monotonic_ms = clock.monotonic_ms() - session_timeout_ms
+        # Of kazoo's thread: the newest connect request, and the session it saved last.
+        self._connect_sent_monotonic_ms = 0
+        self._negotiated_timeout_ms = session_timeout_ms
+        self._saved_session_id = 0
+        self._client = self._make_client()
+
+    # ---- life ----
+
+    def start(self, timeout_ms: int) -> None:
+        """Close the predecessor's session, make the chroot, open a session; blocks at most about
+        `timeout_ms`. ZooKeeperUnreachableError when nobody answers."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self._prepare(timeout_ms)
+        connected = self._client.start_async()
+        if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
+            self._stop_client(0)
+            raise self._unreachable()
+        # The loop learns it by `_on_state` too, but operations may come before its next turn.
+        self._state = SessionState.CONNECTED
+        self._session_id = int(self._client._session_id or 0)
+        self._session_timeout_ms = self._negotiated_timeout_ms
+        self._last_answer_monotonic_ms = self._connect_sent_monotonic_ms
+        if self._session_timeout_ms != self._requested_timeout_ms:
+            log.warning(
+                "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: "
+                "ZooKeeper allows no other",
+                self._session_timeout_ms,
+                self._requested_timeout_ms,
+            )
+
+    def close(self, timeout_ms: int = 5_000) -> None:
+        """Close the session, so that its ephemeral nodes vanish at once; blocks at most
+        `timeout_ms`. Operations under way are UNKNOWN; listeners and watches hear no more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._fail_all()
+        if self._stop_client(timeout_ms) and self._data_dir is not None:
+            remove_credentials(self._data_dir)
+        self._session_id = 0
+
+    @property
+    def session_id(self) -> int:
+        """Id of the present session; 0 when there is none."""
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As negotiated: ZooKeeper may allow less or ask for more than was requested."""
+        return self._session_timeout_ms
+
+    @property
+    def last_answer_monotonic_ms(self) -> int:
+        """When the newest operation that ZooKeeper has answered was sent.
+
+        The session lives at least `session_timeout_ms` longer than that; a heartbeat every third
+        of it keeps this fresh.
+        """
+        return self._last_answer_monotonic_ms
+
+    @property
+    def lease_end_monotonic_ms(self) -> int:
+        """From then on the session may have expired and another broker may lead (decision 5)."""
+        return self._last_answer_monotonic_ms + self._session_timeout_ms
+
+    def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    # ---- operations ----
+
+    def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
+        """The watch is set only when the node is there: it fires on change and deletion."""
+        send = functools.partial(self._client.get_async, path, watch=self._watcher(watch))
+        self._submit("get", path, send, replies.from_get, on_reply)
+
+    def children(
+        self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
+    ) -> None:
+        """Names, sorted. The watch is set only when the node is there."""
+        send = functools.partial(
+            self._client.get_children_async, path, watch=self._watcher(watch), include_data=True
+        )
+        self._submit("children", path, send, replies.from_children, on_reply)
+
+    def exists(
+        self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
+    ) -> None:
+        """NO_NODE when absent; the watch fires on creation too."""
+        send = functools.partial(self._client.exists_async, path, watch=self._watcher(watch))
+        self._submit("exists", path, send, replies.from_exists, on_reply)
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        on_reply: ZkCallback,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        make_parents: bool = False,
+    ) -> None:
+        """The reply has the path created and its stat."""
+        send = functools.partial(
+            self._client.create_async,
+            path,
+            data,
+            ephemeral=ephemeral,
+            sequence=sequence,
+            makepath=make_parents,
+            include_data=True,
+        )
+        self._submit("create", path, send, replies.from_create, on_reply, size_bytes=len(data))
+
+    def set(self, path: str, data: bytes, version: int, on_reply: ZkCallback) -> None:
+        """Version -1 matches any; the reply has the new stat."""
+        send = functools.partial(self._client.set_async, path, data, version)
+        self._submit("set", path, send, replies.from_set, on_reply, size_bytes=len(data))
+
+    def delete(self, path: str, version: int, on_reply: ZkCallback) -> None:
+        """Version -1 matches any."""
+        send = functools.partial(self._client.delete_async, path, version)
+        self._submit("delete", path, send, replies.from_delete, on_reply)
+
+    def multi(self, operations: Sequence[ZkOp], on_reply: ZkCallback) -> None:
+        """All or nothing. On failure `status` is that of the operation that failed, and `value` is
+        its index."""
+        if not operations:
+            self._post(lambda: on_reply(ZkReply(status=ZkStatus.OK, value=[])))
+            return
+        transaction = self._client.transaction()
+        for operation in operations:
+            _add(transaction, operation)
+        path = " ".join(operation.path for operation in operations)
+        size_bytes = sum(len(operation.data) for operation in operations)
+        self._submit(
+            "multi",
+            path,
+            transaction.commit_async,
+            replies.from_multi,
+            on_reply,
+            size_bytes=size_bytes,
+        )
+
+    # ---- the way of an operation ----
+
+    def _submit(
+        self,
+        name: str,
+        path: str,
+        send: Callable[[], Any],
+        decode: Callable[[Any], ZkReply],
+        on_reply: ZkCallback,
+        *,
+        size_bytes: int = 0,
+    ) -> None:
+        call = _Call(name, path, send, decode, on_reply)
+        problem = self._why_not(size_bytes)
+        if problem is not None:
+            log.warning("zookeeper %s not sent path=%.200s reason=%s", name, path, problem)
+            self._post(functools.partial(self._finish, call, replies.UNKNOWN))
+            return
+        self._backlog.append(call)
+        self._send_backlog()
+
+    def _why_not(self, size_bytes: int) -> str | None:
+        if self._closed:
+            return "the session is closed"
+        if self._state is SessionState.LOST:
+            return "the session is lost"
+        if len(self._backlog) >= MAX_BACKLOG:
+            return f"{MAX_BACKLOG} operations are waiting already"
+        if size_bytes > MAX_ZNODE_BYTES:
+            return f"{size_bytes} bytes are more than ZooKeeper takes"
+        return None
+
+    def _send_backlog(self) -> None:
+        while self._backlog and len(self._in_flight) < MAX_IN_FLIGHT:
+            call = self._backlog.popleft()
+            self._in_flight.add(call)
+            self._send(call)
+
+    def _send(self, call: "_Call") -> None:
+        call.sent_monotonic_ms = self._clock.monotonic_ms()
+        call.send().rawlink(functools.partial(self._on_result, call))
+
+    def _on_result(self, call: "_Call", result: Any) -> None:
+        error = result.exception
+        answered = error is None or replies.is_answer(error)
+        if answered:
+            self._last_answer_monotonic_ms = max(
+                self._last_answer_monotonic_ms, call.sent_monotonic_ms
+            )
+        if error is None:
+            reply = call.decode(result.value)
+        else:
+            reply = replies.from_error(error)
+            if reply.status is ZkStatus.UNKNOWN and not call.done:
+                level = logging.ERROR if answered else logging.INFO
+                log.log(
+                    level, "zookeeper %s unknown path=%.200s reason=%r", call.name, call.path, error
+                )
+        self._finish(call, reply)
+
+    def _finish(self, call: "_Call", reply: ZkReply) -> None:
+        # kazoo may fail a request twice when it is being closed.
+        if call.done:
+            return
+        call.done = True
+        self._in_flight.discard(call)
+        if not self._closed:
+            self._send_backlog()
+        call.on_reply(reply)
+
+    def _fail_all(self) -> None:
+        for call in (*self._in_flight, *self._backlog):
+            self._post(functools.partial(self._finish, call, replies.UNKNOWN))
+        self._backlog.clear()
+
+    def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+        armed = True
+
+        def fire(_event: Any) -> None:
+            nonlocal armed
+            if armed and not self._closed:
+                armed = False
+                watch()
+
+        return fire
+
+    # ---- states ----
+
+    def _on_connect(self, sent_monotonic_ms: int, negotiated_timeout_ms: int) -> None:
+        """On kazoo's thread."""
+        if negotiated_timeout_ms > 0:  # else the session has expired
+            self._connect_sent_monotonic_ms = sent_monotonic_ms
+            self._negotiated_timeout_ms = negotiated_timeout_ms
+
+    def _on_kazoo_state(self, kazoo_state: str) -> None:
+        """On kazoo's thread."""
+        session_id = int(self._client._session_id or 0)
+        if kazoo_state == KazooState.CONNECTED:
+            self._save(session_id, self._client._session_passwd)
+        self._post(
+            functools.partial(
+                self._on_state,
+                _KAZOO_STATES[kazoo_state],
+                session_id,
+                self._connect_sent_monotonic_ms,
+                self._negotiated_timeout_ms,
+            )
+        )
+
+    def _on_state(
+        self, state: SessionState, session_id: int, connect_sent_ms: int, timeout_ms: int
+    ) -> None:
+        if self._closed:
+            return
+        log.info("zookeeper session state=%s id=0x%x", state.value, session_id)
+        if state is SessionState.CONNECTED:
+            if self._state is SessionState.LOST:
+                # kazoo can lose a request that comes while it drops an expired session.
+                self._fail_all()
+            self._session_id = session_id
+            self._session_timeout_ms = timeout_ms
+            self._last_answer_monotonic_ms = max(self._last_answer_monotonic_ms, connect_sent_ms)
+        elif state is SessionState.LOST:
+            self._session_id = 0
+            for call in self._backlog:
+                self._post(functools.partial(self._finish, call, replies.UNKNOWN))
+            self._backlog.clear()
+        self._state = state
+        for listener in tuple(self._listeners):
+            listener(state)
+
+    def _on_beat(self) -> None:
+        if self._state is SessionState.CONNECTED and not self._closed:
+            # Past the backlog: a long queue must not cost the lease.
+            send = functools.partial(self._client.exists_async, "/")
+            self._send(_Call("heartbeat", "/", send, replies.from_exists, _ignore))
+
+    def _save(self, session_id: int, password: bytes) -> None:
+        if self._data_dir is None or session_id == self._saved_session_id:
+            return
+        try:
+            credentials = SessionCredentials(session_id=session_id, password=password)
+            save_credentials(self._data_dir, credentials)
+            self._saved_session_id = session_id
+        except OSError as error:
+            # Only a quick restart after a crash would be slower for it.
+            log.warning("session file not written dir=%s reason=%s", self._data_dir, error)
+
+    # ---- kazoo ----
+
+    def _make_client(self) -> KazooClient:
+        handler = LoopHandler(
+            self._post,
+            self._on_beat,
+            session_timeout_ms=self._requested_timeout_ms,
+            servers=len(self._connect.servers),
+        )
+        client = make_client(
+            str(self._connect), session_timeout_ms=self._requested_timeout_ms, handler=handler
+        )
+        handler.watch_over(client)
+        observe_connects(client, self._clock, self._on_connect)
+        client.add_listener(self._on_kazoo_state)
+        return client
+
+    def _prepare(self, timeout_ms: int) -> None:
+        """With a client of its own: close the predecessor's session, make the chroot."""
+        previous = load_credentials(self._data_dir) if self._data_dir is not None else None
+        if previous is None and not self._connect.chroot:
+            return
+        client = make_client(
+            self._connect.hosts,
+            session_timeout_ms=self._requested_timeout_ms,
+            client_id=(previous.session_id, previous.password) if previous else None,
+        )
+        try:
+            if not client.start_async().wait(timeout_ms / 1000):
+                raise self._unreachable()
+            if previous is not None:
+                alive = client.client_id and client.client_id[0] == previous.session_id
+                log.info(
+                    "predecessor's session id=0x%x %s",
+                    previous.session_id,
+                    "closed" if alive else "has expired",
+                )
+            if self._connect.chroot:
+                client.ensure_path(self._connect.chroot)
+        except KazooException as error:
+            raise ZooKeeperUnreachableError(
+                f"ZooKeeper at {self._connect} refuses: {error!r}"
+            ) from None
+        finally:
+            _stop(client, timeout_ms)
+
+    def _stop_client(self, timeout_ms: int) -> bool:
+        return _stop(self._client, timeout_ms)
+
+    def _unreachable(self) -> ZooKeeperUnreachableError:
+        return ZooKeeperUnreachableError(
+            f"can't reach ZooKeeper at {self._connect}: is it running? check zookeeper.connect"
+        )
+
+    def _post(self, work: Callable[[], None]) -> None:
+        try:
+            self._loop_call_soon(work)
+        except RuntimeError:
+            # The loop is closed: the broker is at its end.
+            log.debug("callback dropped, the event loop is closed")
+
+
+class _Call:
+    """An operation on its way. Compared by identity."""
+
+    __slots__ = ("decode", "done", "name", "on_reply", "path", "send", "sent_monotonic_ms")
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        send: Callable[[], Any],
+        decode: Callable[[Any], ZkReply],
+        on_reply: ZkCallback,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.send = send
+        self.decode = decode
+        self.on_reply = on_reply
+        self.sent_monotonic_ms = 0
+        self.done = False
+
+
+def _add(transaction: Any, operation: ZkOp) -> None:
+    match operation.kind:
+        case ZkOpKind.CHECK:
+            transaction.check(operation.path, operation.version)
+        case ZkOpKind.CREATE:
+            transaction.create(operation.path, operation.data, ephemeral=operation.ephemeral)
+        case ZkOpKind.SET:
+            transaction.set_data(operation.path, operation.data, operation.version)
+        case ZkOpKind.DELETE:
+            transaction.delete(operation.path, operation.version)
+
+
+def _stop(client: KazooClient, timeout_ms: int) -> bool:
+    """Close the client's session; True when that was done within `timeout_ms`. kazoo waits ten
+    seconds and more for a server that is gone, so it does that on a thread of its own."""
+
+    def stop() -> None:
+        client.stop()
+        client.close()
+
+    stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
+    stopper.start()
+    stopper.join(timeout_ms / 1000)
+    return not stopper.is_alive()
+
+
+def _ignore(_reply: ZkReply) -> None:
+    """The heartbeat's answer has done its work in `_on_result`."""
