@@ -1,0 +1,254 @@
+"""Which broker is the controller: the ephemeral /controller, and the epoch that fences its
+predecessors.
+
+Rule: the node is created and /controller_epoch raised in one multi, so that whoever owns the node
+owns the epoch; a controller that can't be sure of its node has resigned.
+
+    FOLLOWING ──/controller gone──► RUNNING ──multi done──► ELECTED
+        ▲                             │ ▲                      │
+        └────── another was first ────┘ └── session lost, ─────┘
+                                            node gone or another's
+
+Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+
+from storage_engine.core.ids import BrokerId, ControllerEpoch
+from storage_engine.core.ports import (
+    Clock,
+    Coordination,
+    Scheduler,
+    SessionState,
+    ZkOp,
+    ZkOpKind,
+    ZkReply,
+    ZkStatus,
+)
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import (
+    INITIAL_CONTROLLER_EPOCH,
+    ControllerEpochZNode,
+    ControllerZNode,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_DELAY_MS = 100
+"""After an answer that says nothing: long enough to spin on nothing, short against a failover."""
+
+
+class ControllerElection:
+    """Runs for controller as long as the broker lives. All calls and callbacks are on the loop."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        broker_id: BrokerId,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        on_elected: Callable[[ControllerEpoch, int], None],
+        on_resigned: Callable[[], None],
+    ) -> None:
+        """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch is
+        what every write of this controller checks. `on_resigned` follows each `on_elected` once."""
+        self._coordination = coordination
+        self._broker_id = broker_id
+        self._clock = clock
+        self._scheduler = scheduler
+        self._on_elected = on_elected
+        self._on_resigned = on_resigned
+        self._running = False
+        self._elected = False
+        self._epoch_version = -1
+        self._controller_id: BrokerId | None = None
+        # Answers and watches of an earlier attempt are recognised by it and dropped.
+        self._attempt = 0
+
+    @property
+    def is_controller(self) -> bool:
+        return self._elected
+
+    @property
+    def controller_id(self) -> BrokerId | None:
+        """Who is the controller, as last seen; None when nobody is or it is not known."""
+        return self._controller_id
+
+    def start(self) -> None:
+        """Begin to run; once."""
+        self._running = True
+        self._coordination.add_state_listener(self._on_session_state)
+        self._look()
+
+    def stop(self) -> None:
+        """Resign and run no more, so that another broker takes over at once."""
+        self._running = False
+        self._attempt += 1
+        if not self._elected:
+            return
+        # Guarded by the epoch: should another have taken over already, its node stays.
+        self._coordination.multi(
+            [
+                ZkOp(
+                    kind=ZkOpKind.CHECK,
+                    path=ControllerEpochZNode.PATH,
+                    version=self._epoch_version,
+                ),
+                ZkOp(kind=ZkOpKind.DELETE, path=ControllerZNode.PATH),
+            ],
+            lambda reply: log.info("controller node given up status=%s", reply.status.value),
+        )
+        self._resign("stopped")
+
+    def _on_session_state(self, state: SessionState) -> None:
+        match state:
+            case SessionState.LOST:
+                self._attempt += 1
+                self._controller_id = None
+                self._resign("session lost")
+            case SessionState.CONNECTED:
+                self._look()
+            case SessionState.SUSPENDED:
+                # The node is still ours; writes are fenced by the epoch, acks by the lease.
+                pass
+
+    # ---- attempts ----
+
+    def _look(self) -> None:
+        """Who is the controller? Watches the node for as long as it is there."""
+        if not self._running:
+            return
+        self._attempt += 1
+        self._coordination.get(
+            ControllerZNode.PATH,
+            self._of_attempt(self._on_controller),
+            watch=functools.partial(self._on_watch, self._attempt),
+        )
+
+    def _on_watch(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            self._look()
+
+    def _on_controller(self, reply: ZkReply) -> None:
+        match reply.status:
+            case ZkStatus.OK:
+                owner = reply.stat.ephemeral_owner if reply.stat else 0
+                if owner != 0 and owner == self._coordination.session_id:
+                    self._on_own_node()
+                else:
+                    self._follow(reply.value)
+            case ZkStatus.NO_NODE:
+                self._controller_id = None
+                self._resign("its node is gone")
+                self._read_epoch(self._run)
+            case _:
+                self._look_later()
+
+    def _on_own_node(self) -> None:
+        """The node of this session: seen again, or created by a multi whose answer was lost."""
+        if not self._elected:
+            self._read_epoch(self._become_controller)
+
+    def _follow(self, data: bytes) -> None:
+        try:
+            self._controller_id = ControllerZNode.decode(data).broker_id
+        except ZnodeFormatError as error:
+            log.warning("%s", error)
+            self._controller_id = None
+        self._resign("another has the node")
+
+    def _read_epoch(self, then: Callable[[ControllerEpoch, int], None]) -> None:
+        self._coordination.get(
+            ControllerEpochZNode.PATH,
+            self._of_attempt(functools.partial(self._on_epoch, then)),
+        )
+
+    def _on_epoch(self, then: Callable[[ControllerEpoch, int], None], reply: ZkReply) -> None:
+        match reply.status:
+            case ZkStatus.OK:
+                try:
+                    epoch = ControllerEpochZNode.decode(reply.value)
+                except ZnodeFormatError as error:
+                    log.error("no controller can be elected: %s", error)
+                    self._look_later()
+                    return
+                then(epoch, reply.stat.version if reply.stat else -1)
+            case ZkStatus.NO_NODE:
+                # The cluster's first election.
+                self._coordination.create(
+                    ControllerEpochZNode.PATH,
+                    ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH),
+                    self._of_attempt(self._on_epoch_created),
+                )
+            case _:
+                self._look_later()
+
+    def _on_epoch_created(self, reply: ZkReply) -> None:
+        if reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
+            self._look()
+        else:
+            self._look_later()
+
+    def _run(self, epoch: ControllerEpoch, version: int) -> None:
+        new_epoch = ControllerEpoch(epoch + 1)
+        node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
+        self._coordination.multi(
+            [
+                ZkOp(
+                    kind=ZkOpKind.CREATE,
+                    path=ControllerZNode.PATH,
+                    data=node.encode(),
+                    ephemeral=True,
+                ),
+                ZkOp(
+                    kind=ZkOpKind.SET,
+                    path=ControllerEpochZNode.PATH,
+                    data=ControllerEpochZNode.encode(new_epoch),
+                    version=version,
+                ),
+            ],
+            self._of_attempt(self._on_vote),
+        )
+
+    def _on_vote(self, reply: ZkReply) -> None:
+        if reply.status is ZkStatus.UNKNOWN:
+            self._look_later()
+        else:
+            # Won or lost, the node tells; reading it sets the watch as well.
+            self._look()
+
+    def _become_controller(self, epoch: ControllerEpoch, version: int) -> None:
+        # Nobody can have raised the epoch since: that takes the node, which this session has.
+        log.info("controller elected broker=%d controller_epoch=%d", self._broker_id, epoch)
+        self._elected = True
+        self._epoch_version = version
+        self._controller_id = self._broker_id
+        self._on_elected(epoch, version)
+
+    def _resign(self, reason: str) -> None:
+        if not self._elected:
+            return
+        log.info("controller resigned broker=%d reason=%s", self._broker_id, reason)
+        self._elected = False
+        self._epoch_version = -1
+        self._on_resigned()
+
+    # ---- helpers ----
+
+    def _look_later(self) -> None:
+        """After an answer without content; a change of the session's state looks sooner."""
+        attempt = self._attempt
+        self._scheduler.call_later(RETRY_DELAY_MS, lambda: self._on_watch(attempt))
+
+    def _of_attempt(self, then: Callable[[ZkReply], None]) -> Callable[[ZkReply], None]:
+        """`then`, unless a newer attempt has begun by the time of the answer."""
+        attempt = self._attempt
+
+        def on_reply(reply: ZkReply) -> None:
+            if attempt == self._attempt:
+                then(reply)
+
+        return on_reply
