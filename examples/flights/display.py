@@ -1,0 +1,73 @@
+"""What the demo says on the terminal: dated events, one line of progress, tables.
+
+Rule: plain text. On a terminal the line of progress is rewritten in place; elsewhere, in a log file
+say, a new one appears now and then.
+"""
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TextIO
+
+_SECONDS_BETWEEN_LINES = 5.0
+"""Where progress can't be rewritten in place, so that a log stays short."""
+
+
+class Display:
+    """Writes to `out`; times count from its creation."""
+
+    def __init__(self, out: TextIO = sys.stdout) -> None:
+        self._out = out
+        self._in_place = out.isatty()
+        self._started_at = time.monotonic()
+        self._shown_at = float("-inf")
+        self._progress = ""
+
+    def seconds(self, moment: float | None = None) -> float:
+        """From the start to `moment` of the monotonic clock, or to now."""
+        return (time.monotonic() if moment is None else moment) - self._started_at
+
+    def event(self, text: str) -> None:
+        """Something happened."""
+        self._clear()
+        print(f"{self.seconds():6.1f} s  {text}", file=self._out, flush=True)
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        """How far things are; call it often."""
+        line = f"{self.seconds():6.1f} s  {_bar(done, total)} {text}"
+        if self._in_place:
+            padding = " " * max(0, len(self._progress) - len(line))
+            self._out.write(f"\r{line}{padding}")
+            self._out.flush()
+            self._progress = line
+        elif time.monotonic() - self._shown_at >= _SECONDS_BETWEEN_LINES:
+            self._shown_at = time.monotonic()
+            print(line, file=self._out, flush=True)
+
+    def table(self, title: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Names and values in two columns."""
+        self._clear()
+        rows = list(rows)
+        width = max(len(name) for name, _ in rows)
+        print(f"\n{title}", file=self._out)
+        for name, value in rows:
+            print(f"  {name:<{width}}  {value}", file=self._out)
+        self._out.flush()
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Plain lines."""
+        self._clear()
+        for line in lines:
+            print(line, file=self._out)
+        self._out.flush()
+
+    def _clear(self) -> None:
+        if self._progress:
+            self._out.write("\r" + " " * len(self._progress) + "\r")
+            self._progress = ""
+
+
+def _bar(done: int, total: int, width: int = 20) -> str:
+    share = done / total if total else 1.0
+    filled = int(share * width)
+    return f"[{'#' * filled}{'.' * (width - filled)}] {share:4.0%}"

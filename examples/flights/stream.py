@@ -1,0 +1,142 @@
+"""The Spark job of `job.py` as a child process of the demo.
+
+Rule: whatever happens, no process of it outlives `stop`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_JOB = Path(__file__).with_name("job.py")
+_STOP_SECONDS = 20
+
+_SPARK_ARGUMENTS = (
+    "--master local[2]",
+    "--driver-memory 1g",
+    "--conf spark.ui.enabled=false",
+    # Three airports and two cores: Spark's default of 200 would be 200 tasks a micro-batch.
+    "--conf spark.sql.shuffle.partitions=2",
+    # Saves a third of the fixed cost of a micro-batch with Python sources and sinks.
+    "--conf spark.python.unix.domain.socket.enabled=true",
+    "pyspark-shell",
+)
+
+
+class StreamError(Exception):
+    """The Spark job ended by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a micro-batch did, as the job printed it."""
+
+    number: int
+    rows: int
+    late: int
+    milliseconds: int
+    read: dict[str, dict[str, int]]
+    """End offset, exclusive, by topic and partition."""
+
+
+@dataclass(slots=True)
+class StreamProgress:
+    """The micro-batches so far; `batches` grows at its end only."""
+
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def late(self) -> int:
+        return sum(batch.late for batch in self.batches)
+
+    def has_read(self, ends: dict[str, dict[str, int]]) -> bool:
+        """Whether the newest micro-batch ended at or beyond all of these offsets."""
+        if not self.batches:
+            return False
+        read = self.batches[-1].read
+        return all(
+            read.get(topic, {}).get(partition, 0) >= end
+            for topic, partitions in ends.items()
+            for partition, end in partitions.items()
+        )
+
+
+class Stream:
+    """The running job."""
+
+    def __init__(self, bootstrap_servers: str, checkpoint: Path, log_file: Path) -> None:
+        self.progress = StreamProgress()
+        self._log_file = log_file
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(_JOB),
+                    f"--bootstrap-servers={bootstrap_servers}",
+                    f"--checkpoint={checkpoint}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYSPARK_SUBMIT_ARGS": " ".join(_SPARK_ARGUMENTS)},
+                # A group of its own: Ctrl-C reaches the demo, which stops the job in order.
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, name="stream-progress", daemon=True)
+        self._reader.start()
+
+    def check(self) -> None:
+        """Raises StreamError when the job has ended."""
+        status = self._process.poll()
+        if status is not None:
+            raise StreamError(
+                f"the Spark job ended by itself with status {status}: {self._last_words()}"
+            )
+
+    def stop(self) -> None:
+        """Ends the job and everything it started."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                if line.startswith(b'{"batch"'):
+                    self.progress.batches.append(_batch(json.loads(line)))
+
+    def _last_words(self) -> str:
+        lines = self._log_file.read_text(errors="replace").strip().splitlines()
+        errors = [line for line in lines if "Error" in line or "Exception" in line]
+        return f"{(errors or lines or ['it said nothing'])[-1].strip()} (see {self._log_file})"
+
+
+def _batch(line: dict[str, Any]) -> Batch:
+    read: dict[str, dict[str, int]] = {}
+    for offsets in line["read"]:
+        # None before the first end offset. Names that start with "_" are the source's own.
+        topics = json.loads(offsets) if isinstance(offsets, str) else offsets or {}
+        read.update({name: ends for name, ends in topics.items() if not name.startswith("_")})
+    return Batch(
+        number=line["batch"],
+        rows=line["rows"],
+        late=line["late"],
+        milliseconds=line["milliseconds"],
+        read=read,
+    )

@@ -1,0 +1,147 @@
+"""The proof finds every kind of difference, and none where there is none."""
+
+import datetime
+import json
+
+import pyarrow as pa
+import pytest
+
+from examples.flights import dataset, proof
+
+SIX = datetime.datetime(2013, 1, 1, 6)
+SEVEN = datetime.datetime(2013, 1, 1, 7)
+
+
+@pytest.fixture
+def flights():
+    return pa.table(
+        {
+            "origin": ["EWR", "EWR", "JFK"],
+            "time_hour": pa.array([SIX, SIX, SIX], pa.timestamp("s", "UTC")),
+            "hour": [1, 1, 1],
+            "dep_delay": pa.array([4, None, None], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture
+def weather():
+    return pa.table(
+        {
+            "origin": ["EWR", "LGA"],
+            "time_hour": pa.array([SIX, SEVEN], pa.timestamp("s", "UTC")),
+            "hour": [1, 2],
+            "temp": [39.02, None],
+            "wind_speed": [10.357019999999999, 0.0],
+            "precip": [0.0, 0.0],
+            "visib": [10.0, 10.0],
+        }
+    )
+
+
+def results(*rows):
+    return pa.Table.from_pylist(list(rows), proof.RESULT_SCHEMA)
+
+
+def row(airport, delay_minutes, *, hour=SIX):
+    return {"airport": airport, "hour": hour, "delay_minutes": delay_minutes}
+
+
+def test_an_hour_has_a_result_for_its_flights_or_its_weather(flights, weather):
+    found = proof.expected_results(flights, weather).sort_by("airport").to_pylist()
+    assert found == [
+        {
+            "airport": "EWR",
+            "hour": SIX,
+            "hour_of_day": 1,
+            "flights": 2,
+            "departed": 1,
+            "delay_minutes": 4,
+            "mean_delay": 4.0,
+            "max_delay": 4,
+            "temp": 39.02,
+            "wind_speed": 10.357019999999999,
+            "precip": 0.0,
+            "visib": 10.0,
+        },
+        {
+            **dict.fromkeys(proof.RESULT_SCHEMA.names),
+            "airport": "JFK",
+            "hour": SIX,
+            "hour_of_day": 1,
+            "flights": 1,
+            "departed": 0,
+        },
+        {
+            **dict.fromkeys(proof.RESULT_SCHEMA.names),
+            "airport": "LGA",
+            "hour": SEVEN,
+            "hour_of_day": 2,
+            "flights": 0,
+            "departed": 0,
+            "wind_speed": 0.0,
+            "precip": 0.0,
+            "visib": 10.0,
+        },
+    ]
+
+
+def test_equal_tables_are_exact_in_any_order_and_with_repeats():
+    expected = results(row("EWR", 4), row("JFK", None))
+    found = results(row("JFK", None), row("EWR", 4), row("EWR", 4))
+    comparison = proof.compare(expected, found, proof.RESULT_KEY)
+    assert (comparison.exact, comparison.equal) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("found", "difference"),
+    [
+        (results(row("EWR", 4)), "missing: JFK, 2013-01-01 06:00:00"),
+        (
+            results(row("EWR", 4), row("JFK", None), row("LGA", 1)),
+            "not expected: LGA, 2013-01-01 06:00:00",
+        ),
+        (
+            results(row("EWR", 5), row("JFK", None)),
+            "EWR, 2013-01-01 06:00:00: delay_minutes is 5, should be 4",
+        ),
+        (
+            results(row("EWR", 4), row("JFK", 0)),
+            "JFK, 2013-01-01 06:00:00: delay_minutes is 0, should be None",
+        ),
+    ],
+)
+def test_a_difference_is_named(found, difference):
+    expected = results(row("EWR", 4), row("JFK", None))
+    comparison = proof.compare(expected, found, proof.RESULT_KEY)
+    assert (comparison.exact, comparison.differences) == (False, [difference])
+
+
+def test_a_second_different_row_of_a_key_is_not_exact():
+    expected = results(row("EWR", 4))
+    found = results(row("EWR", 4), row("EWR", 5))
+    assert not proof.compare(expected, found, proof.RESULT_KEY).exact
+
+
+def test_the_latest_value_of_a_key_is_its_last():
+    keys = pa.array([b"a", b"b", b"a", b"c", b"b"])
+    values = pa.array([b"1", b"2", b"3", b"4", b"5"])
+    assert sorted(proof.latest_by_key(keys, values).to_pylist()) == [b"3", b"4", b"5"]
+
+
+def test_values_are_parsed_to_the_last_digit():
+    value = json.dumps(
+        {"airport": "EWR", "hour": "2013-01-01T06:00:00Z", "temp": 10.357019999999999}
+    )
+    schema = pa.schema([proof.RESULT_SCHEMA.field(name) for name in ("airport", "hour", "temp")])
+    assert proof.parse(pa.array([value.encode()]), schema).to_pylist() == [
+        {"airport": "EWR", "hour": SIX, "temp": 10.357019999999999}
+    ]
+
+
+def test_records_read_back_are_the_source_to_the_last_column():
+    source = dataset.weather()
+    records = dataset.weather_records(source)
+    columns = source.select(dataset.WEATHER_COLUMNS)
+    found = proof.parse(records.values, columns.schema)
+    assert proof.compare(columns, found, proof.WEATHER_KEY).exact
