@@ -1,0 +1,222 @@
+"""The controller's election: R-CTL1, R-CTL5."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from storage_engine.core.ids import BrokerId, ControllerEpoch
+from storage_engine.tests.zookeeper.fake_coordination import FakeCoordination, FakeZooKeeper
+from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.zookeeper.controller_election import ControllerElection
+from storage_engine.zookeeper.session import ZooKeeperSession
+from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
+
+
+class FixedClock:
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class DoneTimer:
+    def cancel(self) -> None:
+        pass
+
+
+@dataclass
+class HandScheduler:
+    """Runs what is due when the test says so."""
+
+    due: list[Callable[[], None]] = field(default_factory=list)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> DoneTimer:
+        self.due.append(callback)
+        return DoneTimer()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def run_due(self) -> None:
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+class Broker:
+    def __init__(self, server: FakeZooKeeper, broker_id: int) -> None:
+        self.coordination = FakeCoordination(server)
+        self.scheduler = HandScheduler()
+        self.events: list[object] = []
+        self.election = ControllerElection(
+            self.coordination,
+            BrokerId(broker_id),
+            FixedClock(),
+            self.scheduler,
+            on_elected=lambda epoch, version: self.events.append((epoch, version)),
+            on_resigned=lambda: self.events.append("resigned"),
+        )
+
+
+@pytest.fixture
+def server() -> FakeZooKeeper:
+    return FakeZooKeeper()
+
+
+def test_the_first_controller_has_epoch_one_as_a_bare_integer(server: FakeZooKeeper) -> None:
+    broker = Broker(server, 8)
+    broker.election.start()
+    server.run()
+    assert broker.events == [(1, 1)]
+    assert server.nodes[ControllerEpochZNode.PATH].data == b"1"
+    assert server.nodes[ControllerZNode.PATH].owner == broker.coordination.session_id
+    node = ControllerZNode.decode(server.nodes[ControllerZNode.PATH].data)
+    assert node == ControllerZNode(broker_id=BrokerId(8), timestamp_ms=1_700_000_000_000)
+
+
+def test_one_of_many_wins_and_the_others_know_who(server: FakeZooKeeper) -> None:
+    brokers = [Broker(server, i) for i in range(3)]
+    for broker in brokers:
+        broker.election.start()
+    server.run()
+    assert sum(broker.election.is_controller for broker in brokers) == 1
+    assert len({broker.election.controller_id for broker in brokers}) == 1
+    assert server.nodes[ControllerEpochZNode.PATH].data == b"1"
+
+
+def test_a_lost_session_resigns_and_another_broker_takes_over_with_a_higher_epoch(
+    server: FakeZooKeeper,
+) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    second.election.start()
+    server.run()
+    first.coordination.expire()
+    server.run()
+    assert first.events == [(1, 1), "resigned"]
+    assert second.events == [(2, 2)]
+    first.coordination.reconnect()
+    server.run()
+    assert first.election.controller_id == 2
+    assert len(first.events) == 2
+
+
+@pytest.mark.parametrize("nth", range(6))
+def test_one_lost_answer_anywhere_delays_the_election_only(server: FakeZooKeeper, nth: int) -> None:
+    broker = Broker(server, 1)
+    broker.election.start()
+    for _ in range(2 * nth):
+        if server.queue:
+            server.queue.popleft()()
+    broker.coordination.lose_answers = 1
+    server.run()
+    broker.scheduler.run_due()
+    server.run()
+    assert len(broker.events) == 1
+    node = server.nodes[ControllerEpochZNode.PATH]
+    assert broker.events == [(ControllerEpochZNode.decode(node.data), node.version)]
+    assert node.data == b"1"
+
+
+@pytest.mark.parametrize("nth", range(6))
+def test_one_lost_request_anywhere_delays_the_election_only(
+    server: FakeZooKeeper, nth: int
+) -> None:
+    broker = Broker(server, 1)
+    broker.election.start()
+    for _ in range(2 * nth):
+        if server.queue:
+            server.queue.popleft()()
+    broker.coordination.lose_requests = 1
+    server.run()
+    broker.scheduler.run_due()
+    server.run()
+    assert broker.events == [(1, 1)]
+
+
+def test_a_controller_whose_node_is_deleted_resigns_and_runs_again(server: FakeZooKeeper) -> None:
+    broker = Broker(server, 1)
+    broker.election.start()
+    server.run()
+    server.remove(ControllerZNode.PATH)
+    server.run()
+    assert broker.events == [(1, 1), "resigned", (2, 2)]
+
+
+def test_a_controller_whose_node_became_anothers_resigns(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    server.remove(ControllerZNode.PATH)
+    second.election.start()
+    second_watches_first = server.queue.pop()  # the newcomer is faster than the watch
+    server.queue.appendleft(second_watches_first)
+    server.run()
+    assert [first.election.is_controller, second.election.is_controller].count(True) == 1
+    assert first.events[:2] == [(1, 1), "resigned"]
+
+
+def test_stop_gives_the_node_up_for_another(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    second.election.start()
+    server.run()
+    first.election.stop()
+    server.run()
+    assert first.events == [(1, 1), "resigned"]
+    assert second.events == [(2, 2)]
+
+
+def test_stop_leaves_a_node_that_is_already_anothers(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    server.watches.clear()  # the first does not learn that its node is gone
+    server.remove(ControllerZNode.PATH)
+    second.election.start()
+    server.run()
+    first.election.stop()
+    server.run()
+    assert second.election.is_controller
+    assert ControllerZNode.PATH in server.nodes
+
+
+def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:
+    broker = Broker(server, 1)
+    broker.coordination.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)
+    broker.election.start()
+    server.run()
+    assert broker.events == []
+    server.nodes[ControllerEpochZNode.PATH].data = b"41"
+    broker.scheduler.run_due()
+    server.run()
+    assert broker.events == [(ControllerEpoch(42), 1)]
+
+
+def test_failover_between_two_real_sessions(
+    open_session: Callable[..., ZooKeeperSession], loop: HandLoop
+) -> None:
+    events: list[tuple[int, object]] = []
+    sessions = [open_session(), open_session()]
+    elections = [
+        ControllerElection(
+            session,
+            BrokerId(broker_id),
+            RealClock(),
+            HandScheduler(),
+            on_elected=lambda epoch, _version, b=broker_id: events.append((b, epoch)),  # type: ignore[misc]
+            on_resigned=lambda b=broker_id: events.append((b, "resigned")),  # type: ignore[misc]
+        )
+        for broker_id, session in enumerate(sessions)
+    ]
+    elections[0].start()
+    loop.run_until(lambda: elections[0].is_controller)
+    elections[1].start()
+    loop.run_until(lambda: elections[1].controller_id == 0)
+    sessions[0].close()
+    loop.run_until(lambda: elections[1].is_controller)
+    assert events == [(0, 1), (1, 2)]
