@@ -1,11 +1,12 @@
 """Frames: a size, a header, a body.
 
-    request     int32 size, int16 api key, int16 api version, int32 correlation id, nullable string client id,
+    request     int32 size, int16 api key, int16 api version, int32 correlation id, nullable string
+    client id,
                 [tagged fields, when the version is flexible], body
     response    int32 size, int32 correlation id, [tagged fields, when the version is flexible], body
 
-The client id is a plain string in flexible versions too. The header of an ApiVersions response is never flexible,
-because the client does not know yet what the broker speaks (KIP-511).
+The client id is a plain string in flexible versions too. The header of an ApiVersions response is
+never flexible, because the client does not know yet what the broker speaks (KIP-511).
 
 Rule: the frames that these functions read come without their size; those that they write have it.
 Source: Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
@@ -52,9 +53,10 @@ class RequestHeader(NamedTuple):
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, memoryview]:
     """The header, and the body as a slice of `frame`.
 
-    InvalidRequestError for an unknown API or a version that is not served, after which the only answer is to close the
-    connection: the layout of the rest is unknown. A version of ApiVersions that is not served passes, because it has an
-    answer of its own (`api_versions.unsupported_version_response`); its body is not to be decoded.
+    InvalidRequestError for an unknown API or a version that is not served, after which the only
+    answer is to close the connection: the layout of the rest is unknown. A version of ApiVersions
+    that is not served passes, because it has an answer of its own
+    (`api_versions.unsupported_version_response`); its body is not to be decoded.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
@@ -149,7 +151,8 @@ def response_body(spec: ApiSpec, version: int, frame: memoryview) -> memoryview:
 
 
 def parse_response(spec: ApiSpec, version: int, frame: memoryview) -> Any:
-    """The message in a response frame, whose correlation id `read_correlation_id` has told which request it answers.
+    """The message in a response frame, whose correlation id `read_correlation_id` has told which
+    request it answers.
 
     InvalidRequestError for a malformed one. Records are slices of `frame`.
     """

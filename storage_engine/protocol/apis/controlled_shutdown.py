@@ -1,4 +1,5 @@
-"""ControlledShutdown: a broker asks the controller to move its leaderships away before it stops (R-CTL9).
+"""ControlledShutdown: a broker asks the controller to move its leaderships away before it stops
+(R-CTL9).
 
 A message of our own under Kafka's api key 7, version 0, not flexible. Field order:
 

@@ -1,11 +1,13 @@
 """Fetch: record batches from a leader (or a replica) to a consumer or a follower.
 
-Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-227). 9 leader epoch of the client
-(KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the diverging epoch (KIP-595). Between our
-brokers version 12 carries the follower's incarnation (R-CTL4) in tagged field 1, which Kafka has from version 15 on.
+Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-227). 9 leader epoch
+of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the
+diverging epoch (KIP-595). Between our brokers version 12 carries the follower's incarnation
+(R-CTL4) in tagged field 1, which Kafka has from version 15 on.
 
-Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a length goes through as
-it is, with the bytes between in pieces of their own. Source: Kafka's FetchRequest.json and FetchResponse.json.
+Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a
+length goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
+FetchRequest.json and FetchResponse.json.
 """
 
 import struct

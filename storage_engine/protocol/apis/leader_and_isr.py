@@ -1,4 +1,5 @@
-"""LeaderAndIsr: the controller tells a broker which of its partitions it leads and which it follows (R-CTL3).
+"""LeaderAndIsr: the controller tells a broker which of its partitions it leads and which it follows
+(R-CTL3).
 
 A message of our own under Kafka's api key 4, version 0, not flexible. Field order:
 
@@ -102,7 +103,7 @@ def _read_request(reader: Reader) -> LeaderAndIsrRequest:
 
 
 def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
-    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    # keyword arguments are evaluated in the order in which they stand: that of the wire
     return LeaderAndIsrPartition(
         topic=reader.name(),
         topic_id=reader.uuid(),

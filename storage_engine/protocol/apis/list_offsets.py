@@ -1,7 +1,7 @@
 """ListOffsets: the first and last offset of a partition, or the first at or after a time (R-LOG11).
 
-Versions: 1 one offset per partition. 2 isolation level. 4 leader epoch. 6 flexible. 7 offset of the largest timestamp
-(KIP-734). Source: Kafka's ListOffsetsRequest.json and ListOffsetsResponse.json.
+Versions: 1 one offset per partition. 2 isolation level. 4 leader epoch. 6 flexible. 7 offset of the
+largest timestamp (KIP-734). Source: Kafka's ListOffsetsRequest.json and ListOffsetsResponse.json.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Metadata: brokers, controller, topics and the leader, replicas and ISR of each partition.
 
-Versions: 0 an empty list asks for all topics; 1+ null does, and an empty list for none. 1 rack, controller, internal
-topics. 2 cluster id. 3 throttle time. 4 auto creation. 5 offline replicas. 7 leader epoch. 8 authorized operations (the
-cluster's until 10). 9 flexible. 10 topic ids. 12 topics asked for by id alone.
+Versions: 0 an empty list asks for all topics; 1+ null does, and an empty list for none. 1 rack,
+controller, internal topics. 2 cluster id. 3 throttle time. 4 auto creation. 5 offline replicas. 7
+leader epoch. 8 authorized operations (the cluster's until 10). 9 flexible. 10 topic ids. 12 topics
+asked for by id alone.
 
 Rule: what a version does not carry has its default here. Source: Kafka's MetadataRequest.json and
 MetadataResponse.json; KIP-516 for topic ids.

@@ -1,11 +1,12 @@
 """Produce: record batches from a producer to the leader of each partition.
 
-Versions 0-2 are decoded only so that the broker can refuse them (their records are of magic 0 or 1), and are advertised
-because librdkafka compresses nothing otherwise (KAFKA-18659). 3: transactional id, magic 2. 5: log start offset. 7: zstd.
-8: error message (KIP-467). 9: flexible.
+Versions 0-2 are decoded only so that the broker can refuse them (their records are of magic 0 or
+1), and are advertised because librdkafka compresses nothing otherwise (KAFKA-18659). 3:
+transactional id, magic 2. 5: log start offset. 7: zstd. 8: error message (KIP-467). 9: flexible.
 
-Rule: a request with one partition, which is what a producer under load sends, takes a path of two unpacks; records are
-slices of the frame. Source: Kafka's ProduceRequest.json and ProduceResponse.json; KIP-98, KIP-467, KIP-482.
+Rule: a request with one partition, which is what a producer under load sends, takes a path of two
+unpacks; records are slices of the frame. Source: Kafka's ProduceRequest.json and
+ProduceResponse.json; KIP-98, KIP-467, KIP-482.
 """
 
 import struct
@@ -192,15 +193,15 @@ def encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
     return buffers
 
 
-# index, error, base offset, log append time, log start offset, record errors (none), error message (null)
+# index, error, base offset, [log append time], [log start offset]
 _PARTITION_V0 = struct.Struct(">ihq")
 _PARTITION_V2 = struct.Struct(">ihqq")
 _PARTITION_V5 = struct.Struct(">ihqqq")
-# the same with the count of one partition before, and the throttle time after it
+# the same, then [record errors: none], [error message: null], throttle time
 _SINGLE_V2 = struct.Struct(">ihqqi")
 _SINGLE_V5 = struct.Struct(">ihqqqi")
 _SINGLE_V8 = struct.Struct(">ihqqqihi")
-# record errors (none: 1), error message (null: 0), tags of partition and topic, throttle time, tags
+# the same with compact forms, and empty tags after the partition, the topic and the response
 _SINGLE_V9 = struct.Struct(">ihqqqbbbbib")
 
 _prefixes: dict[tuple[bool, str], bytes] = {}

@@ -1,6 +1,7 @@
 """Which APIs there are, with their versions, without importing them.
 
-Rule: the table is the truth about versions; each API's module says the same of itself and is imported on first use.
+Rule: the table is the truth about versions; each API's module says the same of itself and is
+imported on first use.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""StopReplica: the controller tells a broker to stop replicas, and to delete their files where it says so (R-CTL6).
+"""StopReplica: the controller tells a broker to stop replicas, and to delete their files where it
+says so (R-CTL6).
 
 A message of our own under Kafka's api key 5, version 0, not flexible. Field order:
 
@@ -59,7 +60,7 @@ def decode_request(version: int, body: memoryview) -> StopReplicaRequest:
 
 
 def _read_request(reader: Reader) -> StopReplicaRequest:
-    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    # keyword arguments are evaluated in the order in which they stand: that of the wire
     return StopReplicaRequest(
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),

@@ -69,7 +69,7 @@ def decode_request(version: int, body: memoryview) -> UpdateMetadataRequest:
 
 
 def _read_request(reader: Reader) -> UpdateMetadataRequest:
-    # keyword arguments are evaluated in the order in which they stand, which is the order on the wire
+    # keyword arguments are evaluated in the order in which they stand: that of the wire
     return UpdateMetadataRequest(
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),

@@ -1,13 +1,14 @@
 """The primitive types of the protocol, read with bounds and written.
 
-Rule: nothing that a peer sends is trusted. Every length and count is checked against the bytes left before anything is
-allocated, varints end within five bytes, and a message must use every byte of its frame.
+Rule: nothing that a peer sends is trusted. Every length and count is checked against the bytes left
+before anything is allocated, varints end within five bytes, and a message must use every byte of
+its frame.
 
-    type            plain                       flexible (KIP-482)
-    string, bytes   int16 / int32 length        uvarint length + 1
-    array           int32 count                 uvarint count + 1
-    null            length or count -1          uvarint 0
-    tagged fields   none                        uvarint count, then (uvarint tag, uvarint size, bytes)
+    type            plain                     flexible (KIP-482)
+    string, bytes   int16 / int32 length      uvarint length + 1
+    array           int32 count               uvarint count + 1
+    null            length or count -1        uvarint 0
+    tagged fields   none                      uvarint count, then (uvarint tag, uvarint size, bytes)
 
 Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 """
@@ -30,7 +31,8 @@ MAX_STRING_BYTES = 32_767
 
 NAMES_CACHED = 4096
 NAME_CACHED_MAX_BYTES = 249
-"""Names repeat in every request, so their decoded form is kept: at most 4096 of at most 249 bytes (the longest legal
+"""Names repeat in every request, so their decoded form is kept: at most 4096 of at most 249 bytes
+(the longest legal
 topic name), about 2 MiB; a peer that invents more of them only empties the cache."""
 
 INT16 = struct.Struct(">h")
@@ -61,7 +63,8 @@ def malformed(what: str, cause: object) -> NoReturn:
 
 
 class Reader:
-    """A cursor over one message. Raises InvalidRequestError, struct.error or UnicodeDecodeError; `decode_with` makes
+    """A cursor over one message. Raises InvalidRequestError, struct.error or UnicodeDecodeError;
+    `decode_with` makes
     them one."""
 
     __slots__ = ("data", "end", "flexible", "position")
