@@ -73,6 +73,7 @@ class Connection(FrameProtocol):
         "_exchanges",
         "_flush_scheduled",
         "_going_on",
+        "_reading",
         "_running",
         "_server",
         "_transport",
@@ -82,7 +83,6 @@ class Connection(FrameProtocol):
         "fd",
         "name",
         "peer_host",
-        "reading",
     )
 
     def __init__(self, server: "Server") -> None:
@@ -104,7 +104,7 @@ class Connection(FrameProtocol):
         self._write_paused = False
         self._closing = False
         self._closed = False
-        self.reading = True
+        self._reading = True
         self.active = True
         self.name = "?"
         self.peer_host = "?"
@@ -163,9 +163,9 @@ class Connection(FrameProtocol):
         self._server.lost(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more: what it asked for is still answered, then the connection
-        closes."""
-        self._closing = self._halted = True
+        """The client is gone, as far as a server can tell: what waits for an answer waits in
+        vain."""
+        self.shut()
         return not self.idle
 
     def drain(self) -> None:
@@ -234,32 +234,32 @@ class Connection(FrameProtocol):
             self._server.count(more)
 
     def _steer_reading(self) -> None:
-        """Read, or not: the one place that decides it."""
+        """A halted connection: go on when there is room, else somebody calls this again later."""
         if self._closing:
             return
+        self._stop_reading()
         server = self._server
         pending = len(self._exchanges)
-        if pending > server.limits.pending_per_connection // 2 or self._write_paused:
-            self._stop_reading()
-        elif pending and server.pending >= server.limits.queued_max_requests:
-            self._stop_reading()
+        if self._write_paused or pending > server.limits.pending_per_connection // 2:
+            return
+        if pending and server.pending >= server.limits.queued_max_requests:
             server.crowded.add(self)
-        elif not self._going_on and (self._halted or not self.reading):
-            self._halted = False
+        elif not self._going_on:
             self._going_on = True
             server.loop.call_soon(self._go_on)
 
     def _stop_reading(self) -> None:
         self._halted = True
-        if self.reading:
-            self.reading = False
+        if self._reading:
+            self._reading = False
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._going_on = False
-        if self._closing or self._halted:
+        if self._closing or self._write_paused:
             return
+        self._halted = False
         if self._rest:
             self._start_run()
             self._deliver_rest()
@@ -267,8 +267,8 @@ class Connection(FrameProtocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        if not (self._halted or self._going_on or self.reading or self._closing):
-            self.reading = True
+        if not (self._halted or self._closing):
+            self._reading = True
             self._transport.resume_reading()
 
     def resume(self) -> None:
@@ -319,7 +319,7 @@ class Connection(FrameProtocol):
         self._count()
         if self._closing:
             self._close_when_idle()
-        elif not self.reading or self._halted:
+        elif self._halted:
             self._steer_reading()
 
     def pause_writing(self) -> None:

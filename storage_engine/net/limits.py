@@ -35,6 +35,19 @@ for a large answer."""
 IOV_BUFFERS = 64
 """Buffers in one writev; far below the kernel's 1024."""
 
+RESPONSE_MAX_BYTES = 256 * 1024 * 1024
+"""Largest response believed: a fetch answers its max_bytes, or one batch, which the largest request
+bounds."""
+
+RECONNECT_BACKOFF_MS = 50
+"""Pause after a failed connection to another broker; doubled with each further failure."""
+
+RECONNECT_BACKOFF_MAX_MS = 1000
+"""A broker that is back is found again within a second."""
+
+CONNECT_TIMEOUT_MS = 5000
+"""An address that swallows packets; a dead process refuses at once."""
+
 LISTEN_BACKLOG = 1024
 """Connections waiting for accept: all clients of a cluster come back at once after a failover."""
 

@@ -1,0 +1,48 @@
+"""A point in time after which an operation gives up; handed down through all calls that make it
+up."""
+
+import time
+
+from storage_engine.core.errors import DeadlineExceededError
+
+
+class Deadline:
+    """Monotonic milliseconds."""
+
+    __slots__ = ("at_ms", "timeout_ms")
+
+    def __init__(self, at_ms: int, timeout_ms: int) -> None:
+        self.at_ms = at_ms
+        self.timeout_ms = timeout_ms
+
+    @classmethod
+    def after(cls, timeout_ms: int) -> "Deadline":
+        return cls(monotonic_ms() + timeout_ms, timeout_ms)
+
+    def no_later_than(self, timeout_ms: int) -> "Deadline":
+        """This one, or the one `timeout_ms` from now where that comes first."""
+        other = Deadline.after(timeout_ms)
+        return self if self.at_ms <= other.at_ms else other
+
+    @property
+    def left_ms(self) -> int:
+        """Never negative."""
+        return max(0, self.at_ms - monotonic_ms())
+
+    @property
+    def passed(self) -> bool:
+        return monotonic_ms() >= self.at_ms
+
+    def check(self, what: str) -> None:
+        """DeadlineExceededError when it has passed; `what` says what was waited for."""
+        if self.passed:
+            raise DeadlineExceededError(f"{what} within {self.timeout_ms} ms")
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def sleep_ms(duration_ms: int) -> None:
+    """Wait between retries."""
+    time.sleep(duration_ms / 1000)

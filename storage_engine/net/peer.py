@@ -1,0 +1,292 @@
+"""Requests to other brokers, with callbacks on the event loop.
+
+    request -> waiting -> (connect, backoff) -> in flight -> reply
+                   \\-> TransportError on a failed connection, a timeout or `disconnect`
+
+Rule: each request is answered exactly once, never within the call of `request`; order holds within
+(endpoint, channel); after any failure the connection is dropped with everything on it, since later
+answers could no longer be told apart. Implements core.ports.Transport. Source: R-REP2, R-CTL3.
+"""
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.net.buffers import Piece, joined
+from storage_engine.net.frames import FrameProtocol, ReceiveMemory
+from storage_engine.net.limits import (
+    CONNECT_TIMEOUT_MS,
+    RECONNECT_BACKOFF_MAX_MS,
+    RECONNECT_BACKOFF_MS,
+    RESPONSE_MAX_BYTES,
+)
+from storage_engine.protocol.framing import (
+    encode_request_frame,
+    parse_response,
+    read_correlation_id,
+)
+
+log = logging.getLogger("storage_engine.net")
+
+OnReply = Callable[[Any], None]
+
+
+class PeerTransport:
+    """Connections to the other brokers of the cluster, opened when first needed."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        client_id: str = "headrace-broker",
+        memory: ReceiveMemory | None = None,
+    ) -> None:
+        self.loop = loop
+        self.client_id = client_id
+        self.memory = memory or ReceiveMemory()
+        self._channels: dict[tuple[Endpoint, str], _Channel] = {}
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        channel: str,
+        spec: Any,
+        version: int,
+        message: Any,
+        *,
+        timeout_ms: int,
+        on_reply: OnReply,
+    ) -> None:
+        key = (endpoint, channel)
+        peer = self._channels.get(key)
+        if peer is None:
+            peer = self._channels[key] = _Channel(self, endpoint, channel)
+        peer.request(spec, version, message, timeout_ms, on_reply)
+
+    def disconnect(self, endpoint: Endpoint, channel: str) -> None:
+        peer = self._channels.pop((endpoint, channel), None)
+        if peer is not None:
+            peer.drop("disconnected")
+
+    def close(self) -> None:
+        """Drop every connection."""
+        for endpoint, channel in list(self._channels):
+            self.disconnect(endpoint, channel)
+
+
+class _Request:
+    """A request under way; `frame` is None once it is sent."""
+
+    __slots__ = ("correlation_id", "frame", "on_reply", "spec", "timer", "version")
+
+    def __init__(self, correlation_id: int, spec: Any, version: int, on_reply: OnReply) -> None:
+        self.correlation_id = correlation_id
+        self.spec = spec
+        self.version = version
+        self.on_reply = on_reply
+        self.frame: list[Piece] = []
+        self.timer: asyncio.TimerHandle
+
+
+class _Channel:
+    """One connection to one broker, and its successors."""
+
+    def __init__(self, transport: PeerTransport, endpoint: Endpoint, channel: str) -> None:
+        self._parent = transport
+        self._loop = transport.loop
+        self.endpoint = endpoint
+        self.name = f"broker {endpoint.broker_id} at {endpoint.host}:{endpoint.port} ({channel})"
+        # In the order of the requests; those in flight were sent, those waiting were not.
+        self._in_flight: deque[_Request] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._correlation_id = 0
+        self._connection: _PeerConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._retry_at_s = 0.0
+
+    def request(
+        self, spec: Any, version: int, message: Any, timeout_ms: int, on_reply: OnReply
+    ) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        request = _Request(self._correlation_id, spec, version, on_reply)
+        request.frame = encode_request_frame(
+            spec, version, self._correlation_id, self._parent.client_id, message
+        )
+        request.timer = self._loop.call_later(
+            timeout_ms / 1000, self._timed_out, request, timeout_ms
+        )
+        if self._connection is None:
+            self._waiting.append(request)
+            self._connect_soon()
+        else:
+            self._send(self._connection, request)
+
+    def _send(self, connection: "_PeerConnection", request: _Request) -> None:
+        self._in_flight.append(request)
+        connection.send(request.frame)
+        request.frame = []
+
+    # Connecting.
+
+    def _connect_soon(self) -> None:
+        if self._connecting is not None or self._retry_timer is not None:
+            return
+        pause_s = self._retry_at_s - self._loop.time()
+        if self._failures and pause_s > 0:
+            self._retry_timer = self._loop.call_later(pause_s, self._connect)
+        else:
+            self._connect()
+
+    def _connect(self) -> None:
+        self._retry_timer = None
+        if self._waiting:
+            self._connecting = self._loop.create_task(self._open_connection())
+
+    async def _open_connection(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
+                await self._loop.create_connection(
+                    lambda: _PeerConnection(self, self._parent.memory),
+                    self.endpoint.host,
+                    self.endpoint.port,
+                )
+        except TimeoutError:
+            self._connecting = None
+            self._failed(f"no connection within {CONNECT_TIMEOUT_MS} ms")
+        except OSError as error:
+            self._connecting = None
+            self._failed(os.strerror(error.errno) if error.errno else str(error))
+
+    def connected(self, connection: "_PeerConnection") -> None:
+        """Send what has waited."""
+        self._connecting = None
+        self._connection = connection
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._send(connection, request)
+
+    def _failed(self, reason: str) -> None:
+        """No connection, or one that broke before its first answer: wait longer before the next."""
+        backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(self._failures, 10))
+        self._failures += 1
+        self._retry_at_s = self._loop.time() + backoff_ms / 1000
+        self._answer_all(reason)
+
+    # Answers.
+
+    def received(self, frame: memoryview) -> None:
+        """The answer to the oldest request in flight."""
+        if not self._in_flight:
+            self.drop("it sent an answer to no request")
+            return
+        request = self._in_flight[0]
+        try:
+            if read_correlation_id(frame) != request.correlation_id:
+                self.drop("it sent an answer to another request")
+                return
+            message = parse_response(request.spec, request.version, frame)
+        except HeadraceError as error:
+            self.drop(f"it sent an answer that can't be decoded: {error}")
+            return
+        self._in_flight.popleft()
+        self._failures = 0
+        request.timer.cancel()
+        self._reply(request, message)
+
+    def lost(self, connection: "_PeerConnection", error: Exception | None) -> None:
+        """The connection is gone; whether what was in flight had its effect is unknown."""
+        if self._connection is not connection:
+            return
+        self._connection = None
+        reason = str(error) if error else "the connection was closed"
+        if self._in_flight and not connection.answered:
+            self._failed(reason)
+        else:
+            self._answer_all(reason)
+
+    def _timed_out(self, request: _Request, timeout_ms: int) -> None:
+        reason = f"no answer to {request.spec.name} within {timeout_ms} ms"
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._reply(request, TransportError(reason=f"{self.name}: {reason}"))
+        else:
+            self.drop(reason)
+
+    def drop(self, reason: str) -> None:
+        """Close the connection and answer everything with TransportError."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+        self._answer_all(reason)
+
+    def _answer_all(self, reason: str) -> None:
+        requests = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        error = TransportError(reason=f"{self.name}: {reason}")
+        for request in requests:
+            request.timer.cancel()
+        for request in requests:
+            self._reply(request, error)
+
+    def _reply(self, request: _Request, answer: Any) -> None:
+        try:
+            request.on_reply(answer)
+        except Exception:
+            log.exception("answer not processed peer=%s request=%s", self.name, request.spec.name)
+
+
+class _PeerConnection(FrameProtocol):
+    """The socket of a channel."""
+
+    __slots__ = ("_channel", "_transport", "answered")
+
+    def __init__(self, channel: _Channel, memory: ReceiveMemory) -> None:
+        super().__init__(memory, RESPONSE_MAX_BYTES, self._received)
+        self._channel = channel
+        self._transport: asyncio.Transport
+        self.answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._channel.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._channel.lost(self, exc)
+
+    def send(self, frame: list[Piece]) -> None:
+        self._transport.write(joined(frame))
+
+    def abort(self) -> None:
+        self._halted = True
+        self._transport.abort()
+
+    def _received(self, frame: memoryview) -> None:
+        self.answered = True
+        if frame.obj is self._memory.scratch.obj:
+            # The scratch buffer serves the next read; who asked may keep the answer.
+            frame = memoryview(bytearray(frame))
+        self._channel.received(frame)
+
+    def _run_ended(self) -> None:
+        """Nothing is collected during a run."""
+
+    def _delivery_failed(self, error: Exception) -> None:
+        log.error("answer not processed peer=%s", self._channel.name, exc_info=error)
+        self._channel.drop("its answer met an unexpected error")
+
+    def _frame_too_large(self, size: int) -> None:
+        self._channel.drop(f"it announces an answer of {size} bytes")
