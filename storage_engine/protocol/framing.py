@@ -1,9 +1,10 @@
 """Frames: a size, a header, a body.
 
-    request     int32 size, int16 api key, int16 api version, int32 correlation id, nullable string
-    client id,
-                [tagged fields, when the version is flexible], body
-    response    int32 size, int32 correlation id, [tagged fields, when the version is flexible], body
+    request     int32 size, int16 api key, int16 api version, int32 correlation id,
+                nullable string client id, [tagged fields], body
+    response    int32 size, int32 correlation id, [tagged fields], body
+
+The tagged fields are there when the version is flexible.
 
 The client id is a plain string in flexible versions too. The header of an ApiVersions response is
 never flexible, because the client does not know yet what the broker speaks (KIP-511).
@@ -96,7 +97,7 @@ def _decode_client_id(raw: bytes) -> str:
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    """Position after the tagged fields of a header; none are known, so all are skipped (KIP-482)."""
+    """Position after the tagged fields of a header; none are known, all are skipped (KIP-482)."""
     if position < len(frame) and frame[position] == 0:
         return position + 1
     reader = Reader(frame, flexible=True, position=position)
@@ -112,7 +113,7 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 def encode_request_frame(
     spec: ApiSpec, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Buffer]:
-    """The pieces of a whole frame, its size included. Records in `message` are passed on, not copied."""
+    """The pieces of a whole frame, size included. Records in `message` are not copied."""
     buffers = spec.encode_request(version, message)
     raw = b"" if client_id is None else client_id.encode()
     tags = b"\x00" if spec.is_flexible(version) else b""
@@ -126,7 +127,7 @@ def encode_request_frame(
 def encode_response_frame(
     spec: ApiSpec, version: int, correlation_id: int, message: Any
 ) -> list[Buffer]:
-    """The pieces of a whole frame, its size included. LogSlices in `message` stay pieces of their own."""
+    """The pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
     if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
         head = _SIZE_AND_CORRELATION_ID.pack(5 + _total(buffers), correlation_id) + b"\x00"
@@ -151,8 +152,7 @@ def response_body(spec: ApiSpec, version: int, frame: memoryview) -> memoryview:
 
 
 def parse_response(spec: ApiSpec, version: int, frame: memoryview) -> Any:
-    """The message in a response frame, whose correlation id `read_correlation_id` has told which
-    request it answers.
+    """The message in a response frame; `read_correlation_id` has told which request it answers.
 
     InvalidRequestError for a malformed one. Records are slices of `frame`.
     """

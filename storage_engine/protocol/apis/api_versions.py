@@ -72,7 +72,7 @@ class ApiVersionsResponse:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """The answer to an ApiVersions request of an unknown version. Encode it with version 0 (KIP-511)."""
+    """The answer to an ApiVersions request of an unknown version; encode it with version 0."""
     own = ApiVersion(API.key, API.min_version, API.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
 

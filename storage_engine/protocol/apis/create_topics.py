@@ -7,9 +7,10 @@ answer has partitions, replication factor and settings (KIP-525). 7 topic ids.
     broker_ids),
         configs (name, value)
     request.timeout_ms, request.validate_only
-    CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(
+    Result = CreateTopicsResponse.CreatableTopicResult
+    CreateTopicsResponse(topics=[Result(
         name="t", topic_id=uuid, error_code=0, error_message=None, num_partitions=3,
-        replication_factor=3, configs=[CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs(
+        replication_factor=3, configs=[Result.CreatableTopicConfigs(
             name="k", value="v", read_only=False, config_source=5, is_sensitive=False)])])
 
 The attributes are those of Kafka's CreateTopicsRequest.json and CreateTopicsResponse.json.

@@ -79,10 +79,10 @@ class FetchPartitionResponse(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of aborted transactions in the range; None unless read_committed."""
+    """(producer id, first offset) of aborted transactions; None unless read_committed."""
     preferred_read_replica: int = -1
     records: memoryview | bytes | bytearray | LogSlice | None = None
-    """None is sent as no bytes, as Kafka's broker does; as decoded: None or a memoryview of the frame."""
+    """None is sent as no bytes, as Kafka's broker does. Decoded: None or a slice of the frame."""
     diverging_epoch: tuple[int, int] | None = None
     """(epoch, end offset) where the follower's log leaves the leader's."""
     current_leader: tuple[int, int] | None = None
@@ -336,8 +336,8 @@ def _read_response(reader: Reader, version: int) -> FetchResponse:
     partitions: list[FetchPartitionResponse] = []
     for _ in range(reader.count(3 if reader.flexible else 6)):
         topic = reader.name()
-        for _ in range(reader.count(23 if reader.flexible else 26)):
-            partitions.append(_read_partition(reader, version, topic))
+        partition_count = reader.count(23 if reader.flexible else 26)
+        partitions += [_read_partition(reader, version, topic) for _ in range(partition_count)]
         reader.tags()
     reader.tags()
     return FetchResponse(partitions, error_code, session_id, throttle_time_ms)

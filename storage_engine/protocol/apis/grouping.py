@@ -15,7 +15,7 @@ Item = TypeVar("Item", bound=OfTopic)
 
 
 def group_runs(items: Iterable[Item]) -> list[tuple[str, list[Item]]]:
-    """Runs of the same topic. The order of the items is kept, so a topic may come twice (Fetch: the order matters)."""
+    """Runs of the same topic: the order of the items is kept, so a topic may come twice."""
     groups: list[tuple[str, list[Item]]] = []
     last: str | None = None
     for item in items:

@@ -4,8 +4,9 @@
 A message of our own under Kafka's api key 4, version 0, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
-               [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32, leader_epoch int32,
-                isr [int32], partition_epoch int32, replicas [int32], is_new bool], [id int32, host string, port int32]
+               [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32,
+                leader_epoch int32, isr [int32], partition_epoch int32, replicas [int32],
+                is_new bool], [id int32, host string, port int32]
     response   error_code int16, [topic string, partition int32, error_code int16]
 """
 
@@ -77,7 +78,7 @@ class LeaderAndIsrPartitionResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrResponse:
-    """Answer to a LeaderAndIsrRequest; with an error of its own (STALE_CONTROLLER_EPOCH) it has no partitions."""
+    """Answer to a LeaderAndIsrRequest; without partitions when the whole request is refused."""
 
     error_code: int = 0
     partitions: Sequence[LeaderAndIsrPartitionResponse] = ()

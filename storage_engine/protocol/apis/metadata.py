@@ -116,7 +116,7 @@ def _read_request(reader: Reader, version: int) -> MetadataRequest:
 
 
 def encode_request(version: int, request: MetadataRequest) -> list[Buffer]:
-    """ValueError for a request that `version` can't express: no topics before 1, topics by id before 12."""
+    """ValueError for what `version` can't express: no topics before 1, topics by id before 12."""
     if request.topic_ids and version < 12:
         raise ValueError(f"Metadata {version} can't ask for topics by id")
     writer = Writer(flexible=version >= FIRST_FLEXIBLE)

@@ -2,11 +2,11 @@
 
 Versions: 2 the epoch that the client knows. 3 replica id. 4 flexible.
 
-    request.replica_id, request.topics: topic, partitions (partition, current_leader_epoch,
-    leader_epoch)
-    OffsetForLeaderEpochResponse(topics=[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-        topic="t", partitions=[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
-            error_code=0, partition=0, leader_epoch=3, end_offset=70)])])
+    request.replica_id
+    request.topics: topic, partitions (partition, current_leader_epoch, leader_epoch)
+    Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    OffsetForLeaderEpochResponse(topics=[Topic(topic="t", partitions=[
+        Topic.EpochEndOffset(error_code=0, partition=0, leader_epoch=3, end_offset=70)])])
 
 The attributes are those of Kafka's OffsetForLeaderEpochRequest.json and its response's.
 """

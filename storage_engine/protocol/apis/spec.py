@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from storage_engine.core.ports import LogSlice
 
 Buffer = bytes | bytearray | memoryview | LogSlice
-"""A piece of an outgoing frame. memoryviews are of single bytes; only the transport looks inside a LogSlice."""
+"""A piece of an outgoing frame. Only the transport looks into a LogSlice."""
 
 Decode = Callable[[int, memoryview], Any]
-"""(version, body) -> message. Raises InvalidRequestError, reads every byte; records stay slices of the body."""
+"""(version, body) -> message; InvalidRequestError if it isn't one. Records stay slices."""
 
 Encode = Callable[[int, Any], list[Buffer]]
-"""(version, message) -> pieces of the body. The first is never a LogSlice; records are passed on, not copied."""
+"""(version, message) -> pieces of the body, the first never a LogSlice. Records are not copied."""
 
 
 class VersionRange(NamedTuple):
@@ -41,7 +41,7 @@ class ApiSpec:
     min_version: int
     max_version: int
     first_flexible_version: int | None
-    """From this version on: compact lengths, tagged fields, request header 2 and response header 1."""
+    """From it on: compact lengths, tagged fields, request header 2 and response header 1."""
 
     decode_request: Decode
     encode_request: Encode
@@ -57,6 +57,6 @@ class ApiSpec:
 
 
 def newest_common_version(spec: ApiSpec, served: Sequence[int]) -> int | None:
-    """The newest version that both `spec` and a server with the range `served` (min, max) know; None when none."""
+    """The newest version that `spec` and a server of `served` (min, max) share, or None."""
     newest = min(spec.max_version, served[1])
     return newest if newest >= max(spec.min_version, served[0]) else None

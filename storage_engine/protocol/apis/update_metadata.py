@@ -3,9 +3,10 @@
 A message of our own under Kafka's api key 6, version 0, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
-               [id int32, host string, port int32, rack nullable string, epoch int64], removed topics [string],
-               [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32, isr [int32],
-                replicas [int32], offline_replicas [int32]]
+               [id int32, host string, port int32, rack nullable string, epoch int64],
+               removed topics [string],
+               [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
+                isr [int32], replicas [int32], offline_replicas [int32]]
     response   error_code int16
 """
 
@@ -16,6 +17,9 @@ from uuid import UUID
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+
+ANY_BROKER_EPOCH = BrokerEpoch(-1)
+"""Whatever incarnation the receiver is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,8 @@ class UpdateMetadataRequest:
     partitions: Sequence[UpdateMetadataPartition] = ()
     removed_topics: Sequence[str] = ()
     full: bool = False
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
-    """Incarnation of the receiver that the controller speaks to (R-CTL4); -1 when it does not matter."""
+    broker_epoch: BrokerEpoch = ANY_BROKER_EPOCH
+    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

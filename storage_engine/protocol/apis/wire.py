@@ -32,8 +32,14 @@ MAX_STRING_BYTES = 32_767
 NAMES_CACHED = 4096
 NAME_CACHED_MAX_BYTES = 249
 """Names repeat in every request, so their decoded form is kept: at most 4096 of at most 249 bytes
-(the longest legal
-topic name), about 2 MiB; a peer that invents more of them only empties the cache."""
+(the longest legal topic name), about 2 MiB. A peer that invents more only empties the cache.
+"""
+
+MAX_ITEMS = 250_000
+"""Items in all arrays of one message: more than the 200,000 partitions that a cluster of Kafka with
+ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this a frame of
+100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
+"""
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -42,7 +48,7 @@ UINT8 = struct.Struct(">B")
 
 _names: dict[bytes, str] = {}
 cached_name = _names.get
-"""The decoded name for its bytes when it is known, else None: the first step of `name_from`, for hot paths."""
+"""The decoded name for its bytes, or None when it is new: the first step of `name_from`."""
 
 
 def name_from(raw: bytes) -> str:
@@ -63,17 +69,20 @@ def malformed(what: str, cause: object) -> NoReturn:
 
 
 class Reader:
-    """A cursor over one message. Raises InvalidRequestError, struct.error or UnicodeDecodeError;
-    `decode_with` makes
-    them one."""
+    """A cursor over one message.
 
-    __slots__ = ("data", "end", "flexible", "position")
+    It raises InvalidRequestError, struct.error, IndexError or UnicodeDecodeError: `decode_with`
+    makes them one.
+    """
+
+    __slots__ = ("data", "end", "flexible", "items_left", "position")
 
     def __init__(self, data: memoryview, *, flexible: bool, position: int = 0) -> None:
         self.data = data
         self.flexible = flexible
         self.position = position
         self.end = len(data)
+        self.items_left = MAX_ITEMS
 
     def int8(self) -> int:
         value = self.data[self.position]
@@ -160,8 +169,11 @@ class Reader:
         count = self.uvarint() - 1 if self.flexible else self.int32()
         if count < -1 or count * item_bytes > self.end - self.position:
             raise InvalidRequestError(
-                f"an array says it has {count} items, more than the {self.end - self.position} bytes left can hold"
+                f"an array says it has {count} items, {self.end - self.position} bytes are left"
             )
+        if count > self.items_left:
+            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+        self.items_left -= count
         return count
 
     def array(self, item_bytes: int, read_item: Callable[[], Item]) -> list[Item]:
@@ -183,6 +195,9 @@ class Reader:
             return _NO_TAGS
         if count * 2 > self.end - self.position:
             raise InvalidRequestError(f"{count} tagged fields can't fit in the bytes left")
+        if count > self.items_left:
+            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+        self.items_left -= count
         tags: dict[int, memoryview] = {}
         for _ in range(count):
             tag = self.uvarint()
@@ -229,7 +244,7 @@ def decode_with(
 
 
 class Writer:
-    """Builds one message. Values out of the type's range raise struct.error or ValueError: our own bugs."""
+    """Builds one message. Values out of range raise struct.error or ValueError: our own bugs."""
 
     __slots__ = ("data", "flexible")
 
