@@ -1,0 +1,84 @@
+"""The job's stream, over files instead of topics, ends with the results of the proof."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from examples.flights import dataset, job, proof
+
+DAYS = 40
+FILES = 4
+START = pa.scalar(1_357_020_000, pa.timestamp("s"))  # 2013-01-01 06:00 UTC
+END = pa.scalar(START.value + DAYS * 24 * 3600, pa.timestamp("s"))
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def flights():
+    table = dataset.flights()
+    return table.filter(pc.less(table["scheduled"], END))
+
+
+@pytest.fixture(scope="module")
+def weather():
+    table = dataset.weather()
+    return table.filter(pc.less(table["observed"], END))
+
+
+def stream(spark, directory, records):
+    """A stream of the records, a file for each micro-batch."""
+    directory.mkdir()
+    times = records.timestamps_ms.cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"value": records.values, "timestamp": times})
+    rows = len(table) // FILES + 1
+    for number in range(FILES):
+        part = table.slice(number * rows, rows)
+        pyarrow.parquet.write_table(part, directory / f"{number}.parquet")
+    reader = spark.readStream.schema("value binary, timestamp timestamp")
+    return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+def test_the_last_value_of_each_key_is_the_result_and_no_row_is_late(
+    spark, tmp_path, flights, weather
+):
+    written = []
+    query = (
+        job.delays(
+            stream(spark, tmp_path / "flights", dataset.flight_records(flights)),
+            stream(spark, tmp_path / "weather", dataset.weather_records(weather)),
+        )
+        .writeStream.foreachBatch(lambda frame, _: written.append(frame.toArrow()))
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert sum(len(batch) > 0 for batch in written) >= FILES
+    rows = pa.concat_tables(written).combine_chunks()
+    latest = proof.latest_by_key(rows["key"].combine_chunks(), rows["value"].combine_chunks())
+    results = proof.parse(latest.cast(pa.binary()), proof.RESULT_SCHEMA)
+    expected = proof.expected_results(flights, weather)
+    assert proof.compare(expected, results, proof.RESULT_KEY).differences == []
+    late = [
+        state.numRowsDroppedByWatermark
+        for progress in query.recentProgress
+        for state in progress.stateOperators
+    ]
+    assert sum(late) == 0
