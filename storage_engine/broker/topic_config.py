@@ -1,0 +1,85 @@
+"""The settings of one topic: its overrides over its broker's values.
+
+Rule: overrides are checked when they are set; stored ones that are impossible are an error too.
+
+Source: R-TOOL1; the table is `core.topic_settings`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.core.setting import SettingValue, unknown_key_error
+from storage_engine.core.settings import BY_TOPIC_KEY
+from storage_engine.log.log_config import LogConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What counts for the partitions of a topic."""
+
+    log: LogConfig
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+
+    @classmethod
+    def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> "TopicConfig":
+        """ConfigError when an override is unknown or impossible."""
+        values: dict[str, Any] = dict(topic_values(broker, overrides))
+        return cls(
+            log=_log_config(broker, values),
+            min_insync_replicas=values["min.insync.replicas"],
+            unclean_leader_election_enable=values["unclean.leader.election.enable"],
+        )
+
+
+def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
+    """Every topic setting by the topic's name for it."""
+    given = parse_topic_overrides(overrides)
+    return {
+        name: given[name] if name in given else broker.get(setting.broker_key)
+        for name, setting in BY_TOPIC_KEY.items()
+    }
+
+
+def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, str]:
+    """The overrides in their usual form (`TRUE` is `true`); ConfigError for an impossible one."""
+    values = parse_topic_overrides(overrides)
+    return {name: str(BY_TOPIC_KEY[name].format(value)) for name, value in values.items()}
+
+
+def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, SettingValue]:
+    """Name -> value; ConfigError for an unknown or impossible one."""
+    result: dict[str, SettingValue] = {}
+    for name, text in overrides.items():
+        if name not in BY_TOPIC_KEY:
+            raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
+        result[name] = BY_TOPIC_KEY[name].parse(text)
+    return result
+
+
+def log_config_for(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The part of the settings that the log itself needs."""
+    return TopicConfig.of(broker, overrides).log
+
+
+def _log_config(broker: BrokerConfig, values: Mapping[str, Any]) -> LogConfig:
+    return LogConfig(
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        segment_jitter_ms=values["segment.jitter.ms"],
+        segment_index_bytes=values["segment.index.bytes"],
+        index_interval_bytes=values["index.interval.bytes"],
+        max_message_bytes=values["max.message.bytes"],
+        message_timestamp_type=values["message.timestamp.type"],
+        retention_ms=values["retention.ms"],
+        retention_bytes=values["retention.bytes"],
+        file_delete_delay_ms=values["file.delete.delay.ms"],
+        cleanup_policy=",".join(values["cleanup.policy"]),
+        delete_retention_ms=values["delete.retention.ms"],
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
+        producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),
+    )

@@ -1,0 +1,176 @@
+"""One setting: its name, type, default, range, unit, scope and meaning; text to value and back.
+
+Rule: a value that is not allowed never gets in; the error names key, value and what is allowed.
+"""
+
+import difflib
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storage_engine.core.errors import ConfigError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+"""Kafka's "never" for times and counts."""
+
+SettingValue = bool | int | float | str | tuple[str, ...] | None
+"""A list is a tuple of strings; None is "not set"."""
+
+
+class SettingType(enum.Enum):
+    """Types, with the number that DescribeConfigs has for each."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Scope(enum.Enum):
+    """Where a setting may stand."""
+
+    BROKER = "broker"
+    TOPIC = "topic"
+    BOTH = "both"
+    """Set for a topic, it overrides the broker's value, which may have another name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """Another name for the same thing, often in a larger unit; counts when the own is absent."""
+
+    name: str
+    factor: int
+    """What one of its unit is in the setting's own."""
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A row of the table."""
+
+    name: str
+    """The topic's name for it where it has one."""
+    type: SettingType
+    default: SettingValue = None
+    doc: str
+    scope: Scope = Scope.BROKER
+    broker_name: str = ""
+    """In `server.properties`; empty: the same as `name`."""
+    aliases: tuple[Alias, ...] = ()
+    """Further names in `server.properties`; the first that is present counts."""
+    minimum: float | None = None
+    """Inclusive."""
+    maximum: float | None = None
+    """Inclusive."""
+    choices: tuple[str, ...] = ()
+    """Of a string, or of each item of a list; empty: any."""
+    unit: str = ""
+    required: bool = False
+    """Has no default that could be right."""
+
+    @property
+    def broker_key(self) -> str:
+        return self.broker_name or self.name
+
+    @property
+    def for_topics(self) -> bool:
+        return self.scope is not Scope.BROKER
+
+    @property
+    def for_brokers(self) -> bool:
+        return self.scope is not Scope.TOPIC
+
+    @property
+    def allowed(self) -> str:
+        """What values are possible, for people: `a whole number from 1 to 10 (ms)`."""
+        unit = f" ({self.unit})" if self.unit else ""
+        match self.type:
+            case SettingType.BOOLEAN:
+                return "true or false"
+            case SettingType.INT | SettingType.LONG:
+                return f"a whole number{self._range()}{unit}"
+            case SettingType.DOUBLE:
+                return f"a number{self._range()}{unit}"
+            case SettingType.STRING:
+                return " or ".join(self.choices) if self.choices else "some text"
+            case SettingType.LIST:
+                items = ", ".join(self.choices)
+                return f"a comma-separated list of: {items}" if items else "a comma-separated list"
+
+    def parse(self, text: str, *, key: str = "") -> SettingValue:
+        """The value that `text` stands for; `key` is the name used, for the error."""
+        value = self._parsed(text.strip())
+        if value is None or not self._in_range(value):
+            raise ConfigError(f"{key or self.name}={text}: must be {self.allowed}")
+        return value
+
+    def format(self, value: SettingValue) -> str | None:
+        """The inverse of `parse`; None stays None."""
+        match value:
+            case None:
+                return None
+            case bool():
+                return "true" if value else "false"
+            case tuple():
+                return ",".join(value)
+            case _:
+                return str(value)
+
+    def _parsed(self, text: str) -> SettingValue:
+        match self.type:
+            case SettingType.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower())
+            case SettingType.INT | SettingType.LONG:
+                return _number(int, text)
+            case SettingType.DOUBLE:
+                return _number(float, text)
+            case SettingType.STRING:
+                return text if not self.choices or text in self.choices else None
+            case SettingType.LIST:
+                items = tuple(item.strip() for item in text.split(",")) if text else ()
+                good = all(item and (not self.choices or item in self.choices) for item in items)
+                return items if good else None
+
+    def _in_range(self, value: SettingValue) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
+        # Written so that not-a-number is outside.
+        return self._minimum() <= value <= self.largest
+
+    def _minimum(self) -> float:
+        if self.minimum is not None:
+            return self.minimum
+        return -LONG_MAX - 1 if self.type is SettingType.LONG else -INT_MAX - 1
+
+    @property
+    def largest(self) -> float:
+        """The largest value, by range or by type."""
+        if self.maximum is not None:
+            return self.maximum
+        return LONG_MAX if self.type is SettingType.LONG else INT_MAX
+
+    def _range(self) -> str:
+        if self.maximum is not None:
+            return f" from {self._minimum()} to {self.maximum}"
+        return f", {self.minimum} or more" if self.minimum is not None else ""
+
+
+def unknown_key_error(key: str, known: Iterable[str], *, what: str) -> ConfigError:
+    """For a key that is in no table: suggests the nearest."""
+    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
+    hint = f", did you mean '{near[0]}'?" if near else ""
+    return ConfigError(f"there is no {what} '{key}'{hint}")
+
+
+def _number(kind: type[int] | type[float], text: str) -> int | float | None:
+    # Python also takes 1_000 and digits of other scripts; other readers of the file do not.
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        return None

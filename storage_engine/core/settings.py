@@ -1,0 +1,320 @@
+"""The table of all settings. Nothing else in the project names a setting's default or range.
+
+Rule: Kafka's names, types and defaults; a row whose default differs says so in its comment, and
+what we do not do is not in the table (decision 12).
+"""
+
+from storage_engine.core.setting import LONG_MAX, Alias, Setting, SettingType
+from storage_engine.core.topic_settings import TOPIC_SETTINGS
+
+_SYSTEM_BUFFER = -1
+
+BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
+    # ---- who and where ----
+    Setting(
+        name="broker.id",
+        type=SettingType.INT,
+        minimum=0,
+        required=True,
+        doc="This broker's number, unique in the cluster; it stays with the data.",
+    ),
+    Setting(
+        name="broker.rack",
+        type=SettingType.STRING,
+        doc="The rack or zone of this broker; replicas are spread over racks.",
+    ),
+    Setting(
+        name="listeners",
+        type=SettingType.LIST,
+        default=("PLAINTEXT://:9092",),
+        doc="Where the broker listens: PLAINTEXT://host:port; no host: on all addresses.",
+    ),
+    Setting(
+        name="advertised.listeners",
+        type=SettingType.LIST,
+        doc="What clients and brokers are told to connect to; default: listeners.",
+    ),
+    Setting(
+        name="log.dirs",
+        aliases=(Alias(name="log.dir", factor=1),),
+        type=SettingType.LIST,
+        required=True,  # Kafka's default is in /tmp, where data does not last
+        doc="Folders for the data, comma-separated.",
+    ),
+    # ---- ZooKeeper ----
+    Setting(
+        name="zookeeper.connect",
+        type=SettingType.STRING,
+        required=True,
+        doc="host:port,host:port[/path] of the ZooKeeper ensemble.",
+    ),
+    Setting(
+        name="zookeeper.session.timeout.ms",
+        type=SettingType.INT,
+        default=6000,  # the documented default; Kafka's is 18000 by now
+        minimum=1000,
+        unit="ms",
+        doc="A broker that ZooKeeper has not heard of for so long counts as dead.",
+    ),
+    Setting(
+        name="zookeeper.connection.timeout.ms",
+        type=SettingType.INT,
+        minimum=1,
+        unit="ms",
+        doc="How long a starting broker waits for ZooKeeper; default: the session timeout.",
+    ),
+    # ---- topics ----
+    Setting(
+        name="num.partitions",
+        type=SettingType.INT,
+        default=1,
+        minimum=1,
+        unit="partitions",
+        doc="Partitions of a topic whose creator does not say.",
+    ),
+    Setting(
+        name="default.replication.factor",
+        type=SettingType.INT,
+        default=3,  # R-CTL11; Kafka's is 1
+        minimum=1,
+        maximum=32767,
+        unit="replicas",
+        doc="Replicas of a partition of a topic whose creator does not say.",
+    ),
+    Setting(
+        name="auto.create.topics.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        doc="A topic that a client asks for and that does not exist is created.",
+    ),
+    Setting(
+        name="delete.topic.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        doc="Topics may be deleted; false: the request is refused.",
+    ),
+    Setting(
+        name="offsets.topic.replication.factor",
+        type=SettingType.INT,
+        default=3,
+        minimum=1,
+        maximum=32767,
+        unit="replicas",
+        doc="Replicas of the topic that keeps the offsets of consumer groups.",
+    ),
+    Setting(
+        name="transaction.state.log.replication.factor",
+        type=SettingType.INT,
+        default=3,
+        minimum=1,
+        maximum=32767,
+        unit="replicas",
+        doc="Replicas of the topic that keeps the state of transactions.",
+    ),
+    Setting(
+        name="transaction.state.log.min.isr",
+        type=SettingType.INT,
+        default=2,
+        minimum=1,
+        unit="replicas",
+        doc="min.insync.replicas of the topic that keeps the state of transactions.",
+    ),
+    # ---- replication ----
+    Setting(
+        name="replica.lag.time.max.ms",
+        type=SettingType.LONG,
+        default=10_000,  # the documented default (R-REP4); Kafka's is 30000 by now
+        minimum=1,
+        unit="ms",
+        doc="A follower that has not caught up for so long leaves the in-sync replicas.",
+    ),
+    Setting(
+        name="replica.lag.max.messages",
+        type=SettingType.LONG,
+        default=None,  # documented as 4000; off, because bursts make the ISR flap (R-REP4)
+        minimum=1,
+        unit="records",
+        doc="A follower that is so far behind leaves the in-sync replicas; not set: off.",
+    ),
+    Setting(
+        name="replica.fetch.max.bytes",
+        type=SettingType.INT,
+        default=1 << 20,
+        minimum=0,
+        unit="bytes",
+        doc="What a follower asks for of one partition; a larger first batch still comes.",
+    ),
+    Setting(
+        name="replica.fetch.response.max.bytes",
+        type=SettingType.INT,
+        default=10 << 20,
+        minimum=0,
+        unit="bytes",
+        doc="What a follower asks for in one fetch.",
+    ),
+    Setting(
+        name="replica.fetch.min.bytes",
+        type=SettingType.INT,
+        default=1,
+        minimum=0,
+        unit="bytes",
+        doc="With less, the leader lets a follower's fetch wait.",
+    ),
+    Setting(
+        name="replica.fetch.wait.max.ms",
+        type=SettingType.INT,
+        default=500,
+        minimum=1,
+        unit="ms",
+        doc="The longest that a follower's fetch waits; below replica.lag.time.max.ms.",
+    ),
+    Setting(
+        name="replica.fetch.backoff.ms",
+        type=SettingType.INT,
+        default=1000,
+        minimum=0,
+        unit="ms",
+        doc="A follower's pause after a failed fetch.",
+    ),
+    Setting(
+        name="replica.high.watermark.checkpoint.interval.ms",
+        type=SettingType.LONG,
+        default=5000,
+        minimum=1,
+        unit="ms",
+        doc="How often the high watermarks are written to disk.",
+    ),
+    # ---- controller ----
+    Setting(
+        name="auto.leader.rebalance.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        doc="The controller gives leadership back to preferred replicas by itself.",
+    ),
+    Setting(
+        name="leader.imbalance.check.interval.seconds",
+        type=SettingType.LONG,
+        default=300,
+        minimum=1,
+        unit="s",
+        doc="How often the controller looks for that.",
+    ),
+    Setting(
+        name="leader.imbalance.per.broker.percentage",
+        type=SettingType.INT,
+        default=10,
+        minimum=0,
+        maximum=100,
+        unit="%",
+        doc="The share of a broker's preferred partitions led elsewhere that is put up with.",
+    ),
+    Setting(
+        name="controlled.shutdown.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        doc="A broker that stops hands its leaderships over first.",
+    ),
+    # ---- network ----
+    Setting(
+        name="queued.max.requests",
+        type=SettingType.INT,
+        default=500,
+        minimum=1,
+        unit="requests",
+        doc="Unanswered requests of all connections at which reading pauses.",
+    ),
+    Setting(
+        name="socket.request.max.bytes",
+        type=SettingType.INT,
+        default=100 << 20,
+        minimum=1,
+        unit="bytes",
+        doc="The largest request; a larger one closes its connection.",
+    ),
+    Setting(
+        name="socket.send.buffer.bytes",
+        type=SettingType.INT,
+        default=_SYSTEM_BUFFER,  # Kafka's 102400 would cap what the system adapts by itself
+        minimum=-1,
+        unit="bytes",
+        doc="Send buffer of connections; -1: the system's, which adapts.",
+    ),
+    Setting(
+        name="socket.receive.buffer.bytes",
+        type=SettingType.INT,
+        default=_SYSTEM_BUFFER,  # as above
+        minimum=-1,
+        unit="bytes",
+        doc="Receive buffer of connections; -1: the system's, which adapts.",
+    ),
+    Setting(
+        name="max.connections",
+        type=SettingType.INT,
+        default=2**31 - 1,
+        minimum=0,
+        unit="connections",
+        doc="Connections of all clients together.",
+    ),
+    Setting(
+        name="max.connections.per.ip",
+        type=SettingType.INT,
+        default=2**31 - 1,
+        minimum=0,
+        unit="connections",
+        doc="Connections from one address.",
+    ),
+    Setting(
+        name="connections.max.idle.ms",
+        type=SettingType.LONG,
+        default=600_000,
+        minimum=-1,
+        unit="ms",
+        doc="A connection without a request for so long is closed; -1: never.",
+    ),
+    # ---- background work of the log ----
+    Setting(
+        name="log.retention.check.interval.ms",
+        type=SettingType.LONG,
+        default=300_000,
+        minimum=1,
+        unit="ms",
+        doc="How often segments are looked through for what retention deletes.",
+    ),
+    Setting(
+        name="log.flush.scheduler.interval.ms",
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=0,
+        unit="ms",
+        doc="How often logs are looked through for what flush.ms wants flushed.",
+    ),
+    Setting(
+        name="log.flush.offset.checkpoint.interval.ms",
+        type=SettingType.INT,
+        default=60_000,
+        minimum=0,
+        unit="ms",
+        doc="How often it is written down up to where the logs are flushed.",
+    ),
+    Setting(
+        name="producer.id.expiration.ms",
+        type=SettingType.INT,
+        default=86_400_000,
+        minimum=1,
+        unit="ms",
+        doc="A producer unheard of for so long is forgotten, its sequence numbers with it.",
+    ),
+)
+
+SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + TOPIC_SETTINGS
+
+BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}
+"""What a topic may set."""
+
+BY_BROKER_KEY: dict[str, Setting] = {row.broker_key: row for row in SETTINGS if row.for_brokers}
+"""What `server.properties` may set, aliases aside."""
+
+ALIASES: dict[str, tuple[Setting, Alias]] = {
+    alias.name: (row, alias) for row in SETTINGS for alias in row.aliases
+}
+"""The other names in `server.properties`."""
