@@ -1,0 +1,65 @@
+"""Arguments that several commands share, so that they are called and checked the same everywhere."""
+
+import argparse
+from pathlib import Path
+
+BOOTSTRAP_HELP = "brokers to ask first, as HOST:PORT[,HOST:PORT…]"
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """`--dir DIR`: the cluster's folder."""
+    parser.add_argument(
+        "--dir", required=True, type=Path, metavar="DIR", help="folder of the cluster"
+    )
+
+
+def add_broker_id(parser: argparse.ArgumentParser) -> None:
+    """`ID`: a broker of the folder."""
+    parser.add_argument("id", type=int, metavar="ID", help="id of the broker, as 'status' shows it")
+
+
+def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
+    """`--bootstrap-server HOST:PORT`."""
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT", help=BOOTSTRAP_HELP
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def add_timeout(parser: argparse.ArgumentParser, default_s: float, meaning: str) -> None:
+    """`--timeout SECONDS`."""
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=default_s,
+        metavar="SECONDS",
+        help=f"{meaning} (default {default_s:.0f})",
+    )
+
+
+def positive_seconds(text: str) -> float:
+    """A number of seconds greater than 0."""
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
+    return value
+
+
+def positive_integer(text: str) -> int:
+    """A whole number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return value
+
+
+def natural_number(text: str) -> int:
+    """A whole number from 0 on."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
+    return value

@@ -1,0 +1,37 @@
+"""Measure the codec, or a read through Spark; each prints its own ceiling from the same run.
+
+benchmarks:
+  codec       rows to record batches and back, without a broker
+  spark-read  batch and streaming reads through Spark, with a broker
+
+examples:
+  headrace bench codec
+  headrace bench spark-read --help
+"""
+
+import argparse
+import importlib
+
+_MODULES = {"codec": "bench_codec", "spark-read": "bench_spark"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench`: each benchmark has its own, read by `run`."""
+    parser.add_argument("benchmark", choices=list(_MODULES), help="what to measure")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark, such as --help"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench`, importing only the benchmark that was asked for."""
+    module = importlib.import_module(f"storage_engine.tools.{_MODULES[args.benchmark]}")
+    parser = argparse.ArgumentParser(
+        prog=f"headrace bench {args.benchmark}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    status: int = module.run(parser.parse_args(args.arguments))
+    return status

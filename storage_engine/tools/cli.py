@@ -1,0 +1,161 @@
+"""Entry of the command `headrace`: finds the command's module, parses its arguments, turns errors into exit statuses.
+
+Rule: only the module of the command that was asked for is imported, so that `--help` and shell completion are quick.
+Exit status: 0 done, 1 a failure told in one line on stderr, 2 wrong usage.
+"""
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.errors import OutputClosedError, UsageError
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+"""What shells expect of a program that Ctrl-C ended before it was done: 128 + SIGINT."""
+
+
+class CommandModule(Protocol):
+    """What the module of a command offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command: where its code is and what `headrace --help` says of it."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS = (
+    Command(name="up", module="up", summary="start ZooKeeper and brokers in a folder"),
+    Command(name="status", module="status", summary="show brokers, controller and topics"),
+    Command(
+        name="stop-broker", module="stop_broker", summary="stop one broker in a controlled way"
+    ),
+    Command(name="start-broker", module="start_broker", summary="start one broker again"),
+    Command(name="down", module="down", summary="stop all that runs in a folder, keep the data"),
+    Command(name="broker", module="broker", summary="run one broker in the foreground"),
+    Command(name="topics", module="topics", summary="create, list, describe, alter, delete topics"),
+    Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
+    Command(name="consume", module="consume", summary="print the records of a topic"),
+    Command(name="dump-log", module="dump_log", summary="show and check the batches of log files"),
+    Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
+)
+
+_EPILOG = """\
+examples:
+  headrace up --dir ./cluster --detach
+  headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3 --replication-factor 3
+  echo hello | headrace produce flights --bootstrap-server 127.0.0.1:9092
+  headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 1
+  headrace down --dir ./cluster
+
+'headrace COMMAND --help' tells more about a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. Raises SystemExit only where argparse does (--help, wrong usage)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+    except (OutputClosedError, BrokenPipeError) as error:
+        if isinstance(error, BrokenPipeError) and not _is_stdout_closed():
+            _complain(str(error))
+            return FAILED
+        _silence_stdout()
+        return DONE
+    except UsageError as error:
+        _complain(str(error))
+        return WRONG_USAGE
+    except HeadraceError as error:
+        _complain(str(error))
+        return FAILED
+    except OSError as error:
+        _complain(_os_error_text(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _dispatch(arguments: list[str]) -> int:
+    names = [command.name for command in COMMANDS]
+    if not arguments or arguments[0].startswith("-"):
+        return _without_command(arguments)
+    name = arguments[0]
+    found = next((command for command in COMMANDS if command.name == name), None)
+    if found is None:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
+        raise UsageError(f"there is no command '{name}'; {hint}")
+    module: CommandModule = importlib.import_module(f"storage_engine.tools.{found.module}")  # type: ignore[assignment]
+    parser = argparse.ArgumentParser(
+        prog=f"headrace {found.name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(arguments[1:]))
+
+
+def _without_command(arguments: list[str]) -> int:
+    width = max(len(command.name) for command in COMMANDS)
+    listing = "\n".join(f"  {command.name:{width}}  {command.summary}" for command in COMMANDS)
+    parser = argparse.ArgumentParser(
+        prog="headrace",
+        usage="headrace COMMAND [ARGUMENT]…",
+        description=f"A replicated log that speaks Kafka's protocol.\n\ncommands:\n{listing}",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    from storage_engine import __version__
+
+    parser.add_argument("--version", action="version", version=f"headrace {__version__}")
+    parser.parse_args(arguments)
+    parser.print_help(sys.stderr)
+    return WRONG_USAGE
+
+
+def _complain(text: str) -> None:
+    print(f"headrace: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _os_error_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def _is_stdout_closed() -> bool:
+    """Whether it was our standard output that broke, and not a connection."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    return False
+
+
+def _silence_stdout() -> None:
+    """Python flushes stdout when it exits; into a closed pipe that would print an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

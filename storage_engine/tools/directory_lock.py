@@ -1,0 +1,33 @@
+"""One command at a time changes a cluster's folder. Rule: the lock is the kernel's, so that a killed command frees it."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage_engine.tools.errors import CommandError
+
+LOCK_TIMEOUT_S = 60.0
+"""As long as a start of all brokers may take."""
+
+_FILE_NAME = ".headrace.lock"
+_POLL_S = 0.05
+
+
+@contextmanager
+def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold the folder; CommandError when another command holds it for `timeout_s`."""
+    with (directory / _FILE_NAME).open("a") as file:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise CommandError(
+                        f"another headrace command is at work in '{directory}'; try again when it is done"
+                    ) from None
+                time.sleep(_POLL_S)
+        yield

@@ -1,0 +1,83 @@
+"""Whether brokers serve. Rule: a broker is up when it itself answers Metadata with the whole cluster in it.
+
+Each broker is asked over a connection of its own, since what one broker knows says nothing of the others.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.cluster_file import BrokerEntry
+from storage_engine.tools.errors import CommandError
+
+ASK_TIMEOUT_MS = 2_000
+"""A broker that is up answers within milliseconds; one that starts refuses the connection at once."""
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerView:
+    """What one broker says of its cluster."""
+
+    broker_ids: frozenset[int]
+    controller_id: int | None
+
+
+def ask_broker(entry: BrokerEntry) -> BrokerView | None:
+    """The cluster as that broker sees it; None when it does not answer."""
+    try:
+        with Cluster(
+            entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
+        ) as cluster:
+            metadata = cluster.metadata([])
+    except (HeadraceError, OSError):
+        return None
+    controller = metadata.controller_id
+    return BrokerView(
+        broker_ids=frozenset(metadata.brokers),
+        controller_id=controller if controller in metadata.brokers else None,
+    )
+
+
+def wait_until_serving(
+    entries: Sequence[BrokerEntry],
+    *,
+    expected: Collection[int],
+    timeout_s: float,
+    check_alive: Callable[[], None],
+    progress: Callable[[str], None],
+) -> None:
+    """Return when each of `entries` serves Metadata with all `expected` brokers and a controller.
+
+    `check_alive` raises when waiting has become pointless. CommandError after `timeout_s`, with what is missing.
+    """
+    deadline = time.monotonic() + timeout_s
+    waiting = list(entries)
+    missing = ""
+    while waiting:
+        check_alive()
+        entry = waiting[0]
+        view = ask_broker(entry)
+        problem = _problem(view, frozenset(expected))
+        if problem is None:
+            progress(f"broker {entry.id} serves on {entry.address}")
+            waiting.pop(0)
+            continue
+        missing = f"broker {entry.id} on {entry.address} {problem}"
+        if time.monotonic() >= deadline:
+            raise CommandError(f"not up after {timeout_s:.0f} s: {missing}")
+        time.sleep(_POLL_S)
+
+
+def _problem(view: BrokerView | None, expected: frozenset[int]) -> str | None:
+    if view is None:
+        return "does not answer"
+    absent = sorted(expected - view.broker_ids)
+    if absent:
+        return f"does not know broker {', '.join(map(str, absent))} yet"
+    if view.controller_id is None:
+        return "knows no controller yet"
+    return None

@@ -1,0 +1,70 @@
+"""Tables and JSON on standard output. Rule: what a person reads and what a program reads come from the same rows."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from storage_engine.tools.errors import OutputClosedError
+
+_GAP = "  "
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Left-aligned text, right-aligned numbers, one line per row, a heading in capitals."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    heading = [column.upper() for column in columns]
+    widths = [
+        max(len(heading[i]), *(len(row[i]) for row in cells)) if cells else len(heading[i])
+        for i in range(len(columns))
+    ]
+    numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    lines = [
+        _GAP.join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in [heading, *cells]
+    ]
+    return "\n".join(lines)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print `format_table`; nothing but the heading when there are no rows."""
+    write_line(format_table(columns, rows))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document, indented."""
+    write_line(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def write_line(text: str) -> None:
+    """One line to stdout; OutputClosedError when its reader has gone."""
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise OutputClosedError("standard output was closed") from None
+
+
+def write_bytes(data: "bytes | memoryview") -> None:
+    """Bytes to stdout, flushed; OutputClosedError when its reader has gone."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise OutputClosedError("standard output was closed") from None
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value) or "-"
+    return str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

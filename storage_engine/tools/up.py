@@ -1,0 +1,124 @@
+"""Start ZooKeeper and brokers in a folder, and wait until all of them serve.
+
+Run again on the same folder it continues with the data there, and takes the number of brokers, the ports and the
+settings that are not given from there. Without --detach it runs until Ctrl-C and then stops all cleanly.
+
+examples:
+  headrace up --dir ./cluster
+  headrace up --dir ./cluster --brokers 1 --port 0 --detach
+  headrace up --dir ./cluster --set num.partitions=6 --set log.retention.hours=24
+"""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from storage_engine.tools.arguments import add_directory, add_timeout
+from storage_engine.tools.broker_settings import parse_setting
+from storage_engine.tools.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
+from storage_engine.tools.local_cluster import START_TIMEOUT_S, LocalCluster
+from storage_engine.tools.table import write_line
+
+_POLL_S = 0.25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace up`."""
+    add_directory(parser)
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help=f"number of brokers (default {DEFAULT_BROKERS}, or as many as the folder has)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="PORT",
+        help=f"port of the first broker, the others take the next ones (default {DEFAULT_PORT}, or those "
+        "of the folder); 0 takes free ports",
+    )
+    parser.add_argument(
+        "--zookeeper",
+        metavar="HOSTS",
+        help="a ZooKeeper of yours, as HOST:PORT[,HOST:PORT…][/PATH] (default: an embedded one)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting for every broker, kept in its server.properties; may be repeated",
+    )
+    parser.add_argument("--detach", action="store_true", help="return and leave all running")
+    add_timeout(parser, START_TIMEOUT_S, "give up when the brokers do not serve after that long")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace up`."""
+    request = UpRequest(
+        brokers=args.brokers,
+        port=args.port,
+        zookeeper=args.zookeeper,
+        settings=tuple(parse_setting(text) for text in args.set),
+    )
+    cluster = LocalCluster(args.dir, progress=_tell)
+    with _signals_interrupt():
+        cluster.up(request, timeout_s=args.timeout)
+        write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
+        if args.detach:
+            write_line(f"stop with: headrace down --dir {args.dir}")
+            return 0
+        _tell("Ctrl-C stops the cluster")
+        sys.stdout.flush()
+        return _run_until_stopped(cluster)
+
+
+def _run_until_stopped(cluster: LocalCluster) -> int:
+    try:
+        while _something_runs(cluster):
+            for entry, how in cluster.note_ended():
+                _tell(
+                    f"broker {entry.id} {how}; start it again with: "
+                    f"headrace start-broker --dir {cluster.directory} {entry.id}"
+                )
+            time.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        _tell("stopping")
+        try:
+            cluster.down()
+        except KeyboardInterrupt:
+            _tell("stopping at once")
+            cluster.down(timeout_s=0)
+    else:
+        _tell("the cluster has been stopped by somebody else")
+    return 0
+
+
+def _something_runs(cluster: LocalCluster) -> bool:
+    state = cluster.state
+    return state.zookeeper_pid is not None or any(entry.pid for entry in state.brokers)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and a closed terminal stop the cluster as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
