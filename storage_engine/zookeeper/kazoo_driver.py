@@ -12,6 +12,7 @@ and closes the session of a loop that has been silent for all of it (decision 5)
 import functools
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable
 from math import inf
@@ -161,6 +162,20 @@ def make_client(
         ),
         logger=log,
     )
+
+
+def stop_client(client: KazooClient, timeout_ms: int) -> bool:
+    """Close the client's session; True when that was done within `timeout_ms`. kazoo waits ten
+    seconds and more for a server that is gone, so it does that on a thread of its own."""
+
+    def stop() -> None:
+        client.stop()
+        client.close()
+
+    stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
+    stopper.start()
+    stopper.join(timeout_ms / 1000)
+    return not stopper.is_alive()
 
 
 def observe_connects(

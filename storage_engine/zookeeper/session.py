@@ -20,17 +20,14 @@ Source: R-REP11, R-CTL4, decision 5 of the architecture.
 
 import functools
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState
 
-from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import (
     Clock,
     SessionState,
@@ -42,10 +39,15 @@ from storage_engine.core.ports import (
 )
 from storage_engine.zookeeper import replies
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.kazoo_driver import LoopHandler, make_client, observe_connects
+from storage_engine.zookeeper.kazoo_driver import (
+    LoopHandler,
+    make_client,
+    observe_connects,
+    stop_client,
+)
+from storage_engine.zookeeper.predecessor import prepare, unreachable
 from storage_engine.zookeeper.session_file import (
     SessionCredentials,
-    load_credentials,
     remove_credentials,
     save_credentials,
 )
@@ -65,10 +67,6 @@ _KAZOO_STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
-
-
-class ZooKeeperUnreachableError(HeadraceError):
-    """No ZooKeeper server answers."""
 
 
 class ZooKeeperSession:
@@ -111,11 +109,11 @@ class ZooKeeperSession:
         """Close the predecessor's session, make the chroot, open a session; blocks at most about
         `timeout_ms`. ZooKeeperUnreachableError when nobody answers."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        self._prepare(timeout_ms)
+        prepare(self._connect, self._data_dir, self._requested_timeout_ms, wait_ms=timeout_ms)
         connected = self._client.start_async()
         if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
-            self._stop_client(0)
-            raise self._unreachable()
+            stop_client(self._client, 0)
+            raise unreachable(self._connect)
         # The loop learns it by `_on_state` too, but operations may come before its next turn.
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
@@ -136,7 +134,7 @@ class ZooKeeperSession:
             return
         self._closed = True
         self._fail_all()
-        if self._stop_client(timeout_ms) and self._data_dir is not None:
+        if stop_client(self._client, timeout_ms) and self._data_dir is not None:
             remove_credentials(self._data_dir)
         self._session_id = 0
 
@@ -413,43 +411,6 @@ class ZooKeeperSession:
         client.add_listener(self._on_kazoo_state)
         return client
 
-    def _prepare(self, timeout_ms: int) -> None:
-        """With a client of its own: close the predecessor's session, make the chroot."""
-        previous = load_credentials(self._data_dir) if self._data_dir is not None else None
-        if previous is None and not self._connect.chroot:
-            return
-        client = make_client(
-            self._connect.hosts,
-            session_timeout_ms=self._requested_timeout_ms,
-            client_id=(previous.session_id, previous.password) if previous else None,
-        )
-        try:
-            if not client.start_async().wait(timeout_ms / 1000):
-                raise self._unreachable()
-            if previous is not None:
-                alive = client.client_id and client.client_id[0] == previous.session_id
-                log.info(
-                    "predecessor's session id=0x%x %s",
-                    previous.session_id,
-                    "closed" if alive else "has expired",
-                )
-            if self._connect.chroot:
-                client.ensure_path(self._connect.chroot)
-        except KazooException as error:
-            raise ZooKeeperUnreachableError(
-                f"ZooKeeper at {self._connect} refuses: {error!r}"
-            ) from None
-        finally:
-            _stop(client, timeout_ms)
-
-    def _stop_client(self, timeout_ms: int) -> bool:
-        return _stop(self._client, timeout_ms)
-
-    def _unreachable(self) -> ZooKeeperUnreachableError:
-        return ZooKeeperUnreachableError(
-            f"can't reach ZooKeeper at {self._connect}: is it running? check zookeeper.connect"
-        )
-
     def _post(self, work: Callable[[], None]) -> None:
         try:
             self._loop_call_soon(work)
@@ -490,20 +451,6 @@ def _add(transaction: Any, operation: ZkOp) -> None:
             transaction.set_data(operation.path, operation.data, operation.version)
         case ZkOpKind.DELETE:
             transaction.delete(operation.path, operation.version)
-
-
-def _stop(client: KazooClient, timeout_ms: int) -> bool:
-    """Close the client's session; True when that was done within `timeout_ms`. kazoo waits ten
-    seconds and more for a server that is gone, so it does that on a thread of its own."""
-
-    def stop() -> None:
-        client.stop()
-        client.close()
-
-    stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
-    stopper.start()
-    stopper.join(timeout_ms / 1000)
-    return not stopper.is_alive()
 
 
 def _ignore(_reply: ZkReply) -> None:

@@ -1,0 +1,59 @@
+"""What comes before a broker's session: the end of its predecessor's, and the chroot.
+
+Rule: the caller holds the lock of the data folder, so that the predecessor is dead and its session
+may be closed at once instead of being waited out (R-CTL4).
+"""
+
+import logging
+from pathlib import Path
+
+from kazoo.exceptions import KazooException
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.kazoo_driver import make_client, stop_client
+from storage_engine.zookeeper.session_file import load_credentials
+
+log = logging.getLogger(__name__)
+
+
+class ZooKeeperUnreachableError(HeadraceError):
+    """No ZooKeeper server answers."""
+
+
+def unreachable(connect: ConnectString) -> ZooKeeperUnreachableError:
+    return ZooKeeperUnreachableError(
+        f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect"
+    )
+
+
+def prepare(
+    connect: ConnectString, data_dir: Path | None, session_timeout_ms: int, *, wait_ms: int
+) -> None:
+    """Close the session whose credentials are in `data_dir`, make the chroot; blocks at most about
+    `wait_ms`. ZooKeeperUnreachableError when nobody answers."""
+    previous = load_credentials(data_dir) if data_dir is not None else None
+    if previous is None and not connect.chroot:
+        return
+    client = make_client(
+        connect.hosts,
+        session_timeout_ms=session_timeout_ms,
+        client_id=(previous.session_id, previous.password) if previous else None,
+    )
+    try:
+        if not client.start_async().wait(wait_ms / 1000):
+            raise unreachable(connect)
+        if previous is not None:
+            # A session that has expired is replaced by kazoo with a new one.
+            alive = client.client_id is not None and client.client_id[0] == previous.session_id
+            log.info(
+                "predecessor's session id=0x%x %s",
+                previous.session_id,
+                "closed" if alive else "has expired",
+            )
+        if connect.chroot:
+            client.ensure_path(connect.chroot)
+    except KazooException as error:
+        raise ZooKeeperUnreachableError(f"ZooKeeper at {connect} refuses: {error!r}") from None
+    finally:
+        stop_client(client, wait_ms)
