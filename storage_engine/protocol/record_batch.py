@@ -263,7 +263,7 @@ def _check_fields(header: BatchHeader) -> None:
         if header.producer_epoch < 0 or header.base_sequence < 0:
             raise InvalidRecordError(
                 f"a record batch of producer id {header.producer_id} has epoch"
-                f" {header.producer_epoch} and sequence {header.base_sequence}, neither may be negative"
+                f" {header.producer_epoch} and sequence {header.base_sequence}, both must be >= 0"
             )
     elif attributes & TRANSACTIONAL_BIT:
         raise InvalidRecordError("a transactional record batch has no producer id")

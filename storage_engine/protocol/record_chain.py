@@ -1,0 +1,208 @@
+"""Where each record of some batches begins and ends, found for all of them at once.
+
+A record starts with a varint of its length, so that record i tells where i + 1 starts: a chain
+that seems to ask for a loop. Its one rule: guess every start at once, then keep what is proven.
+
+1. After the length stands the attributes byte, 0. Every 0 behind a byte that can end a length is
+   taken for one, and the length before it is read backwards: candidates, with every true start.
+2. Each candidate names the start of the next. One whose successor is no candidate is dropped.
+3. If every candidate's successor is the next candidate, the chain is proven. Else those that the
+   chain passes are marked by doubling: 1, 2, 4, … records ahead of the first start.
+
+The chain begins at a batch's first byte and follows lengths only, so nothing false survives it.
+Where it breaks (damage; a length with needless bytes or attributes other than 0, which no client
+writes) a plain walk says what is wrong, or finds that nothing is.
+
+Source: the record format of the Kafka protocol. Measurements: DESIGN.md of this package.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_engine.protocol.varints import VARINT_BYTES, Bytes, Ints, read_varint
+
+LEAST_BODY_BYTES = 6
+"""A byte each: attributes, timestamp and offset delta, key and value length, header count."""
+LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
+
+
+class RecordSpans(NamedTuple):
+    """Half-open byte ranges of records, without their length varint; batch by batch, in order."""
+
+    bodies: Ints
+    stops: Ints
+
+
+class RecordRegions(NamedTuple):
+    """Where the records of each batch lie in one buffer, ascending, and how many there are."""
+
+    starts: Ints
+    stops: Ints
+    counts: Ints
+
+
+class BrokenChainError(ValueError):
+    """Batch `region` does not hold the records that its header tells of."""
+
+    def __init__(self, region: int, record: int, reason: str) -> None:
+        super().__init__(reason)
+        self.region = region
+        self.record = record
+        self.reason = reason
+
+
+def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
+    """The records of all `regions`; BrokenChainError names the first region that is damaged."""
+    found = _find_by_candidates(source, regions)
+    return _walk_all(source, regions) if found is None else found
+
+
+class _Candidates(NamedTuple):
+    starts: Ints
+    bodies: Ints
+    following: Ints
+
+
+def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
+    """None when the chain can't be proven from the candidates."""
+    candidates = _candidates(source)
+    linked = _link(candidates, regions, len(source))
+    if linked is None:
+        return None
+    chain = _chain(linked, int(regions.starts[0]), len(source))
+    if chain is None or len(chain.starts) != int(regions.counts.sum()):
+        return None
+    firsts = np.searchsorted(chain.starts, regions.starts)
+    if not np.array_equal(np.diff(firsts, append=len(chain.starts)), regions.counts):
+        return None
+    return RecordSpans(chain.bodies, chain.following)
+
+
+def _candidates(source: Bytes) -> _Candidates:
+    """Every place that reads as a length and attributes of 0, by ascending start."""
+    before = source[:-1]
+    ends_length = (before - np.uint8(1)) < 0x7F
+    bodies = np.flatnonzero(ends_length & (source[1:] == 0)) + 1
+    last = source[bodies - 1].astype(np.int64)
+    parts = [_with_length(bodies, bodies - 1, last)]
+    encoded = last
+    for size in range(2, VARINT_BYTES + 1):
+        inside = bodies >= size
+        continued = source[bodies - size] >= 0x80
+        if not inside.all():
+            continued &= inside
+        if not continued.all():
+            bodies = bodies[continued]
+            encoded = encoded[continued]
+        if not len(bodies):
+            break
+        byte = source[bodies - size].astype(np.int64)
+        encoded = (encoded << 7) | (byte & 0x7F)
+        parts.append(_with_length(bodies, bodies - size, encoded))
+    parts = [part for part in parts if len(part.starts)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    joined = _Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    order = np.argsort(joined.starts, kind="stable")
+    return _Candidates(*(column[order] for column in joined))
+
+
+def _with_length(bodies: Ints, starts: Ints, encoded: Ints) -> _Candidates:
+    """Those whose zigzag-encoded length is possible."""
+    rows = ((encoded & 1) == 0) & (encoded >= 2 * LEAST_BODY_BYTES)
+    if not rows.all():
+        bodies, starts, encoded = bodies[rows], starts[rows], encoded[rows]
+    return _Candidates(starts, bodies, bodies + (encoded >> 1))
+
+
+class _Links(NamedTuple):
+    starts: Ints
+    bodies: Ints
+    following: Ints
+    """End of the record."""
+    successors: Ints
+    """Start of the next record, which may be in the next region; after the last, the end."""
+
+
+def _link(found: _Candidates, regions: RecordRegions, end: int) -> _Links | None:
+    """The candidates with their successors, without those that no chain can pass."""
+    firsts = np.searchsorted(found.starts, regions.starts)
+    if firsts[-1] >= len(found.starts) or (found.starts[firsts] != regions.starts).any():
+        return None
+    if len(regions.starts) == 1:
+        stops: Ints | int = int(regions.stops[0])
+        nexts: Ints | int = end
+    else:
+        counts = np.diff(firsts, append=len(found.starts))
+        stops = np.repeat(regions.stops, counts)
+        nexts = np.repeat(np.append(regions.starts[1:], end), counts)
+    starts, bodies, following = (column[firsts[0] :] for column in found)
+    successors = np.where(following == stops, nexts, following)
+    is_start = np.zeros(end + 1, np.bool_)
+    is_start[starts] = True
+    is_start[end] = True
+    possible = following <= stops
+    possible &= is_start[np.minimum(successors, end)]
+    links = _Links(starts, bodies, following, successors)
+    return links if possible.all() else _Links(*(column[possible] for column in links))
+
+
+def _chain(links: _Links, first: int, end: int) -> _Links | None:
+    """The links from the start `first` to `end`; None when they don't get there."""
+    starts, successors = links.starts, links.successors
+    if not len(starts) or starts[0] != first:
+        return None
+    if successors[-1] == end and np.array_equal(successors[:-1], starts[1:]):
+        return links
+    passed = _passed(starts, successors, end)
+    return None if passed is None else _Links(*(column[passed] for column in links))
+
+
+def _passed(starts: Ints, successors: Ints, end: int) -> npt.NDArray[np.bool_] | None:
+    """Which of `starts` the chain from the first passes, by doubling; None when it breaks."""
+    count = len(starts)
+    at_end, lost = count, count + 1
+    jump = np.searchsorted(starts, successors)
+    jump[starts[np.minimum(jump, count - 1)] != successors] = lost
+    jump[successors == end] = at_end
+    jump = np.append(jump, (at_end, lost))
+    passed = np.zeros(count + 2, np.bool_)
+    passed[0] = True
+    for _ in range(count.bit_length()):
+        passed[jump[passed]] = True
+        if passed[at_end]:
+            break
+        jump = jump[jump]
+    return passed[:count] if passed[at_end] else None
+
+
+def _walk_all(source: Bytes, regions: RecordRegions) -> RecordSpans:
+    """The same, length by length, for what no client writes; says where the first damage is."""
+    total = int(regions.counts.sum())
+    bodies = np.empty(total, np.int64)
+    stops = np.empty(total, np.int64)
+    view = source.data
+    row = 0
+    for region, (start, stop, count) in enumerate(
+        zip(*map(np.ndarray.tolist, regions), strict=True)
+    ):
+        position = start
+        for record in range(count):
+            length, body = read_varint(view, position, stop) or (-1, position)
+            if length < LEAST_BODY_BYTES or length > stop - body:
+                raise BrokenChainError(
+                    region,
+                    record,
+                    f"its length is {length}, {max(0, stop - body)} bytes are left in the batch",
+                )
+            position = body + length
+            bodies[row] = body
+            stops[row] = position
+            row += 1
+        if position != stop:
+            raise BrokenChainError(
+                region, count, f"the batch says {count} records, {stop - position} bytes come after"
+            )
+    return RecordSpans(bodies, stops)
