@@ -1,0 +1,130 @@
+"""Which leader epoch wrote which offsets. Its one rule: epochs and start offsets both strictly
+increase.
+
+Answers the question on which truncation rests: at which offset does an epoch end? Source: KIP-101,
+KIP-279; R-REP8.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochStart(NamedTuple):
+    """The first offset that a leader of `epoch` wrote, or would have written."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """`end_offset` (exclusive) of the largest epoch that is at most the one asked for; both -1 when
+    unknown.
+    """
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+class LeaderEpochCache:
+    """The epochs of one log, oldest first."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[EpochStart] | None = None) -> None:
+        """Entries that contradict those before them are dropped, as a torn checkpoint can have
+        them.
+        """
+        self._entries: list[EpochStart] = []
+        for epoch, start_offset in entries or ():
+            if epoch >= 0 and start_offset >= 0 and self._extends(epoch, start_offset):
+                self._entries.append(EpochStart(epoch, start_offset))
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 when nothing is known."""
+        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that `epoch` begins at `start_offset`; True when that changed anything.
+
+        A known latest epoch keeps its start. Entries of later epochs or offsets are of a history
+        that was cut off.
+        """
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochStart(epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Where `epoch` ends, as OffsetForLeaderEpoch answers it.
+
+        The latest epoch ends at the log's end; an older one where the next begins; one newer than
+        the latest is undefined. For an epoch that wrote nothing here, the answer names the largest
+        one below it (KIP-279); for one older than all, itself with the start of the log's first
+        epoch.
+        """
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return UNDEFINED_END
+        if epoch == entries[-1].epoch:
+            return EpochEnd(epoch, log_end_offset)
+        following = bisect_right(entries, epoch, key=_epoch_of)
+        if following == 0:
+            return EpochEnd(epoch, entries[0].start_offset)
+        return EpochEnd(entries[following - 1].epoch, entries[following].start_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`; -1 when unknown."""
+        preceding = bisect_right(self._entries, offset, key=_start_of)
+        return self._entries[preceding - 1].epoch if preceding else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drops epochs that begin at or after `end_offset`; True when that changed anything."""
+        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
+        changed = len(kept) != len(self._entries)
+        self._entries = kept
+        return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forgets what lies below the log's new start; the epoch in force there now begins
+        there.
+        """
+        entries = self._entries
+        preceding = bisect_right(entries, start_offset, key=_start_of)
+        if preceding == 0 or (preceding == 1 and entries[0].start_offset == start_offset):
+            return False
+        self._entries = [
+            EpochStart(entries[preceding - 1].epoch, start_offset),
+            *entries[preceding:],
+        ]
+        return True
+
+    def clear(self) -> None:
+        self._entries = []
+
+    def _extends(self, epoch: int, start_offset: int) -> bool:
+        if not self._entries:
+            return True
+        last = self._entries[-1]
+        return epoch > last.epoch and start_offset > last.start_offset
+
+
+def _epoch_of(entry: EpochStart) -> int:
+    return entry.epoch
+
+
+def _start_of(entry: EpochStart) -> int:
+    return entry.start_offset

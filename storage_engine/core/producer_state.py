@@ -1,0 +1,192 @@
+"""What a log knows of its idempotent producers. Its one rule: within an epoch a producer's sequence
+has no gap and no repeat.
+
+For each producer id the newest epoch and the last five batches are kept: five, because a client may
+have as many requests in flight, so that any of them may come a second time and is then answered
+with its first offset.
+
+    batch comes with            state has                         outcome
+    older epoch                 a newer one                       InvalidProducerEpochError
+    newer epoch                 an older one                      sequence must be 0, else OutOfOrderSequenceError
+    same epoch, same sequences  one of the last five batches      duplicate: the offset of the first time
+    same epoch                  last sequence + 1 (wraps to 0)    accepted
+    same epoch                  anything else                     OutOfOrderSequenceError
+    any sequence but 0          nothing of the producer           accepted only if something was ever forgotten
+
+The last line is where we are stricter than Kafka, which always accepts: with a complete history an
+unknown producer that does not start at 0 has a batch under way that failed and will be sent again,
+and accepting the later one first would lock the earlier one out for good. Source: KIP-98, KIP-360;
+R-CLI7.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+
+BATCHES_REMEMBERED = 5
+"""Kafka's clients have at most five requests in flight per connection when they are idempotent."""
+
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_PRODUCER_EPOCH = -1
+
+
+class ProducerBatch(NamedTuple):
+    """One batch of a producer, as it was appended."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """State of one producer id. Invariant: `batches` are all of `epoch`, oldest first."""
+
+    __slots__ = ("batches", "epoch", "last_seen_ms", "producer_id")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_seen_ms: int,
+        batches: Iterable[ProducerBatch] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.last_seen_ms = last_seen_ms
+        self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
+
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        """The remembered batch of exactly these sequences."""
+        if epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
+    def copy(self) -> "ProducerEntry":
+        return ProducerEntry(self.producer_id, self.epoch, self.last_seen_ms, self.batches)
+
+
+class ProducerStates:
+    """All producers of one log."""
+
+    __slots__ = ("_entries", "forgotten")
+
+    def __init__(self, entries: Iterable[ProducerEntry] = (), *, forgotten: bool = False) -> None:
+        self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
+        self.forgotten = forgotten
+        """Whether a producer of this log may be missing here: one expired, or the log no longer
+        begins at offset 0.
+        """
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
+    ) -> ProducerBatch | None:
+        """None when the batch may be appended, the batch of the first time when it is a duplicate;
+        else raises.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            if first_sequence != 0 and not self.forgotten:
+                raise OutOfOrderSequenceError(
+                    f"producer {producer_id} starts with sequence {first_sequence}, but this log has"
+                    " nothing of it: expected sequence 0"
+                )
+            return None
+        if epoch != entry.epoch:
+            _check_epoch_change(entry, epoch, first_sequence)
+            return None
+        if not entry.batches:
+            if first_sequence != 0 and not self.forgotten:
+                raise _gap(entry, first_sequence, 0)
+            return None
+        expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        if first_sequence == expected:
+            return None
+        duplicate = entry.find(epoch, first_sequence, last_sequence)
+        if duplicate is None:
+            raise _gap(entry, first_sequence, expected)
+        return duplicate
+
+    def record(self, producer_id: int, epoch: int, batch: ProducerBatch) -> None:
+        """Takes up a batch that is in the log now; no checks, since a replica takes what its leader
+        has.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            self._entries[producer_id] = ProducerEntry(
+                producer_id, epoch, batch.timestamp_ms, (batch,)
+            )
+            return
+        if epoch != entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.batches.append(batch)
+        entry.last_seen_ms = batch.timestamp_ms
+
+    def record_marker(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
+        """Takes up the end of a transaction: it carries no sequence, but may raise the epoch."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            self._entries[producer_id] = ProducerEntry(producer_id, epoch, timestamp_ms)
+            return
+        if epoch > entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.last_seen_ms = timestamp_ms
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers whose last batch is older; their number."""
+        gone = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.last_seen_ms >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        if gone:
+            self.forgotten = True
+        return len(gone)
+
+    def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
+        """A small table with copies of these producers, to try several batches of one request
+        on.
+        """
+        entries = (self._entries.get(producer_id) for producer_id in set(producer_ids))
+        return ProducerStates(
+            (entry.copy() for entry in entries if entry is not None), forgotten=self.forgotten
+        )
+
+
+def _check_epoch_change(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
+    if epoch < entry.epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id} writes with epoch {epoch}, the log has already seen epoch"
+            f" {entry.epoch}: a newer instance has taken over"
+        )
+    if first_sequence != 0:
+        raise OutOfOrderSequenceError(
+            f"producer {entry.producer_id} begins epoch {epoch} with sequence {first_sequence},"
+            " expected 0"
+        )
+
+
+def _gap(entry: ProducerEntry, first_sequence: int, expected: int) -> OutOfOrderSequenceError:
+    return OutOfOrderSequenceError(
+        f"producer {entry.producer_id} epoch {entry.epoch} sent sequence {first_sequence},"
+        f" expected {expected}"
+    )

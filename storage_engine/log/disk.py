@@ -1,0 +1,208 @@
+"""All file operations of the log, in one place. Its one rule: nothing else in this package touches
+a file.
+
+A simulated disk implements `Disk` and runs under the real log code. Descriptors are plain integers,
+and the hot calls (`pwrite`, `pread`) are the system's own functions, so that the indirection costs
+nothing.
+"""
+
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview | mmap.mmap
+
+_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_FILE_MODE = 0o644
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Disk(Protocol):
+    """What the log asks of a file system. Failures are OSError."""
+
+    pwrite: Callable[[int, Buffer, int], int]
+    """(descriptor, bytes, position) -> bytes written, possibly fewer."""
+    pread: Callable[[int, int, int], bytes]
+    """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
+
+    def open_for_append(self, path: Path) -> int:
+        """A descriptor to read and write; the file is created when absent."""
+        ...
+
+    def open_existing(self, path: Path) -> int:
+        """A descriptor to read and write; OSError when the file is absent."""
+        ...
+
+    def close(self, descriptor: int) -> None: ...
+
+    def duplicate(self, descriptor: int) -> int: ...
+
+    def size(self, descriptor: int) -> int: ...
+
+    def truncate(self, descriptor: int, size: int) -> None: ...
+
+    def sync(self, descriptor: int) -> None:
+        """The data, and what is needed to find it, is on the medium when this returns."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """The names in the folder are on the medium when this returns."""
+        ...
+
+    def map(self, descriptor: int, length: int, position: int) -> memoryview:
+        """A read-only view of the page cache; `position` must be page aligned. Unmapped with its
+        last reference.
+        """
+        ...
+
+    def read_file(self, path: Path) -> bytes: ...
+
+    def list_names(self, path: Path) -> list[str]: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_directory(self, path: Path) -> bool: ...
+
+    def file_size(self, path: Path) -> int: ...
+
+    def make_directory(self, path: Path) -> None:
+        """Parents too; no error when it is there."""
+        ...
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Replaces `target`."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """No error when it is absent."""
+        ...
+
+    def remove_tree(self, path: Path) -> None:
+        """No error when it is absent."""
+        ...
+
+    def lock(self, path: Path) -> int | None:
+        """A descriptor that holds the exclusive lock on the file until closed; None when another
+        process has it.
+        """
+        ...
+
+    def boot_id(self) -> str:
+        """Another one after each start of the machine."""
+        ...
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    pwrite: Callable[[int, Buffer, int], int] = staticmethod(os.pwrite)
+    pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
+
+    def open_for_append(self, path: Path) -> int:
+        return os.open(path, _READ_WRITE, _FILE_MODE)
+
+    def open_existing(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def duplicate(self, descriptor: int) -> int:
+        return os.dup(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def sync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def map(self, descriptor: int, length: int, position: int) -> memoryview:
+        return memoryview(
+            mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=position)
+        )
+
+    def read_file(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def list_names(self, path: Path) -> list[str]:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries]
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def file_size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, path: Path, target: Path) -> None:
+        path.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def lock(self, path: Path) -> int | None:
+        descriptor = os.open(path, _READ_WRITE, _FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def boot_id(self) -> str:
+        return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
+
+
+REAL_DISK: Disk = RealDisk()
+
+
+def write_fully(disk: Disk, descriptor: int, data: Buffer, position: int) -> None:
+    """Writes all of `data`; a short write goes on where it stopped."""
+    written = disk.pwrite(descriptor, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        written += disk.pwrite(descriptor, view[written:], position + written)
+
+
+def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
+    """Puts `content` in place of the file at once: a crash leaves the old one or the new one.
+
+    Without `sync` that holds for a crash of the process; with it also for one of the machine.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = disk.open_for_append(temporary)
+    try:
+        disk.truncate(descriptor, 0)
+        write_fully(disk, descriptor, content, 0)
+        if sync:
+            disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.rename(temporary, path)
+    if sync:
+        disk.sync_directory(path.parent)

@@ -1,0 +1,47 @@
+"""The settings of one log, as plain values. Its one rule: nothing here is parsed or looked up, only
+given.
+
+Names and defaults are Kafka's topic settings with dots as underscores.
+"""
+
+from dataclasses import dataclass
+
+MAX_SEGMENT_BYTES = 0x7FFFFFFF
+"""A position in an offset index is an int32."""
+
+_WEEK_MS = 7 * 24 * 3600 * 1000
+_DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Settings of one log; -1 means no limit where a limit may be absent."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = _WEEK_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1048588
+    message_timestamp_type: str = "CreateTime"
+    """`CreateTime` or `LogAppendTime`."""
+
+    retention_ms: int = _WEEK_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    cleanup_policy: str = "delete"
+    """`delete`, `compact` or both, separated by a comma."""
+
+    delete_retention_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    flush_messages: int = (1 << 63) - 1
+    flush_ms: int = (1 << 63) - 1
+    producer_id_expiration_ms: int = _DAY_MS
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        return "delete" in {policy.strip() for policy in self.cleanup_policy.split(",")}
+
+    @property
+    def stamps_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,279 @@
+"""Brings a partition's folder into memory. Its one rule: after it the files are a log again,
+whatever was there before.
+
+Order of work: leftovers of deletions go; segments from the one with the recovery point on are
+checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs and
+the producers are brought to the same end. Source: R-LOG8.
+"""
+
+import itertools
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_engine.core.errors import LogStorageError
+from storage_engine.core.leader_epochs import LeaderEpochCache
+from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
+from storage_engine.log.disk import Disk
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.log_segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    LogSegment,
+    file_name,
+)
+from storage_engine.log.open_files import OpenFiles
+from storage_engine.log.producer_snapshots import ProducerSnapshots
+from storage_engine.log.recovery import recover_segment
+from storage_engine.protocol.record_batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """What was found, made consistent. Invariant: `segments` is not empty, bases ascending."""
+
+    segments: tuple[LogSegment, ...]
+    log_start_offset: int
+    epochs: LeaderEpochCache
+    producers: ProducerStates
+    snapshots: ProducerSnapshots
+    recovered_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolder:
+    """Where a log lives and how it is set up."""
+
+    disk: Disk
+    pool: OpenFiles
+    path: Path
+    config: LogConfig
+
+    def segment(self, base_offset: int, *, created_ms: int, size: int = 0) -> LogSegment:
+        return LogSegment(
+            self.disk,
+            self.pool,
+            self.path,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            index_max_bytes=self.config.segment_index_bytes,
+            created_ms=created_ms,
+            size=size,
+        )
+
+    def new_segment(self, base_offset: int, *, created_ms: int) -> LogSegment:
+        """An empty segment whose file exists."""
+        segment = self.segment(base_offset, created_ms=created_ms)
+        for path in segment.paths():
+            self.disk.remove(path)
+        segment.file.create()
+        return segment
+
+
+def load_log(
+    folder: LogFolder, *, log_start_offset: int, recovery_point: int, clean: bool, now_ms: int
+) -> LoadedLog:
+    """Raises LogStorageError when the folder can't be read or written."""
+    try:
+        return _load(folder, log_start_offset, recovery_point, clean, now_ms)
+    except OSError as error:
+        raise LogStorageError(f"can't open the log in {folder.path}: {error}") from error
+
+
+def _load(
+    folder: LogFolder, log_start_offset: int, recovery_point: int, clean: bool, now_ms: int
+) -> LoadedLog:
+    disk = folder.disk
+    disk.make_directory(folder.path)
+    names = _remove_leftovers(folder, disk.list_names(folder.path))
+    segments = _segments_of(folder, names, now_ms)
+    epochs_path = folder.path / LEADER_EPOCHS_FILE
+    saved_epochs = read_epochs(disk, epochs_path)
+    epochs = LeaderEpochCache(saved_epochs)
+    recovered_bytes = _check(folder, segments, epochs, recovery_point, clean)
+    if segments and log_start_offset > segments[-1].next_offset:
+        logger.warning(
+            "log ends before its start, it begins anew folder=%s end=%d start=%d",
+            folder.path, segments[-1].next_offset, log_start_offset,
+        )  # fmt: skip
+        _drop(folder, segments, 0, "it lies before the log's start")
+    if not segments:
+        segments.append(folder.new_segment(log_start_offset, created_ms=now_ms))
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    end_offset = segments[-1].next_offset
+    epochs.truncate_from_end(end_offset)
+    if not epochs.entries:
+        rebuild_epochs(segments, epochs)
+    epochs.truncate_from_start(log_start_offset)
+    if list(epochs.entries) != saved_epochs:
+        write_epochs(disk, epochs_path, epochs.entries, sync=False)
+    snapshots = ProducerSnapshots(disk, folder.path, names)
+    producers = load_producers(snapshots, tuple(segments), log_start_offset)
+    for segment in segments:
+        segment.close()
+    return LoadedLog(
+        segments=tuple(segments),
+        log_start_offset=log_start_offset,
+        epochs=epochs,
+        producers=producers,
+        snapshots=snapshots,
+        recovered_bytes=recovered_bytes,
+    )
+
+
+def load_producers(
+    snapshots: ProducerSnapshots, segments: tuple[LogSegment, ...], log_start_offset: int
+) -> ProducerStates:
+    """The producers at the log's end: the newest snapshot, and the headers of what came after
+    it.
+    """
+    end_offset = segments[-1].next_offset
+    loaded = snapshots.load_newest(end_offset)
+    if loaded is None:
+        start, states = segments[0].base_offset, ProducerStates(forgotten=log_start_offset > 0)
+    else:
+        start, states = loaded
+    for segment in segments:
+        if segment.next_offset <= start or segment.size == 0:
+            continue
+        found = segment.find(start)
+        if found is None:
+            continue
+        for _, header in segment.scan(found[0]):
+            if header.producer_id >= 0 and header.base_offset >= start:
+                record_producer(states, header, header.base_offset, header.max_timestamp)
+    return states
+
+
+def record_producer(
+    states: ProducerStates, header: BatchHeader, base_offset: int, timestamp_ms: int
+) -> None:
+    """Takes up a batch that stands in the log at `base_offset`, whatever offset and time its header
+    has in memory.
+    """
+    if header.is_control:
+        states.record_marker(header.producer_id, header.producer_epoch, timestamp_ms)
+        return
+    last_offset = base_offset + header.last_offset_delta
+    states.record(
+        header.producer_id,
+        header.producer_epoch,
+        ProducerBatch(
+            header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms
+        ),
+    )
+
+
+def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None:
+    """Learns the epochs from the batches; a segment is gone through only when an epoch begins in
+    it.
+    """
+    filled = [segment for segment in segments if segment.size]
+    first_epochs = [_first_epoch(segment) for segment in filled]
+    for number, segment in enumerate(filled):
+        is_last = number == len(filled) - 1
+        if not is_last and first_epochs[number] == first_epochs[number + 1] == epochs.latest_epoch:
+            continue
+        for _, header in segment.scan():
+            if header.partition_leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _first_epoch(segment: LogSegment) -> int:
+    for _, header in segment.scan():
+        return header.partition_leader_epoch
+    return -1
+
+
+def _remove_leftovers(folder: LogFolder, names: list[str]) -> list[str]:
+    """Removes what an interrupted deletion or replacement left, and indexes without a log."""
+    kept = []
+    for name in names:
+        stem, dot, _ = name.partition(".")
+        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and dot
+        if name.endswith((DELETED_SUFFIX, ".tmp")) or (is_index and stem + LOG_SUFFIX not in names):
+            folder.disk.remove(folder.path / name)
+        else:
+            kept.append(name)
+    return kept
+
+
+def _segments_of(folder: LogFolder, names: list[str], now_ms: int) -> list[LogSegment]:
+    bases = sorted(
+        int(name.removesuffix(LOG_SUFFIX))
+        for name in names
+        if name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit()
+    )
+    segments = []
+    for base in bases:
+        size = folder.disk.file_size(folder.path / file_name(base, LOG_SUFFIX))
+        segments.append(folder.segment(base, created_ms=now_ms, size=size))
+    for segment, following in itertools.pairwise(segments):
+        segment.next_offset = following.base_offset
+    return segments
+
+
+def _check(
+    folder: LogFolder,
+    segments: list[LogSegment],
+    epochs: LeaderEpochCache,
+    recovery_point: int,
+    clean: bool,
+) -> int:
+    """Makes every segment trustworthy; the number of bytes that had to be gone through."""
+    names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
+    checked = 0
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        if clean or (following is not None and following <= recovery_point):
+            if following is None:
+                trusted = segment.load_end()
+            else:
+                trusted = True
+                if not {path.name for path in segment.paths()} <= names:
+                    segment.repair_indexes()
+        else:
+            trusted = False
+        if trusted:
+            continue
+        checked += segment.size
+        was_cut = _recover(folder, segment, epochs)
+        if following is not None:
+            if was_cut or segment.next_offset > following:
+                _drop(folder, segments, number + 1, "it follows the damage")
+                break
+            segment.next_offset = following
+    return checked
+
+
+def _recover(folder: LogFolder, segment: LogSegment, epochs: LeaderEpochCache) -> bool:
+    """True when something was cut off."""
+    logger.info("checking segment=%s bytes=%d", segment.file.path, segment.size)
+    cut = recover_segment(
+        folder.disk, segment, epochs, gaps_allowed="compact" in folder.config.cleanup_policy
+    )
+    if cut is not None:
+        logger.warning(
+            "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",
+            segment.file.path, cut.position, segment.next_offset, cut.dropped_bytes, cut.reason,
+        )  # fmt: skip
+    return cut is not None
+
+
+def _drop(folder: LogFolder, segments: list[LogSegment], first: int, reason: str) -> None:
+    """Removes the segments from number `first` on, the last one first, so that a crash leaves a
+    shorter log.
+    """
+    while len(segments) > first:
+        segment = segments.pop()
+        logger.warning(
+            "dropped segment=%s bytes=%d reason=%s", segment.file.path, segment.size, reason
+        )
+        segment.close()
+        for path in segment.paths():
+            folder.disk.remove(path)

@@ -1,0 +1,132 @@
+"""Snapshots of a log's producers on disk. Their one rule: a snapshot that is not intact does not
+exist.
+
+`<offset>.snapshot` holds the producers as they were when the log ended at `offset` (big endian):
+
+    field            bytes  meaning
+    magic             4     "HPS1"
+    crc               4     CRC-32C of all that follows
+    forgotten         1     1 when producers of the log may be missing (see core.producer_state)
+    count             4     number of producers
+    then per producer:
+      producer_id     8
+      epoch           2
+      last_seen_ms    8     timestamp of the last batch
+      batches         1     0 to 5, oldest first
+      then per batch:
+        first_sequence 4, last_sequence 4, base_offset 8, last_offset 8, timestamp_ms 8
+
+Written when the log rolls and when it is closed, so that opening a log scans one segment's headers
+at most. Source: KIP-98.
+"""
+
+import logging
+import struct
+from pathlib import Path
+
+from crc32c import crc32c
+
+from storage_engine.core.producer_state import ProducerBatch, ProducerEntry, ProducerStates
+from storage_engine.log.disk import Disk, replace_file
+from storage_engine.log.log_segment import file_name
+
+SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOTS_KEPT = 3
+"""The newest few: for the next opening, and for truncations near the end. Older state is scanned
+for.
+"""
+
+_MAGIC = b"HPS1"
+_START = struct.Struct(">4sI")
+_TABLE = struct.Struct(">BI")
+_PRODUCER = struct.Struct(">qhqB")
+_BATCH = struct.Struct(">iiqqq")
+
+logger = logging.getLogger(__name__)
+
+
+def encode(states: ProducerStates) -> bytes:
+    body = bytearray(_TABLE.pack(states.forgotten, len(states)))
+    for entry in states:
+        body += _PRODUCER.pack(
+            entry.producer_id, entry.epoch, entry.last_seen_ms, len(entry.batches)
+        )
+        for batch in entry.batches:
+            body += _BATCH.pack(*batch)
+    return _START.pack(_MAGIC, crc32c(body)) + body
+
+
+def decode(data: bytes) -> ProducerStates:
+    """The inverse of `encode`; ValueError when the bytes are not intact."""
+    if len(data) < _START.size + _TABLE.size:
+        raise ValueError("it is cut off")
+    magic, crc = _START.unpack_from(data)
+    if magic != _MAGIC:
+        raise ValueError("it is of another format")
+    if crc != crc32c(memoryview(data)[_START.size :]):
+        raise ValueError("its CRC does not match")
+    forgotten, count = _TABLE.unpack_from(data, _START.size)
+    at = _START.size + _TABLE.size
+    entries = []
+    for _ in range(count):
+        producer_id, epoch, last_seen_ms, batches = _PRODUCER.unpack_from(data, at)
+        at += _PRODUCER.size
+        end = at + batches * _BATCH.size
+        entries.append(
+            ProducerEntry(
+                producer_id,
+                epoch,
+                last_seen_ms,
+                map(ProducerBatch._make, _BATCH.iter_unpack(data[at:end])),
+            )
+        )
+        at = end
+    return ProducerStates(entries, forgotten=bool(forgotten))
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition's folder."""
+
+    __slots__ = ("_directory", "_disk", "_offsets")
+
+    def __init__(self, disk: Disk, directory: Path, names: list[str]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._offsets = sorted(
+            int(name.removesuffix(SNAPSHOT_SUFFIX))
+            for name in names
+            if name.endswith(SNAPSHOT_SUFFIX) and name.removesuffix(SNAPSHOT_SUFFIX).isdigit()
+        )
+
+    def write(self, offset: int, states: ProducerStates, *, sync: bool = False) -> None:
+        """Keeps `states` as those at `offset`, and only the newest few snapshots."""
+        replace_file(self._disk, self._path(offset), encode(states), sync=sync)
+        if offset not in self._offsets:
+            self._offsets = sorted([*self._offsets, offset])
+        for old in self._offsets[:-SNAPSHOTS_KEPT]:
+            self._remove(old)
+
+    def load_newest(self, max_offset: int) -> tuple[int, ProducerStates] | None:
+        """The newest intact snapshot at or before `max_offset`; later ones and damaged ones are
+        removed.
+        """
+        for offset in reversed(self._offsets.copy()):
+            if offset <= max_offset:
+                path = self._path(offset)
+                try:
+                    return offset, decode(self._disk.read_file(path))
+                except (OSError, ValueError) as error:
+                    logger.warning("snapshot ignored, it is damaged file=%s reason=%s", path, error)
+            self._remove(offset)
+        return None
+
+    def remove_all(self) -> None:
+        for offset in self._offsets.copy():
+            self._remove(offset)
+
+    def _remove(self, offset: int) -> None:
+        self._offsets.remove(offset)
+        self._disk.remove(self._path(offset))
+
+    def _path(self, offset: int) -> Path:
+        return self._directory / file_name(offset, SNAPSHOT_SUFFIX)

@@ -1,0 +1,161 @@
+"""Checks a segment after an unclean stop. Its one rule: keep every intact batch before the first
+damage, and nothing after it.
+
+A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
+where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
+are damaged is recognised because it does not fit between its neighbours. Source: R-LOG8.
+"""
+
+import logging
+import mmap
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.leader_epochs import LeaderEpochCache
+from storage_engine.log.disk import Disk
+from storage_engine.log.log_segment import LogSegment
+from storage_engine.protocol.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+
+CHUNK_BYTES = 1 << 20
+COPIED_BATCH_MAX_BYTES = 8 << 20
+"""A batch that says it is larger is checked through a mapping: a damaged length must not cost that
+much memory.
+"""
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+
+logger = logging.getLogger(__name__)
+
+
+class Cut(NamedTuple):
+    """What a recovery dropped from the end of a segment."""
+
+    position: int
+    dropped_bytes: int
+    reason: str
+
+
+def recover_segment(
+    disk: Disk, segment: LogSegment, epochs: LeaderEpochCache, *, gaps_allowed: bool
+) -> Cut | None:
+    """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and notes
+    the epochs.
+
+    `gaps_allowed`: offsets may be missing between batches, as compaction leaves them.
+    """
+    descriptor = segment.file.open()
+    file_size = disk.size(descriptor)
+    segment.reset()
+    checker = _Checker(disk, segment, file_size)
+    epoch = epochs.epoch_at(segment.base_offset)
+    for _, header in _that_fit_together(checker, segment.base_offset, gaps_allowed):
+        segment.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
+        if header.partition_leader_epoch != epoch and header.partition_leader_epoch >= 0:
+            epoch = header.partition_leader_epoch
+            if epochs.epoch_at(header.base_offset) != epoch:
+                epochs.assign(epoch, header.base_offset)
+    if segment.size < file_size:
+        disk.truncate(descriptor, segment.size)
+    segment.seal()
+    if segment.size == file_size:
+        return None
+    return Cut(segment.size, file_size - segment.size, checker.stopped_by)
+
+
+class _Checker:
+    """Goes through a file and stops at the first batch that is not intact in itself."""
+
+    def __init__(self, disk: Disk, segment: LogSegment, file_size: int) -> None:
+        self._disk = disk
+        self._segment = segment
+        self._file_size = file_size
+        self.stopped_by = "end of file"
+
+    def intact_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        position = 0
+        chunk = memoryview(b"")
+        chunk_start = 0
+        while position < self._file_size:
+            at = position - chunk_start
+            if len(chunk) - at < HEADER_BYTES:
+                chunk, chunk_start, at = self._read(position, CHUNK_BYTES), position, 0
+            try:
+                header = read_header(chunk, at)
+            except CorruptRecordError as error:
+                self.stopped_by = str(error)
+                return
+            size = header.size_in_bytes
+            problem = self._problem(position, header)
+            if problem is None and len(chunk) - at < size:
+                chunk, chunk_start, at = self._read(position, max(size, CHUNK_BYTES)), position, 0
+            if problem is None and not crc_matches(chunk, at, size):
+                problem = "the CRC does not match"
+            if problem is not None:
+                self.stopped_by = problem
+                return
+            yield position, header
+            position += size
+
+    def _problem(self, position: int, header: BatchHeader) -> str | None:
+        if position + header.size_in_bytes > self._file_size:
+            return "the batch goes beyond the end of the file"
+        if header.magic != MAGIC:
+            return f"magic {header.magic}"
+        if header.last_offset_delta < 0 or header.base_offset < self._segment.base_offset:
+            return "the offsets are impossible"
+        if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:
+            return "the offset is too far from the segment's base offset"
+        return None
+
+    def _read(self, position: int, size: int) -> memoryview:
+        descriptor = self._segment.file.open()
+        size = min(size, self._file_size - position)
+        if size <= COPIED_BATCH_MAX_BYTES:
+            return memoryview(self._disk.pread(descriptor, size, position))
+        lead = position % mmap.ALLOCATIONGRANULARITY
+        return self._disk.map(descriptor, size + lead, position - lead)[lead:]
+
+
+def _that_fit_together(
+    checker: _Checker, base_offset: int, gaps_allowed: bool
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The intact batches up to the first whose base offset or leader epoch does not fit its
+    neighbours.
+    """
+    held: tuple[int, BatchHeader] | None = None
+    next_offset, epoch = base_offset, -1
+    for place in checker.intact_batches():
+        if held is not None:
+            blamed = _which_is_bad(next_offset, epoch, held[1], place[1])
+            if blamed is not held[1]:
+                yield held
+            if blamed is not None:
+                checker.stopped_by = "base offset or leader epoch do not fit the neighbours"
+                return
+            next_offset, epoch = held[1].next_offset, held[1].partition_leader_epoch
+        held = place
+    if held is not None:
+        if gaps_allowed or held[1].base_offset == next_offset:
+            yield held
+        else:
+            checker.stopped_by = "offsets are missing before the last batch"
+
+
+def _which_is_bad(
+    next_offset: int, epoch: int, former: BatchHeader, latter: BatchHeader
+) -> BatchHeader | None:
+    """Of two batches that contradict each other, the one that does not go on from `next_offset` and
+    `epoch`.
+    """
+    if latter.base_offset < former.next_offset:
+        return latter if former.base_offset == next_offset else former
+    if latter.partition_leader_epoch < former.partition_leader_epoch:
+        return latter if latter.partition_leader_epoch < epoch else former
+    return None

@@ -1,0 +1,116 @@
+"""The segments of one log, oldest first. Its one rule: the tuple is replaced, never changed, so
+that readers keep theirs.
+
+Deleted files are renamed at once and removed `file.delete.delay.ms` later. Deletions at the end go
+from the newest segment to the oldest and at the beginning the other way round, so that a crash in
+between leaves a log without holes. Source: R-LOG2, R-LOG9.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+from storage_engine.core.ports import Clock
+from storage_engine.log.log_loader import LogFolder
+from storage_engine.log.log_segment import LogSegment
+
+
+class SegmentList:
+    """Invariant: not empty, base offsets ascending, `active` is the last one."""
+
+    __slots__ = ("_clock", "_doomed", "active", "all", "folder", "unsynced_names")
+
+    def __init__(self, folder: LogFolder, segments: tuple[LogSegment, ...], clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+        self.all = segments
+        self.active = segments[-1]
+        self.unsynced_names = True
+        """Whether the folder has names that are not yet known to be on the medium."""
+        self._doomed: list[tuple[int, list[Path]]] = []
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self.all)
+
+    @property
+    def first(self) -> LogSegment:
+        return self.all[0]
+
+    def number_of(self, offset: int) -> int:
+        """Which segment `offset` belongs to."""
+        if offset >= self.active.base_offset:
+            return len(self.all) - 1
+        return max(0, bisect_right(self.all, offset, key=_base_offset_of) - 1)
+
+    def roll(self, base_offset: int) -> None:
+        """Seals the active segment and begins one at `base_offset`; on OSError all is as before."""
+        self.active.seal()
+        segment = self.folder.new_segment(base_offset, created_ms=self._clock.wall_ms())
+        self.active.next_offset = base_offset
+        self.all = (*self.all, segment)
+        self.active = segment
+        self.unsynced_names = True
+
+    def start_anew_at(self, offset: int) -> None:
+        """Deletes all; one empty segment at `offset`."""
+        self._delete_from(0)
+        self.active = self.folder.new_segment(offset, created_ms=self._clock.wall_ms())
+        self.all = (self.active,)
+        self.unsynced_names = True
+
+    def cut_to(self, offset: int) -> int:
+        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
+        batch.
+        """
+        self._delete_from(self.number_of(offset) + 1)
+        self.active = active = self.all[-1]
+        found = active.find(offset)
+        if found is None:
+            active.truncate(active.size, offset)
+        else:
+            active.truncate(found[0], min(offset, found[1].base_offset))
+        return active.next_offset
+
+    def drop_oldest(self, count: int) -> None:
+        """Deletes the first `count` segments, not all of them."""
+        assert count < len(self.all)
+        dropped, self.all = self.all[:count], self.all[count:]
+        for segment in dropped:
+            self._doom(segment)
+
+    def take_doomed_files(self, now_ms: int) -> list[Path]:
+        """Files of deleted segments whose delay is over; the caller removes them."""
+        due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return [path for paths in due for path in paths]
+
+    def unflushed_paths(self, recovery_point: int) -> list[Path]:
+        """Files that have something above `recovery_point`; the active segment's indexes can
+        wait.
+        """
+        paths = []
+        for segment in self.all:
+            if segment.next_offset > recovery_point:
+                paths += segment.paths() if segment is not self.active else segment.paths()[:1]
+        return paths
+
+    def close(self) -> None:
+        for segment in self.all:
+            segment.close()
+
+    def _delete_from(self, number: int) -> None:
+        while len(self.all) > number:
+            segment = self.all[-1]
+            self.all = self.all[:-1]
+            self._doom(segment)
+
+    def _doom(self, segment: LogSegment) -> None:
+        due_ms = self._clock.wall_ms() + self.folder.config.file_delete_delay_ms
+        self._doomed.append((due_ms, segment.mark_deleted()))
+
+
+def _base_offset_of(segment: LogSegment) -> int:
+    return segment.base_offset

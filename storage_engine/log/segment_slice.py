@@ -1,0 +1,48 @@
+"""A run of whole batches in a segment file: what a read returns. Its one rule: the bytes are
+fetched only when asked for.
+
+Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
+of the page cache through the segment's mapped window. A slice taken before a truncation must not be
+touched after it: its bytes are gone, and a view of them would fault. Deleted segments do no harm,
+the pages live as long as the view. Source: R-LOG5, R-LOG9.
+"""
+
+from typing import Protocol
+
+
+class SliceSource(Protocol):
+    """The segment, as its slices see it."""
+
+    def view(self, position: int, size: int) -> memoryview: ...
+
+    def read_bytes(self, position: int, size: int) -> bytes: ...
+
+
+class SegmentSlice:
+    """Implements `core.ports.LogSlice`."""
+
+    __slots__ = ("_position", "_size", "_source", "end_offset", "start_offset")
+
+    def __init__(
+        self, source: SliceSource, position: int, size: int, start_offset: int, end_offset: int
+    ) -> None:
+        self._source = source
+        self._position = position
+        self._size = size
+        self.start_offset = start_offset
+        """The offset that was asked for; the first batch may begin before it."""
+        self.end_offset = end_offset
+        """Where to read on: the offset after the last batch's last, or a later one when a gap
+        follows.
+        """
+
+    def __len__(self) -> int:
+        return self._size
+
+    def view(self) -> memoryview:
+        """The bytes; LogStorageError when they are no longer there."""
+        return self._source.view(self._position, self._size)
+
+    def read_bytes(self) -> bytes:
+        """A copy of the bytes."""
+        return self._source.read_bytes(self._position, self._size)

@@ -1,0 +1,103 @@
+"""From a timestamp to an offset. Its one rule: the answer is the first record, in offset order,
+that is late enough.
+
+Source: KIP-79; R-LOG11.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage_engine.log.log_segment import LogSegment
+from storage_engine.protocol.record_batch import BatchHeader
+from storage_engine.protocol.records import decode_batches
+
+
+class TimestampedOffset(NamedTuple):
+    """A record's place, time, and the epoch of the leader that wrote it."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+def find_by_timestamp(
+    segments: Sequence[LogSegment], timestamp_ms: int, start_offset: int, end_offset: int
+) -> TimestampedOffset | None:
+    """The first record of [start_offset, end_offset) that is not earlier than `timestamp_ms`."""
+    for segment in segments:
+        if segment.next_offset <= start_offset or segment.size == 0:
+            continue
+        if segment.base_offset >= end_offset:
+            break
+        if segment.largest_timestamp() < timestamp_ms:
+            continue
+        for position, header in segment.scan(_start(segment, timestamp_ms)):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+                found = _within_batch(
+                    segment, position, header, timestamp_ms, start_offset, end_offset
+                )
+                if found is not None:
+                    return found
+    return None
+
+
+def find_largest_timestamp(
+    segments: Sequence[LogSegment], start_offset: int, end_offset: int
+) -> TimestampedOffset | None:
+    """The first of the latest records in [start_offset, end_offset)."""
+    inside = [
+        segment
+        for segment in segments
+        if segment.size and segment.next_offset > start_offset and segment.base_offset < end_offset
+    ]
+    largest = -1
+    for segment in inside:
+        if start_offset <= segment.base_offset and segment.next_offset <= end_offset:
+            largest = max(largest, segment.largest_timestamp())
+            continue
+        for _, header in segment.scan():
+            if header.last_offset >= start_offset and header.next_offset <= end_offset:
+                largest = max(largest, header.max_timestamp)
+    if largest < 0:
+        return None
+    return find_by_timestamp(inside, largest, start_offset, end_offset)
+
+
+def _start(segment: LogSegment, timestamp_ms: int) -> int:
+    """Where in the segment to begin: nothing before it is as late as `timestamp_ms`."""
+    entry = segment.time_index.floor(timestamp_ms)
+    if entry is None:
+        return 0
+    found = segment.find(entry.last_offset)
+    if found is None or found[1].max_timestamp != entry.timestamp_ms:
+        segment.repair_indexes()
+        return 0
+    return found[0]
+
+
+def _within_batch(
+    segment: LogSegment,
+    position: int,
+    header: BatchHeader,
+    timestamp_ms: int,
+    start_offset: int,
+    end_offset: int,
+) -> TimestampedOffset | None:
+    epoch = header.partition_leader_epoch
+    if header.timestamp_type == 1 or header.is_control:
+        offset = max(header.base_offset, start_offset)
+        return TimestampedOffset(offset, header.max_timestamp, epoch)
+    decoded = decode_batches(
+        segment.view(position, header.size_in_bytes),
+        start_offset=start_offset,
+        end_offset=end_offset,
+        include_headers=False,
+    )
+    for offset, timestamp in zip(
+        decoded.offsets.to_pylist(), decoded.timestamps_ms.to_pylist(), strict=True
+    ):
+        if timestamp >= timestamp_ms:
+            return TimestampedOffset(offset, timestamp, epoch)
+    return None
