@@ -1,4 +1,7 @@
-"""Arguments that several commands share, so that they are called and checked the same everywhere."""
+"""Arguments that several commands share.
+
+Rule: the same argument has the same name, meaning and check everywhere.
+"""
 
 import argparse
 from pathlib import Path

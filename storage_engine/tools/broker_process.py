@@ -1,6 +1,8 @@
-"""A broker of a cluster's folder as a child process: its command line, how to know it again, what it said last.
+"""A broker of a cluster's folder as a child process: its command line, how to know it again, what
+it said last.
 
-Rule: a broker is known by the absolute path of its `server.properties` in its arguments, never by a pid alone.
+Rule: a broker is known by the absolute path of its `server.properties` in its arguments, never by a
+pid alone.
 """
 
 import os
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import storage_engine
 from storage_engine.tools.cluster_file import BrokerEntry
+from storage_engine.tools.processes import StopOutcome as StopOutcome
 from storage_engine.tools.processes import (
     find_process,
     is_running,
@@ -16,10 +19,9 @@ from storage_engine.tools.processes import (
     spawn_detached,
     stop_process,
 )
-from storage_engine.tools.processes import StopOutcome as StopOutcome
 
 RAW_OUTPUT_FILE = "broker.err"
-"""Beside `broker.log`: what a broker wrote to stderr in its last run, mostly why it did not start."""
+"""Beside `broker.log`: what a broker wrote to stderr in its last run, e.g. why it did not start."""
 
 _TAIL_BYTES = 8192
 
@@ -45,7 +47,9 @@ class BrokerProcess:
         return self._directory / self._entry.log_file
 
     def find(self) -> int | None:
-        """The pid of the running broker: the one on record, or one started by hand on the same file."""
+        """The pid of the running broker: the one on record, or one started by hand on the same
+        file.
+        """
         if is_running(self._entry.pid, self.mark):
             return self._entry.pid
         return find_process(self.mark)
@@ -54,6 +58,8 @@ class BrokerProcess:
         """Start it and return its pid at once; it does not serve yet."""
         command = [sys.executable, "-P", "-m", "storage_engine.tools.cli", *self.mark]
         command += ["--log-file", str(self.log_file)]
+        if self.raw_output.exists() and self.raw_output.stat().st_size:
+            self.raw_output.replace(self.raw_output.with_name(RAW_OUTPUT_FILE + ".1"))
         return spawn_detached(
             command, cwd=self._config.parent, output=self.raw_output, environment=_environment()
         )
@@ -87,7 +93,9 @@ def _last_line(path: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, so that the child finds this very package, installed or not, whatever its working folder."""
+    """Ours, so that the child finds this very package, installed or not, whatever its working
+    folder.
+    """
     root = str(Path(storage_engine.__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH")
     path = root if not inherited else os.pathsep.join((root, inherited))

@@ -1,19 +1,24 @@
 """The `server.properties` that `headrace up` writes for each broker. Safe by default.
 
-Rule: a key that is in the file stays as it is, so that what a person wrote there survives, except for what the folder
-itself decides (id, port, paths, ZooKeeper) and what the caller gives with `--set`.
+Rule: a key that is in the file stays as it is, so that what a person wrote there survives, except
+for what the folder itself decides (id, port, paths, ZooKeeper) and what the caller gives with
+`--set`.
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from storage_engine.broker.config import parse_properties
+from storage_engine.broker.config import BrokerConfig, check_broker_setting, parse_properties
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings import ALIASES
 from storage_engine.tools.errors import UsageError
 
 SAFE_REPLICATION_FACTOR = 3
 SAFE_MIN_IN_SYNC = 2
-"""With three replicas: an acknowledged record outlives any one broker, and writes go on while one is away."""
+"""With three replicas: an acknowledged record outlives any one broker, and writes go on while one
+is away.
+"""
 
 FOLDER_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "zookeeper.connect")
 
@@ -32,12 +37,15 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def check_cluster_settings(settings: Iterable[tuple[str, str]]) -> None:
-    """UsageError for a key that differs from broker to broker, so that one value for all can't be right."""
-    for key, _ in settings:
-        if key in FOLDER_KEYS:
+    """ConfigError for an unknown key or impossible value, UsageError for a key that differs from
+    broker to broker.
+    """
+    for key, value in settings:
+        check_broker_setting(key, value)
+        if _first_name(key) in FOLDER_KEYS:
             raise UsageError(
-                f"'--set {key}=…' would give all brokers the same {key}; 'headrace up' sets it for each "
-                "(--port, --zookeeper), or change it in broker-<id>/server.properties"
+                f"'--set {key}=…' would give all brokers the same {key}; 'headrace up' sets it "
+                "for each (--port, --zookeeper), or change it in broker-<id>/server.properties"
             )
 
 
@@ -65,18 +73,33 @@ def merge_settings(
     brokers_before: int,
     brokers_now: int,
 ) -> dict[str, str]:
-    """The settings of one broker. Safe defaults follow the number of brokers until somebody changes them."""
+    """The settings of one broker.
+
+    Safe defaults follow the number of brokers until somebody changes them.
+    """
     result = dict(present)
     before = safe_defaults(brokers_before) if brokers_before else {}
     for key, value in safe_defaults(brokers_now).items():
         if key not in result or result[key] == before.get(key):
             result[key] = value
-    result.update(overrides)
+    for key, value in overrides:
+        # The same setting under another name would contradict the override.
+        for other in [other for other in result if _first_name(other) == _first_name(key)]:
+            del result[other]
+        result[key] = value
     listeners = result.get("listeners", "")
     result.update(decided)
     if listeners and _port(listeners) == _port(decided["listeners"]):
         result["listeners"] = listeners  # a person chose the host or the protocol
     return {key: result[key] for key in [*decided, *(key for key in result if key not in decided)]}
+
+
+def check_settings(path: Path, settings: Mapping[str, str]) -> None:
+    """ConfigError that names the file when a broker would refuse the settings."""
+    try:
+        BrokerConfig.from_mapping(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def read_settings(path: Path) -> dict[str, str]:
@@ -113,6 +136,11 @@ def _escape(text: str, *, is_key: bool = False) -> str:
     elif escaped.startswith(" "):
         escaped = "\\" + escaped
     return escaped
+
+
+def _first_name(key: str) -> str:
+    """The name of a setting that has several."""
+    return ALIASES[key][0].broker_key if key in ALIASES else key
 
 
 def _port(listeners: str) -> int | None:

@@ -1,7 +1,8 @@
-"""Entry of the command `headrace`: finds the command's module, parses its arguments, turns errors into exit statuses.
+"""Entry of the command `headrace`: finds the command's module, parses its arguments, turns errors
+into exit statuses.
 
-Rule: only the module of the command that was asked for is imported, so that `--help` and shell completion are quick.
-Exit status: 0 done, 1 a failure told in one line on stderr, 2 wrong usage.
+Rule: only the module of the command that was asked for is imported, so that `--help` and shell
+completion are quick. Exit status: 0 done, 1 a failure told in one line on stderr, 2 wrong usage.
 """
 
 import argparse
@@ -59,7 +60,7 @@ COMMANDS = (
 _EPILOG = """\
 examples:
   headrace up --dir ./cluster --detach
-  headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3 --replication-factor 3
+  headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3
   echo hello | headrace produce flights --bootstrap-server 127.0.0.1:9092
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 1
   headrace down --dir ./cluster
@@ -69,7 +70,10 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. Raises SystemExit only where argparse does (--help, wrong usage)."""
+    """Run one command and return its exit status.
+
+    Raises SystemExit only where argparse does (--help, wrong usage).
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         status = _dispatch(arguments)

@@ -1,7 +1,9 @@
-"""`cluster.json`: what runs in a folder and where. Other programs read it; INTERFACE.md is its contract.
+"""`cluster.json`: what runs in a folder and where.
 
-Rule: the file is written whole or not at all, and what was read is checked before anything trusts it: a file that
-`headrace up` did not write is one clear error, never a guess.
+Other programs read it; INTERFACE.md is its contract.
+
+Rule: the file is written whole or not at all, and what was read is checked before anything trusts
+it: a file that `headrace up` did not write is one clear error, never a guess.
 """
 
 import json
@@ -18,7 +20,10 @@ FILE_NAME = "cluster.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEntry:
-    """One broker. Paths are relative to the cluster's folder; `pid` is None while the broker is stopped."""
+    """One broker.
+
+    Paths are relative to the cluster's folder; `pid` is None while the broker is stopped.
+    """
 
     id: int
     host: str
@@ -51,8 +56,8 @@ class BrokerEntry:
 class ClusterFile:
     """The content of `cluster.json`.
 
-    `zookeeper_dir` is the folder of the embedded ZooKeeper, None when the ZooKeeper is somebody else's; then
-    `zookeeper_pid` is None too.
+    `zookeeper_dir` is the folder of the embedded ZooKeeper, None when the ZooKeeper is somebody
+    else's; then `zookeeper_pid` is None too.
     """
 
     zookeeper: str
@@ -90,7 +95,9 @@ def exists(directory: Path) -> bool:
 
 
 def read(directory: Path) -> ClusterFile:
-    """The cluster of `directory`; CommandError when there is none or its file is damaged or foreign."""
+    """The cluster of `directory`; CommandError when there is none or its file is damaged or
+    foreign.
+    """
     path = directory / FILE_NAME
     try:
         text = path.read_text(encoding="utf-8")
@@ -114,7 +121,7 @@ def read(directory: Path) -> ClusterFile:
 
 
 def write(directory: Path, cluster: ClusterFile) -> None:
-    """Replace the file in one step: a reader sees the old one or the new one, also after a crash."""
+    """Replace the file in one step: a reader sees the old one or the new one, also in a crash."""
     text = json.dumps(_document(cluster), indent=2) + "\n"
     handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=directory)
     temporary = Path(name)
@@ -136,8 +143,8 @@ class _Malformed(Exception):
 
 def _foreign(path: Path, problem: str) -> CommandError:
     return CommandError(
-        f"'{path}' is not a file that 'headrace up' wrote: {problem}; restore it, or remove it and run "
-        f"'headrace up --dir {path.parent}' again, which keeps the data"
+        f"'{path}' is not a file that 'headrace up' wrote: {problem}; restore it, or remove it "
+        f"and run 'headrace up --dir {path.parent}' again, which keeps the data"
     )
 
 

@@ -1,6 +1,9 @@
-"""What `headrace up` shall run: how many brokers, on which ports, with which ZooKeeper. Decided before anything starts.
+"""What `headrace up` shall run: how many brokers, on which ports, with which ZooKeeper.
 
-Rule: what the caller did not give stays as it is on disk; what can't be is refused while nothing has changed yet.
+Decided before anything starts.
+
+Rule: what the caller did not give stays as it is on disk; what can't be is refused while nothing
+has changed yet.
 """
 
 from collections.abc import Callable, Collection
@@ -51,7 +54,7 @@ def plan_cluster(
     zookeeper_runs: bool,
     ports: Ports | None = None,
 ) -> ClusterFile:
-    """The cluster to run. `running` are the ids of brokers that are up already and stay untouched."""
+    """The cluster to run. `running` are the ids of brokers that are up and stay untouched."""
     ports = ports or Ports()
     _check(request)
     brokers = _brokers(existing, request, directory)
@@ -75,7 +78,7 @@ def _check(request: UpRequest) -> None:
 
 
 def parse_zookeeper_hosts(hosts: str) -> list[tuple[str, int]]:
-    """`host:port[,host:port…][/path]`, the port 2181 when left out; UsageError for anything else."""
+    """`host:port[,host:port…][/path]`, port 2181 when left out; UsageError for anything else."""
     servers, slash, path = hosts.partition("/")
     result = []
     for server in servers.split(","):
@@ -96,8 +99,8 @@ def _brokers(
     wanted = request.brokers or len(present) or DEFAULT_BROKERS
     if wanted < len(present):
         raise CommandError(
-            f"'{directory}' has {len(present)} brokers and --brokers {wanted} would leave data out; "
-            f"leave the option out, or take another folder"
+            f"'{directory}' has {len(present)} brokers, --brokers {wanted} would leave data out; "
+            "leave the option out, or take another folder"
         )
     first_new_id = max((entry.id for entry in present), default=0) + 1
     new_ids = range(first_new_id, first_new_id + wanted - len(present))
@@ -120,8 +123,8 @@ def _with_ports(
     for port, entry in enumerate(brokers[known:], next_port):
         if port > HIGHEST_PORT:
             raise UsageError(
-                f"{len(brokers)} brokers from port {first_port} on need ports above {HIGHEST_PORT}; "
-                "give a lower --port"
+                f"{len(brokers)} brokers from port {first_port} on need ports above "
+                f"{HIGHEST_PORT}; give a lower --port"
             )
         result.append(replace(entry, port=port))
     for before, entry in zip(brokers, result, strict=True):
@@ -138,7 +141,9 @@ def _with_ports(
 def _with_any_ports(
     brokers: tuple[BrokerEntry, ...], running: frozenset[int], ports: Ports
 ) -> tuple[BrokerEntry, ...]:
-    """Ports of before where they are free, else any: clients that know the old ones find the cluster again."""
+    """Ports of before where they are free, else any: clients that know the old ones find the
+    cluster again.
+    """
     result: list[BrokerEntry] = []
     avoid = {entry.port for entry in brokers}
     for entry in brokers:
@@ -152,8 +157,8 @@ def _with_any_ports(
 def port_in_use(entry: BrokerEntry) -> CommandError:
     """The error for a broker's port that somebody else holds."""
     return CommandError(
-        f"port {entry.port} of {entry.host}, for broker {entry.id}, is in use: stop the program that holds "
-        "it, or choose other ports with 'headrace up --port' (0 takes free ones)"
+        f"port {entry.port} of {entry.host}, for broker {entry.id}, is in use: stop the program "
+        "that holds it, or choose other ports with 'headrace up --port' (0 takes free ones)"
     )
 
 
@@ -180,8 +185,8 @@ def _continued_zookeeper(existing: ClusterFile, request: UpRequest, directory: P
         return existing.zookeeper
     if existing.zookeeper_dir is not None:
         raise CommandError(
-            f"'{directory}' has a ZooKeeper of its own, which knows its topics; --zookeeper can't replace it: "
-            "leave the option out, or take another folder"
+            f"'{directory}' has a ZooKeeper of its own, which knows its topics; --zookeeper can't "
+            "replace it: leave the option out, or take another folder"
         )
     return request.zookeeper
 
@@ -189,13 +194,15 @@ def _continued_zookeeper(existing: ClusterFile, request: UpRequest, directory: P
 def _free_zookeeper_address(
     address: str, running: Collection[int], taken: set[int], ports: Ports
 ) -> str:
-    """The address of before, or another when it has been taken since; brokers that run know only the old one."""
+    """The address of before, or another when it has been taken since; brokers that run know only
+    the old one.
+    """
     host, port = parse_zookeeper_hosts(address)[0]
     if port not in taken and ports.is_free(host, port):
         return address
     if running:
         raise CommandError(
-            f"port {port} of {host}, for ZooKeeper, is in use, and brokers that run expect ZooKeeper there: "
-            "stop the program that holds it, or stop the brokers with 'headrace down'"
+            f"port {port} of {host}, for ZooKeeper, is in use, and brokers that run expect it "
+            "there: stop the program that holds it, or stop the brokers with 'headrace down'"
         )
     return f"{HOST}:{ports.find(HOST, taken)}"

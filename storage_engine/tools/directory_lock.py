@@ -1,4 +1,7 @@
-"""One command at a time changes a cluster's folder. Rule: the lock is the kernel's, so that a killed command frees it."""
+"""One command at a time changes a cluster's folder.
+
+Rule: the lock is the kernel's, so that a killed command frees it.
+"""
 
 import fcntl
 import time
@@ -27,7 +30,8 @@ def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Ite
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise CommandError(
-                        f"another headrace command is at work in '{directory}'; try again when it is done"
+                        f"another headrace command is at work in '{directory}'; "
+                        "try again when it is done"
                     ) from None
                 time.sleep(_POLL_S)
         yield

@@ -1,7 +1,7 @@
 """Stop the brokers and the embedded ZooKeeper of a folder; the data stays.
 
-Each broker shuts down in a controlled way, one after the other, ZooKeeper last. What is left after --timeout seconds is
-killed. Also right when some of them have died, and when nothing runs.
+Each broker shuts down in a controlled way, one after the other, ZooKeeper last. What is left after
+--timeout seconds is killed. Also right when some of them have died, and when nothing runs.
 
 example:
   headrace down --dir ./cluster

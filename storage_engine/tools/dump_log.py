@@ -1,7 +1,9 @@
-"""Show the batches of segment files (.log) and the entries of their indexes (.index, .timeindex), and check them.
+"""Show the batches of segment files (.log) and the entries of their indexes (.index, .timeindex),
+and check them.
 
-Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside it. Exit status 1
-when something is wrong. A broker may be running on the files: its last batch may then look cut off for a moment.
+Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
+it. Exit status 1 when something is wrong. A broker may be running on the files: its last batch may
+then look cut off for a moment.
 
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         show = _collect(documents, path) if args.json else _print_line
         for report in _reports(path, deep=args.deep, show=show):
             if report.problem is not None:
-                problems.append(f"{path}: {_place(report)}: {report.problem}")
+                problems += [f"{path}: {_place(report)}: {report.problem}"]
     if args.json:
         print_json(documents)
     if problems:
@@ -114,7 +116,7 @@ def _log_reports(
             end = report.position + header.size_in_bytes
             described = describe_records(data[report.position : end], header)
             document["records"] = described
-            lines += [_record_line(record) for record in described]
+            lines.extend(_record_line(record) for record in described)
         show("\n".join(lines), document)
         yield report
     show(f"{batches} batches, {records} records", {})

@@ -12,4 +12,6 @@ class UsageError(HeadraceError):
 
 
 class OutputClosedError(HeadraceError):
-    """The reader of our standard output has gone (`headrace consume … | head`): the command ends, as if done."""
+    """The reader of our standard output has gone (`headrace consume … | head`): the command ends,
+    as if done.
+    """

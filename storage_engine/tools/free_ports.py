@@ -1,8 +1,11 @@
-"""Ports on this host: which are taken, and which to take. Rule: a port is checked the way a broker will bind it.
+"""Ports on this host: which are taken, and which to take.
 
-Free ports are chosen below the range from which the kernel takes the ports of outgoing connections. A broker that is
-down for a while would otherwise lose its port to some connection, or even to a peer that tries to reach it: on the
-loopback, a connect to a port that nobody listens on succeeds when the kernel picks that very port as its source.
+Rule: a port is checked the way a broker will bind it.
+
+Free ports are chosen below the range from which the kernel takes the ports of outgoing connections.
+A broker that is down for a while would otherwise lose its port to some connection, or even to a
+peer that tries to reach it: on the loopback, a connect to a port that nobody listens on succeeds
+when the kernel picks that very port as its source.
 """
 
 import random
@@ -18,7 +21,10 @@ _TRIES_PER_PORT = 500
 
 
 def is_port_free(host: str, port: int) -> bool:
-    """Whether a listener could bind now. Connections that linger in TIME_WAIT don't count, as for a broker."""
+    """Whether a listener could bind now.
+
+    Connections that linger in TIME_WAIT don't count, as for a broker.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -29,7 +35,10 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def find_free_port(host: str, *, avoid: Collection[int] = ()) -> int:
-    """A port that was free a moment ago; the caller must be ready to try another. OSError when none is left."""
+    """A port that was free a moment ago; the caller must be ready to try another.
+
+    OSError when none is left.
+    """
     ceiling = _ephemeral_start()
     if ceiling <= LOWEST_FREE_PORT + 1000:
         ceiling = HIGHEST_PORT

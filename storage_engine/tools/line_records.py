@@ -15,7 +15,7 @@ _NEWLINE = 10
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines; remembers the beginning of a line that has not ended yet."""
+    """Cuts a stream of bytes into lines; remembers the start of a line that has not ended."""
 
     def __init__(self, *, max_line_bytes: int) -> None:
         self._max_line_bytes = max_line_bytes
@@ -49,8 +49,8 @@ class LineSplitter:
         self._rest_bytes += len(part)
         if self._rest_bytes > self._max_line_bytes:
             raise CommandError(
-                f"line {self.lines_so_far + 1} of the input is longer than {self._max_line_bytes} bytes, "
-                "which is too large for a record"
+                f"line {self.lines_so_far + 1} of the input is longer than "
+                f"{self._max_line_bytes} bytes, which is too large for a record"
             )
 
     def _split(self, data: bytes) -> "pa.BinaryArray":
@@ -78,7 +78,8 @@ def split_keys(
 ) -> tuple["pa.BinaryArray", "pa.BinaryArray"]:
     """Keys and values: what stands before and after the first separator of each line.
 
-    CommandError that names the first line without one; `lines_before` is how many came before `lines`.
+    CommandError that names the first line without one; `lines_before` is how many came before
+    `lines`.
     """
     parts = pc.split_pattern(lines, separator, max_splits=1)
     counts = pc.list_value_length(parts)

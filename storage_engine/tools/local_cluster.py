@@ -1,8 +1,9 @@
-"""A cluster in a folder of this machine: ZooKeeper and brokers as child processes, started, stopped, found again.
+"""A cluster in a folder of this machine: ZooKeeper and brokers as child processes, started,
+stopped, found again.
 
-Rule: the folder holds all state (`cluster.json`, `broker-<id>/`, `zookeeper/`), so that any process may go on where
-another stopped; who changes it holds the folder's lock. `headrace up`, `stop-broker`, `start-broker` and `down` are thin
-over this class; tests and examples use it as a library:
+Rule: the folder holds all state (`cluster.json`, `broker-<id>/`, `zookeeper/`), so that any process
+may go on where another stopped; who changes it holds the folder's lock. `headrace up`, `stop-
+broker`, `start-broker` and `down` are thin over this class; tests and examples use it as a library:
 
     with LocalCluster.running(folder, UpRequest(brokers=3, port=0)) as cluster:
         use(cluster.bootstrap_servers)
@@ -21,6 +22,7 @@ from storage_engine.tools import cluster_file
 from storage_engine.tools.broker_process import BrokerProcess, StopOutcome
 from storage_engine.tools.broker_settings import (
     check_cluster_settings,
+    check_settings,
     merge_settings,
     read_settings,
     write_settings,
@@ -64,7 +66,10 @@ class PortTakenError(CommandError):
 
 
 class LocalCluster:
-    """The cluster of one folder. Every method reads the folder afresh and leaves `cluster.json` true."""
+    """The cluster of one folder.
+
+    Every method reads the folder afresh and leaves `cluster.json` true.
+    """
 
     def __init__(self, directory: Path, *, progress: Progress = lambda line: None) -> None:
         self.directory = directory.absolute()
@@ -106,7 +111,10 @@ class LocalCluster:
         return cluster_file.read(self.directory).bootstrap_servers
 
     def up(self, request: UpRequest | None = None, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start what does not run yet and wait until all of it serves. What it started it stops when that fails."""
+        """Start what does not run yet and wait until all of it serves.
+
+        What it started it stops when that fails.
+        """
         request = request or UpRequest()
         check_cluster_settings(request.settings)
         self._make_directory()
@@ -120,7 +128,9 @@ class LocalCluster:
                         raise
 
     def start_broker(self, broker_id: int, *, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Start one broker on its data and port and wait until it serves; False when it ran already."""
+        """Start one broker on its data and port and wait until it serves; False when it ran
+        already.
+        """
         cluster_file.read(self.directory).broker(broker_id)
         with directory_lock(self.directory):
             state = self.state
@@ -161,7 +171,9 @@ class LocalCluster:
             return True
 
     def note_ended(self) -> list[tuple[BrokerEntry, str]]:
-        """Brokers that have ended since `cluster.json` was written, with how; the file is made true."""
+        """Brokers that have ended since `cluster.json` was written, with how; the file is made
+        true.
+        """
         with directory_lock(self.directory):
             recorded = cluster_file.read(self.directory)
             state = self.state
@@ -297,9 +309,15 @@ class LocalCluster:
                 brokers_before=brokers_before,
                 brokers_now=len(state.brokers),
             )
+            check_settings(path, settings)
             write_settings(path, settings)
 
     def _make_directory(self) -> None:
+        if "," in str(self.directory):
+            raise CommandError(
+                f"the path '{self.directory}' has a comma, which separates folders in log.dirs; "
+                "give another --dir"
+            )
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -332,5 +350,6 @@ def _check_zookeeper(hosts: str) -> None:
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
     raise CommandError(
-        f"no ZooKeeper at '{hosts}' ({'; '.join(reasons)}); start it, or leave --zookeeper out for an embedded one"
+        f"no ZooKeeper at '{hosts}' ({'; '.join(reasons)}); start it, "
+        "or leave --zookeeper out for an embedded one"
     )

@@ -1,7 +1,9 @@
-"""Child processes that outlive their parent: start one detached, know it again by its arguments, stop it.
+"""Child processes that outlive their parent: start one detached, know it again by its arguments,
+stop it.
 
-Rule: a pid alone proves nothing, since the kernel gives the numbers of dead processes to new ones. A process is ours
-when its command line holds our mark: some consecutive arguments, among them an absolute path that is ours alone.
+Rule: a pid alone proves nothing, since the kernel gives the numbers of dead processes to new ones.
+A process is ours when its command line holds our mark: some consecutive arguments, among them an
+absolute path that is ours alone.
 """
 
 import os
@@ -19,8 +21,9 @@ KILL_TIMEOUT_S = 10.0
 _PROC = Path("/proc")
 
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
-"""Children of this process by pid. They are kept: a `Popen` that is dropped while its child runs warns, and reaping
-(without which a dead child stays in the process table) needs it."""
+"""Children of this process by pid. They are kept: a `Popen` that is dropped while its child runs
+warns, and reaping (without which a dead child stays in the process table) needs it.
+"""
 
 
 class StopOutcome(Enum):
@@ -34,9 +37,11 @@ class StopOutcome(Enum):
 def spawn_detached(
     command: Sequence[str], *, cwd: Path, output: Path, environment: dict[str, str] | None = None
 ) -> int:
-    """Start a process in a session of its own, so that no Ctrl-C for us reaches it; returns its pid.
+    """Start a process in a session of its own, so that no Ctrl-C for us reaches it; returns its
+    pid.
 
-    It gets none of our descriptors: stdin is /dev/null, stdout and stderr are `output`, emptied first.
+    It gets none of our descriptors: stdin is /dev/null, stdout and stderr are `output`, emptied
+    first.
     """
     with output.open("wb") as sink:
         child = subprocess.Popen(
@@ -54,13 +59,17 @@ def spawn_detached(
 
 
 def exit_status(pid: int) -> int | None:
-    """How a child of ours ended (a negative number is a signal); None while it runs or when it isn't ours."""
+    """How a child of ours ended (a negative number is a signal); None while it runs or when it
+    isn't ours.
+    """
     child = _children.get(pid)
     return None if child is None else child.poll()
 
 
 def command_line(pid: int) -> list[str] | None:
-    """The arguments of a running process; None when there is none, or it has ended and waits to be reaped."""
+    """The arguments of a running process; None when there is none, or it has ended and waits to be
+    reaped.
+    """
     exit_status(pid)
     if not _PROC.joinpath("self").exists():
         return _command_line_from_ps(pid)
@@ -89,7 +98,10 @@ def find_process(mark: Sequence[str]) -> int | None:
 
 
 def stop_process(pid: int | None, mark: Sequence[str], *, timeout_s: float) -> StopOutcome:
-    """SIGTERM, and SIGKILL after `timeout_s`; returns when the process is gone. TimeoutError if it never goes."""
+    """SIGTERM, and SIGKILL after `timeout_s`; returns when the process is gone.
+
+    TimeoutError if it never goes.
+    """
     if pid is None or not is_running(pid, mark):
         return StopOutcome.NOT_RUNNING
     _signal(pid, signal.SIGTERM)
@@ -132,7 +144,9 @@ def _bears(arguments: Sequence[str], mark: Sequence[str]) -> bool:
 
 
 def _command_line_from_ps(pid: int) -> list[str] | None:
-    """Where there is no /proc: arguments with blanks come apart, so that paths with blanks are not recognised."""
+    """Where there is no /proc: arguments with blanks come apart, so that paths with blanks are not
+    recognised.
+    """
     answer = subprocess.run(
         ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )

@@ -1,7 +1,10 @@
-"""Reads segment files and checks them, batch by batch and entry by entry. Rule: it only reads, and trusts nothing.
+"""Reads segment files and checks them, batch by batch and entry by entry.
 
-Files are known by their names, `<base offset>.log`, `.index`, `.timeindex`; an index is held against the `.log` beside
-it when that is there. Source: R-LOG1, R-LOG3, R-LOG8; the formats are drawn in `log/` and `protocol/record_batch.py`.
+Rule: it only reads, and trusts nothing.
+
+Files are known by their names, `<base offset>.log`, `.index`, `.timeindex`; an index is held
+against the `.log` beside it when that is there. Source: R-LOG1, R-LOG3, R-LOG8; the formats are
+drawn in `log/` and `protocol/record_batch.py`.
 """
 
 import mmap
@@ -26,7 +29,7 @@ SUFFIXES = (".log", ".index", ".timeindex")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """One batch as found. `header` is None for bytes that are none; they are the last of the file."""
+    """One batch as found. `header` is None for bytes that are none, the last of the file."""
 
     position: int
     header: BatchHeader | None
@@ -35,7 +38,7 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntryReport:
-    """One entry of an index as found: `value` is a byte position, or a timestamp in milliseconds."""
+    """One entry of an index as found: `value` is a byte position or a timestamp (ms)."""
 
     number: int
     offset: int
@@ -69,7 +72,7 @@ def mapped(path: Path) -> Iterator[memoryview]:
 
 
 def check_log(data: memoryview, base_offset: int) -> Iterator[BatchReport]:
-    """Every batch of a `.log` file. After bytes that are no batch there is no way to find the next."""
+    """Every batch of a `.log` file. After bytes that are no batch the next can't be found."""
     position = 0
     expected_offset = base_offset
     while position < len(data):
@@ -106,7 +109,7 @@ def _batch_problem(
     if not crc_matches(data, position, header.size_in_bytes):
         return "CRC does not match"
     if header.base_offset < expected_offset:
-        return f"base offset {header.base_offset} is below {expected_offset}, where the log goes on"
+        return f"base offset {header.base_offset} is below {expected_offset}, the next one"
     if header.last_offset_delta < 0 or header.records_count < 0:
         return "negative record count"
     return None
@@ -146,7 +149,9 @@ def _offset_entry_problem(log: memoryview, offset: int, position: int) -> str | 
 def check_time_index(
     data: memoryview, base_offset: int, log: memoryview | None
 ) -> Iterator[IndexEntryReport]:
-    """Every entry of a `.timeindex` file; its time must be the largest up to the batch that it names."""
+    """Every entry of a `.timeindex` file; its time must be the largest up to the batch that it
+    names.
+    """
     largest = _LargestTimestamps(log, base_offset) if log is not None else None
     previous = (-(2**63), base_offset - 1)
     size = time_index.ENTRY.size

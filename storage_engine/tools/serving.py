@@ -1,6 +1,9 @@
-"""Whether brokers serve. Rule: a broker is up when it itself answers Metadata with the whole cluster in it.
+"""Whether brokers serve.
 
-Each broker is asked over a connection of its own, since what one broker knows says nothing of the others.
+Rule: a broker is up when it itself answers Metadata with the whole cluster in it.
+
+Each broker is asked over a connection of its own, since what one broker knows says nothing of the
+others.
 """
 
 import time
@@ -13,7 +16,7 @@ from storage_engine.tools.cluster_file import BrokerEntry
 from storage_engine.tools.errors import CommandError
 
 ASK_TIMEOUT_MS = 2_000
-"""A broker that is up answers within milliseconds; one that starts refuses the connection at once."""
+"""A broker that is up answers within milliseconds; one that starts refuses at once."""
 
 _POLL_S = 0.05
 
@@ -52,7 +55,8 @@ def wait_until_serving(
 ) -> None:
     """Return when each of `entries` serves Metadata with all `expected` brokers and a controller.
 
-    `check_alive` raises when waiting has become pointless. CommandError after `timeout_s`, with what is missing.
+    `check_alive` raises when waiting has become pointless. CommandError after `timeout_s`, with
+    what is missing.
     """
     deadline = time.monotonic() + timeout_s
     waiting = list(entries)

@@ -1,4 +1,7 @@
-"""Tables and JSON on standard output. Rule: what a person reads and what a program reads come from the same rows."""
+"""Tables and JSON on standard output.
+
+Rule: what a person reads and what a program reads come from the same rows.
+"""
 
 import json
 import sys

@@ -1,7 +1,8 @@
 """Start ZooKeeper and brokers in a folder, and wait until all of them serve.
 
-Run again on the same folder it continues with the data there, and takes the number of brokers, the ports and the
-settings that are not given from there. Without --detach it runs until Ctrl-C and then stops all cleanly.
+Run again on the same folder it continues with the data there, and takes the number of brokers, the
+ports and the settings that are not given from there. Without --detach it runs until Ctrl-C and then
+stops all cleanly.
 
 examples:
   headrace up --dir ./cluster
@@ -39,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=int,
         metavar="PORT",
-        help=f"port of the first broker, the others take the next ones (default {DEFAULT_PORT}, or those "
-        "of the folder); 0 takes free ports",
+        help="port of the first broker, the others take the next ones (default "
+        f"{DEFAULT_PORT}, or those of the folder); 0 takes free ports",
     )
     parser.add_argument(
         "--zookeeper",
