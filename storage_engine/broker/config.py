@@ -24,6 +24,8 @@ from storage_engine.zookeeper.connect_string import ConnectString
 
 __all__ = ["BrokerConfig", "check_broker_setting", "parse_properties"]
 
+_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST})
+
 
 class BrokerConfig:
     """All settings of a broker, by their names in `server.properties`. Does not change."""
@@ -161,8 +163,8 @@ def _values(given: Mapping[str, str]) -> dict[str, SettingValue]:
 
 
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
-    # An empty text or list is "not set"; an empty number is a mistake.
-    may_be_empty = setting.type in (SettingType.STRING, SettingType.LIST)
+    # An empty text or list is "not set", and so is what has no default; else it is a mistake.
+    may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
     for key in _names(setting.broker_key):
         if key in given and (given[key].strip() or not may_be_empty):
             return check_broker_setting(key, given[key])

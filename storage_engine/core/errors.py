@@ -1,4 +1,5 @@
-"""The one table of error codes: number, retriable or final, meaning. Exceptions become codes through it.
+"""The one table of error codes: number, retriable or final, meaning. Exceptions become codes
+through it.
 
 Source: the error codes of the Kafka protocol.
 """
@@ -73,8 +74,16 @@ class ErrorCode(enum.IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = (46, False, "the producer's sequence number is an old duplicate")
     INVALID_PRODUCER_EPOCH = (47, False, "a newer instance of the producer has taken over")
     INVALID_TXN_STATE = (48, False, "the transaction is not in a state for that request")
-    INVALID_PRODUCER_ID_MAPPING = (49, False, "the producer id does not belong to that transactional id")
-    INVALID_TRANSACTION_TIMEOUT = (50, False, "the transaction timeout is out of the accepted range")
+    INVALID_PRODUCER_ID_MAPPING = (
+        49,
+        False,
+        "the producer id does not belong to that transactional id",
+    )
+    INVALID_TRANSACTION_TIMEOUT = (
+        50,
+        False,
+        "the transaction timeout is out of the accepted range",
+    )
     CONCURRENT_TRANSACTIONS = (51, True, "the previous transaction is not finished yet")
     TRANSACTION_COORDINATOR_FENCED = (52, False, "the transaction coordinator has been replaced")
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = (53, False, "not allowed to use that transactional id")
@@ -112,15 +121,17 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":
-        """The member for a number off the wire; UNKNOWN_SERVER_ERROR for one that is not in the table."""
+        """The member for a number off the wire; UNKNOWN_SERVER_ERROR for one that is not in the
+        table."""
         try:
-            return cls(value)
+            return cls(value)  # type: ignore[call-arg]  # mypy takes the members' arguments for it
         except ValueError:
             return cls.UNKNOWN_SERVER_ERROR
 
 
 class HeadraceError(Exception):
-    """Base of every error that a user may see; its text is one line that names the thing and the remedy."""
+    """Base of every error that a user may see; its text is one line that names the thing and the
+    remedy."""
 
 
 class ConfigError(HeadraceError):

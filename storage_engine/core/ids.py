@@ -1,4 +1,5 @@
-"""Names of things: brokers, epochs, partitions. Its one rule: a broker id never passes for an epoch."""
+"""Names of things: brokers, epochs, partitions. Its one rule: a broker id never passes for an
+epoch."""
 
 import re
 from typing import NamedTuple, NewType
@@ -46,7 +47,11 @@ def topic_name_problem(topic: str) -> str | None:
     if topic in (".", ".."):
         return f"the topic name can't be '{topic}'"
     if len(topic) > MAX_TOPIC_LENGTH:
-        return f"the topic name has {len(topic)} characters, at most {MAX_TOPIC_LENGTH} are possible"
+        return (
+            f"the topic name has {len(topic)} characters, at most {MAX_TOPIC_LENGTH} are possible"
+        )
     if not _LEGAL_TOPIC.fullmatch(topic):
-        return f"the topic name '{topic}' has characters other than letters, digits, '.', '_' and '-'"
+        return (
+            f"the topic name '{topic}' has characters other than letters, digits, '.', '_' and '-'"
+        )
     return None

@@ -1,7 +1,7 @@
 """What the broker asks of the outside world, as protocols that real and simulated parts implement.
 
-Rule: broker code above these ports has no asyncio, thread, clock, socket or file of its own; answers come back as
-callbacks on the one event loop.
+Rule: broker code above these ports has no asyncio, thread, clock, socket or file of its own;
+answers come back as callbacks on the one event loop.
 """
 
 import enum
@@ -18,7 +18,8 @@ class LogSlice(Protocol):
         ...
 
     def view(self) -> memoryview:
-        """The bytes, from the page cache where possible; valid until the event loop's next turn and longer."""
+        """The bytes, from the page cache where possible; valid until the event loop's next turn and
+        longer."""
         ...
 
 
@@ -99,7 +100,8 @@ class Transport(Protocol):
     ) -> None:
         """Send `message`; `on_reply` gets the decoded response or a TransportError, exactly once.
 
-        `channel` names a connection of its own ("fetch", "controller"), so that a long poll delays nobody else.
+        `channel` names a connection of its own ("fetch", "controller"), so that a long poll delays
+        nobody else.
         """
         ...
 
@@ -130,8 +132,8 @@ class ZkStat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZkReply:
-    """Answer of a coordination request; `value` is bytes (get), list[str] (children), path (create) or
-    list[ZkReply] (multi)."""
+    """Answer of a coordination request; `value` is bytes (get), list[str] (children), path (create)
+    or list[ZkReply] (multi)."""
 
     status: ZkStatus
     value: Any = None
@@ -174,15 +176,20 @@ ZkCallback = Callable[[ZkReply], None]
 
 
 class Coordination(Protocol):
-    """ZooKeeper. Every callback comes on the event loop, exactly once; watches fire at most once."""
+    """ZooKeeper. Every callback comes on the event loop, exactly once; watches fire at most
+    once."""
 
-    def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None: ...
+    def get(
+        self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
+    ) -> None: ...
 
     def children(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None: ...
 
-    def exists(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
+    def exists(
+        self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
+    ) -> None:
         """NO_NODE when absent; the watch fires on creation too."""
         ...
 

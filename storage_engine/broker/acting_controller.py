@@ -1,0 +1,267 @@
+"""The controller at work: ZooKeeper's watches become events, the core's effects become writes and
+requests.
+
+Rule: events are applied one after another, each with all its effects started, never nested.
+Everything ends with the controller epoch: after `close` nothing that comes back is heard. Source:
+R-CTL5; document 001 (controller failover).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from storage_engine.broker.controller_channel import ControllerChannel
+from storage_engine.broker.controller_store import ControllerStore
+from storage_engine.broker.controller_watches import ControllerWatches
+from storage_engine.core.cluster_state import TopicInfo
+from storage_engine.core.controller import Controller
+from storage_engine.core.controller_events import (
+    ControlledShutdownRequested,
+    DeleteTopicNodes,
+    Deliver,
+    Effect,
+    Event,
+    NoReplicaOnline,
+    ReadStates,
+    ShutdownProgress,
+    StatesRead,
+    StatesWritten,
+    TopicDeleted,
+    TopicDeletionRequested,
+    TopicsChanged,
+    TopicsReady,
+    WriteStates,
+)
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Coordination, Scheduler, Transport
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.znodes import (
+    ConfigZNode,
+    PartitionStateZNode,
+    PartitionsZNode,
+    TopicZNode,
+)
+
+log = logging.getLogger(__name__)
+state_change_log = logging.getLogger("headrace.state_change")
+
+ShutdownListener = Callable[[tuple[TopicPartition, ...]], None]
+
+RETRY_MS = 500
+"""Pause before a read or deletion that ZooKeeper did not answer is done again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What the controller takes from its broker's configuration."""
+
+    broker_id: BrokerId
+    delete_topic_enable: bool
+    unclean_default: bool
+
+
+class ActingController:
+    """One controller epoch of this broker."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        *,
+        controller_epoch: ControllerEpoch,
+        epoch_znode_version: int,
+        coordination: Coordination,
+        transport: Transport,
+        scheduler: Scheduler,
+        resign: Callable[[], None],
+    ) -> None:
+        self.controller_epoch = controller_epoch
+        self._scheduler = scheduler
+        self._resign = resign
+        self._closed = False
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._core = Controller(
+            controller_epoch=controller_epoch,
+            delete_topic_enable=settings.delete_topic_enable,
+        )
+        self._store = ControllerStore(
+            coordination,
+            epoch_znode_version=epoch_znode_version,
+            unclean_default=settings.unclean_default,
+        )
+        self._channel = ControllerChannel(
+            controller_id=settings.broker_id,
+            controller_epoch=controller_epoch,
+            transport=transport,
+            scheduler=scheduler,
+            report=self.submit,
+            on_replaced=self._replaced,
+        )
+        self._watches = ControllerWatches(
+            coordination, self._store, scheduler, submit=self.submit, reread=self._read_states
+        )
+        self._topic_waiters: dict[str, list[Callable[[], None]]] = {}
+        self._deletion_waiters: dict[str, list[Callable[[], None]]] = {}
+        self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
+
+    def start(self) -> None:
+        """Set the watches, load everything, send all leadership to all brokers."""
+        self._watches.start()
+
+    def close(self) -> None:
+        self._closed = True
+        self._watches.close()
+        self._events.clear()
+
+    # --- what handlers ask ---
+
+    @property
+    def core(self) -> Controller:
+        """The state, to be read only."""
+        return self._core
+
+    @property
+    def loaded(self) -> bool:
+        return self._watches.loaded
+
+    def topics_changed(self, topics: dict[str, TopicInfo], on_ready: Callable[[], None]) -> None:
+        """Topics that this broker has just written; `on_ready` when all have their leaders."""
+        waiting = set(topics)
+
+        def ready(topic: str) -> None:
+            waiting.discard(topic)
+            if not waiting:
+                on_ready()
+
+        for topic in topics:
+            self._topic_waiters.setdefault(topic, []).append(lambda topic=topic: ready(topic))  # type: ignore[misc]
+        for topic in topics:
+            self._watches.watch_topic(topic)
+        self.submit(TopicsChanged(topics=topics))
+
+    def delete_topics(self, topics: Iterable[str], on_deleted: Callable[[str], None]) -> None:
+        """Begin deletions whose request nodes exist; `on_deleted` for each when it is gone."""
+        names = tuple(topics)
+        for topic in names:
+            self._deletion_waiters.setdefault(topic, []).append(
+                lambda topic=topic: on_deleted(topic)  # type: ignore[misc]
+            )
+        self.submit(TopicDeletionRequested(topics=names))
+
+    def controlled_shutdown(
+        self, broker: BrokerId, broker_epoch: BrokerEpoch, on_progress: ShutdownListener
+    ) -> None:
+        """Move leaders away; `on_progress(partitions still to move)` after each change."""
+        self._shutdown_waiters.setdefault(broker, []).append(on_progress)
+        self.submit(ControlledShutdownRequested(broker=broker, broker_epoch=broker_epoch))
+
+    # --- events in, effects out ---
+
+    def submit(self, event: Event) -> None:
+        """Apply an event once those before it are applied."""
+        if self._closed:
+            return
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events:
+                for effect in self._core.step(self._events.popleft()):
+                    if not self._closed:
+                        self._carry_out(effect)
+        finally:
+            self._stepping = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case WriteStates():
+                self._write_states(effect)
+            case ReadStates():
+                self._read_states(effect.partitions)
+            case Deliver():
+                broker = self._core.brokers.get(effect.broker)
+                if broker is not None:
+                    self._channel.send(broker, effect.delivery)
+            case NoReplicaOnline():
+                for partition in effect.partitions:
+                    log.error(
+                        "NoReplicaOnline: partition=%s has no live in-sync replica", partition
+                    )
+            case ShutdownProgress():
+                self._shutdown_progress(effect)
+            case TopicsReady():
+                for topic in effect.topics:
+                    for waiter in self._topic_waiters.pop(topic, []):
+                        waiter()
+            case DeleteTopicNodes():
+                self._delete_topic_nodes(effect)
+
+    def _write_states(self, effect: WriteStates) -> None:
+        for write in effect.writes:
+            state_change_log.info(
+                "elect partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
+                write.partition,
+                write.state.leader,
+                write.state.leader_epoch,
+                list(write.state.isr),
+                write.state.controller_epoch,
+            )
+        self._store.write_states(
+            effect.writes,
+            done=lambda outcomes: self.submit(StatesWritten(outcomes=outcomes)),
+            fenced=self._replaced,
+        )
+
+    def _read_states(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = tuple(partitions)
+
+        def done(states: object) -> None:
+            if self._closed:
+                return
+            if states is None:
+                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted))
+            else:
+                self.submit(StatesRead(states=states))  # type: ignore[arg-type]
+
+        if not self._closed:
+            self._store.read_states(wanted, done)
+
+    def _shutdown_progress(self, effect: ShutdownProgress) -> None:
+        waiters = self._shutdown_waiters.get(effect.broker, [])
+        if not effect.remaining:
+            self._shutdown_waiters.pop(effect.broker, None)
+        for waiter in list(waiters):
+            waiter(effect.remaining)
+
+    def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> None:
+        topic = effect.topic
+        paths = []
+        for partition in effect.partitions:
+            paths.append(PartitionStateZNode.path(topic, partition))
+            paths.append(PartitionStateZNode.partition_path(topic, partition))
+        paths.append(PartitionsZNode.path(topic))
+        paths.append(TopicZNode.path(topic))
+        paths.append(ConfigZNode.topic_path(topic))
+        paths.append(DeleteTopicsZNode.topic_path(topic))
+
+        def done(deleted: bool) -> None:
+            if self._closed:
+                return
+            if not deleted:
+                self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
+                return
+            log.info("deleted topic=%s", topic)
+            self._watches.forget_topic(topic)
+            self.submit(TopicDeleted(topic=topic))
+            self._watches.drop_json_request(topic)
+            for waiter in self._deletion_waiters.pop(topic, []):
+                waiter()
+
+        self._store.delete_nodes(paths, done)
+
+    def _replaced(self) -> None:
+        if not self._closed:
+            log.warning("controller epoch %d is over: replaced", self.controller_epoch)
+            self._resign()

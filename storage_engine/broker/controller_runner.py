@@ -1,0 +1,80 @@
+"""This broker as a candidate for controller: takes part in the election, and acts while it is
+elected.
+
+Rule: there is an ActingController exactly while this broker's session holds `/controller`. Source:
+R-CTL1, R-CTL5.
+"""
+
+import logging
+
+from storage_engine.broker.acting_controller import ActingController, ControllerSettings
+from storage_engine.core.ids import ControllerEpoch
+from storage_engine.core.ports import Clock, Coordination, Scheduler, Transport
+from storage_engine.zookeeper.controller_election import ControllerElection
+
+log = logging.getLogger(__name__)
+
+
+class ControllerRunner:
+    """Candidate and, at times, controller."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        *,
+        coordination: Coordination,
+        transport: Transport,
+        scheduler: Scheduler,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._coordination = coordination
+        self._transport = transport
+        self._scheduler = scheduler
+        self.acting: ActingController | None = None
+        self._started = False
+        self._election = ControllerElection(
+            coordination,
+            settings.broker_id,
+            clock,
+            scheduler,
+            on_elected=self._elected,
+            on_resigned=self._resigned,
+        )
+
+    def start(self) -> None:
+        """Become a candidate; further calls change nothing."""
+        if not self._started:
+            self._started = True
+            self._election.start()
+
+    def close(self) -> None:
+        """Resign for good, so that another broker takes over at once."""
+        if self._started:
+            self._election.stop()
+        self._resigned()
+
+    def _elected(self, controller_epoch: ControllerEpoch, epoch_znode_version: int) -> None:
+        self._resigned()
+        log.info("elected as controller epoch=%d", controller_epoch)
+        self.acting = ActingController(
+            self._settings,
+            controller_epoch=controller_epoch,
+            epoch_znode_version=epoch_znode_version,
+            coordination=self._coordination,
+            transport=self._transport,
+            scheduler=self._scheduler,
+            resign=self._replaced,
+        )
+        self.acting.start()
+
+    def _resigned(self) -> None:
+        if self.acting is not None:
+            log.info("no longer controller epoch=%d", self.acting.controller_epoch)
+            self.acting.close()
+            self.acting = None
+
+    def _replaced(self) -> None:
+        """A broker or ZooKeeper said that a newer controller is there."""
+        self._resigned()
+        self._election.reconsider()

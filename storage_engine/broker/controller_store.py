@@ -1,0 +1,327 @@
+"""The controller's reads and writes in ZooKeeper.
+
+Rule: a partition's state is written only in one multi with a check of `/controller_epoch`, so that
+a controller that has been replaced can't write (R-CTL2). Values that can't be decoded are logged
+and left out; nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.controller_events import StateWrite, WriteOutcome
+from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
+from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
+    ConfigZNode,
+    ControllerEpochZNode,
+    PartitionStateZNode,
+    PartitionsZNode,
+    TopicZNode,
+)
+
+log = logging.getLogger(__name__)
+
+Watch = Callable[[], None]
+
+
+class Gather:
+    """Calls back once, when every one of a number of replies has come."""
+
+    __slots__ = ("_done", "_open")
+
+    def __init__(self, count: int, done: Callable[[], None]) -> None:
+        self._open = count
+        self._done = done
+        if count == 0:
+            done()
+
+    def one(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._done()
+
+
+class ControllerStore:
+    """ZooKeeper as one elected controller uses it."""
+
+    def __init__(
+        self, coordination: Coordination, *, epoch_znode_version: int, unclean_default: bool
+    ) -> None:
+        self._coordination = coordination
+        self._epoch_version = epoch_znode_version
+        self._unclean_default = unclean_default
+
+    # --- reading; each `done(None)` means: could not be read, try again later ---
+
+    def read_brokers(
+        self, watch: Watch | None, done: Callable[[dict[BrokerId, BrokerInfo] | None], None]
+    ) -> None:
+        """All registered brokers; the watch fires when one comes or goes."""
+
+        def on_children(reply: ZkReply) -> None:
+            if not reply.ok:
+                done(None)
+                return
+            brokers: dict[BrokerId, BrokerInfo] = {}
+            failed: list[BrokerId] = []
+            ids = [BrokerId(int(name)) for name in reply.value if name.isdigit()]
+
+            def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
+                if answer.ok and answer.stat is not None:
+                    info = _broker_info(broker_id, answer)
+                    if info is not None:
+                        brokers[broker_id] = info
+                elif answer.status is not ZkStatus.NO_NODE:
+                    failed.append(broker_id)
+                gather.one()
+
+            gather = Gather(len(ids), lambda: done(None if failed else brokers))
+            for broker_id in ids:
+                self._coordination.get(
+                    BrokerIdZNode.path(broker_id),
+                    lambda answer, broker_id=broker_id: on_broker(broker_id, answer),  # type: ignore[misc]
+                )
+
+        self._coordination.children(BrokerIdZNode.PARENT, on_children, watch)
+
+    def list_topics(self, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
+        def on_children(reply: ZkReply) -> None:
+            done(sorted(reply.value) if reply.ok else None)
+
+        self._coordination.children(TopicZNode.PARENT, on_children, watch)
+
+    def read_topics(
+        self,
+        topics: Sequence[str],
+        watch_for: Callable[[str], Watch] | None,
+        done: Callable[[dict[str, TopicInfo] | None], None],
+    ) -> None:
+        """Assignment, id and unclean setting of each; a topic without an id is given one."""
+        found: dict[str, TopicInfo] = {}
+        failed: list[str] = []
+
+        def finish() -> None:
+            done(None if failed else found)
+
+        gather = Gather(len(topics), finish)
+
+        def on_topic(topic: str, reply: ZkReply) -> None:
+            if reply.ok:
+                try:
+                    node = TopicZNode.decode(topic, reply.value)
+                except ZnodeFormatError as failure:
+                    log.error("topic ignored: %s", failure)
+                    gather.one()
+                    return
+                if node.topic_id is None and reply.stat is not None:
+                    node = self._give_id(node, reply.stat.version)
+                self._coordination.get(
+                    ConfigZNode.topic_path(topic), lambda config: on_config(topic, node, config)
+                )
+                return
+            if reply.status is not ZkStatus.NO_NODE:
+                failed.append(topic)
+            gather.one()
+
+        def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
+            if reply.ok or reply.status is ZkStatus.NO_NODE:
+                found[topic] = _topic_info(node, reply, self._unclean_default)
+            else:
+                failed.append(topic)
+            gather.one()
+
+        for topic in topics:
+            watch = watch_for(topic) if watch_for is not None else None
+            self._coordination.get(
+                TopicZNode.path(topic),
+                lambda reply, topic=topic: on_topic(topic, reply),  # type: ignore[misc]
+                watch,
+            )
+
+    def _give_id(self, node: TopicZNode, version: int) -> TopicZNode:
+        """A topic that another program wrote gets its id now, before anyone hears of it."""
+        named = TopicZNode(topic=node.topic, assignment=node.assignment, topic_id=uuid.uuid4())
+        self._coordination.set(
+            TopicZNode.path(node.topic), named.encode(), version, lambda _reply: None
+        )
+        return named
+
+    def read_states(
+        self,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, PartitionState | None] | None], None],
+    ) -> None:
+        wanted = list(partitions)
+        found: dict[TopicPartition, PartitionState | None] = {}
+        failed: list[TopicPartition] = []
+        gather = Gather(len(wanted), lambda: done(None if failed else found))
+
+        def on_state(tp: TopicPartition, reply: ZkReply) -> None:
+            if reply.ok and reply.stat is not None:
+                # A state that can't be decoded is left out: the partition stays as it is.
+                state = _partition_state(tp, reply)
+                if state is not None:
+                    found[tp] = state
+            elif reply.status is ZkStatus.NO_NODE:
+                found[tp] = None
+            else:
+                failed.append(tp)
+            gather.one()
+
+        for tp in wanted:
+            self._coordination.get(
+                PartitionStateZNode.path(tp.topic, tp.partition),
+                lambda reply, tp=tp: on_state(tp, reply),  # type: ignore[misc]
+            )
+
+    # --- writing ---
+
+    def write_states(
+        self,
+        writes: Sequence[StateWrite],
+        done: Callable[[dict[TopicPartition, tuple[WriteOutcome, PartitionState]]], None],
+        fenced: Callable[[], None],
+    ) -> None:
+        """Each on its own condition; `fenced` when the controller epoch has moved on."""
+        outcomes: dict[TopicPartition, tuple[WriteOutcome, PartitionState]] = {}
+        gather = Gather(len(writes), lambda: done(outcomes))
+
+        def settle(write: StateWrite, outcome: WriteOutcome) -> None:
+            outcomes[write.partition] = (outcome, write.state)
+            gather.one()
+
+        def on_multi(write: StateWrite, reply: ZkReply) -> None:
+            if reply.ok:
+                settle(write, WriteOutcome.ACCEPTED)
+            elif reply.status is ZkStatus.UNKNOWN:
+                settle(write, WriteOutcome.UNKNOWN)
+            else:
+                self._check_epoch(fenced)
+                settle(write, WriteOutcome.CONFLICT)
+
+        def create(write: StateWrite) -> None:
+            """The parent of all partitions may be there already."""
+            tp = write.partition
+            self._coordination.create(
+                PartitionsZNode.path(tp.topic), b"", lambda _reply: send(write)
+            )
+
+        def send(write: StateWrite) -> None:
+            self._coordination.multi(self._operations(write), lambda reply: on_multi(write, reply))
+
+        for write in writes:
+            if write.expected_partition_epoch is None:
+                create(write)
+            else:
+                send(write)
+
+    def _operations(self, write: StateWrite) -> list[ZkOp]:
+        tp = write.partition
+        state = write.state
+        path = PartitionStateZNode.path(tp.topic, tp.partition)
+        data = PartitionStateZNode(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            controller_epoch=state.controller_epoch,
+        ).encode()
+        operations = [self._epoch_check()]
+        if write.expected_partition_epoch is None:
+            parent = PartitionStateZNode.partition_path(tp.topic, tp.partition)
+            operations.append(ZkOp(kind=ZkOpKind.CREATE, path=parent))
+            operations.append(ZkOp(kind=ZkOpKind.CREATE, path=path, data=data))
+        else:
+            operations.append(
+                ZkOp(
+                    kind=ZkOpKind.SET,
+                    path=path,
+                    data=data,
+                    version=write.expected_partition_epoch,
+                )
+            )
+        return operations
+
+    def _epoch_check(self) -> ZkOp:
+        return ZkOp(
+            kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=self._epoch_version
+        )
+
+    def _check_epoch(self, fenced: Callable[[], None]) -> None:
+        def on_reply(reply: ZkReply) -> None:
+            if reply.ok and reply.stat is not None and reply.stat.version != self._epoch_version:
+                fenced()
+
+        self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
+
+    def delete_nodes(self, paths: Sequence[str], done: Callable[[bool], None]) -> None:
+        """One after another, children first; nodes that are gone already count as deleted."""
+        left = list(paths)
+
+        def on_reply(reply: ZkReply) -> None:
+            if not reply.ok and reply.status is not ZkStatus.NO_NODE:
+                done(False)
+                return
+            next_one()
+
+        def next_one() -> None:
+            if not left:
+                done(True)
+                return
+            self._coordination.delete(left.pop(0), -1, on_reply)
+
+        next_one()
+
+
+def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
+    assert reply.stat is not None
+    try:
+        node = BrokerIdZNode.decode(broker_id, reply.value)
+    except ZnodeFormatError as failure:
+        log.error("broker ignored: %s", failure)
+        return None
+    return BrokerInfo(
+        broker_id=broker_id,
+        host=node.host,
+        port=node.port,
+        rack=node.rack,
+        epoch=BrokerEpoch(reply.stat.czxid),
+    )
+
+
+def _topic_info(node: TopicZNode, config: ZkReply, unclean_default: bool) -> TopicInfo:
+    unclean = unclean_default
+    if config.ok:
+        try:
+            path = ConfigZNode.topic_path(node.topic)
+            value = ConfigZNode.decode(path, config.value).config.get(
+                "unclean.leader.election.enable"
+            )
+            unclean = unclean_default if value is None else value == "true"
+        except ZnodeFormatError as failure:
+            log.error("settings ignored: %s", failure)
+    return TopicInfo(
+        topic=node.topic,
+        topic_id=node.topic_id or uuid.UUID(int=0),
+        assignment=dict(node.assignment),
+        unclean_election=unclean,
+    )
+
+
+def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:
+    assert reply.stat is not None
+    try:
+        node = PartitionStateZNode.decode(tp.topic, tp.partition, reply.value)
+    except ZnodeFormatError as failure:
+        log.error("state ignored: %s", failure)
+        return None
+    return PartitionState(
+        leader=node.leader,
+        leader_epoch=node.leader_epoch,
+        isr=tuple(node.isr),
+        controller_epoch=node.controller_epoch,
+        partition_epoch=PartitionEpoch(reply.stat.version),
+    )

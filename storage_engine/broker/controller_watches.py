@@ -1,0 +1,309 @@
+"""The controller's eyes: sets the watches, loads everything, and turns what fires into events.
+
+Rule: a watch is set again in the same read that answers it, so that nothing between two reads is
+missed; a read that fails is repeated. Source: R-CTL5, R-CTL6, R-CTL10; document 001 (controller
+failover, steps 2 to 7 and 12).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from storage_engine.broker.controller_store import ControllerStore, Gather
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.controller_events import (
+    BrokersChanged,
+    Event,
+    Loaded,
+    TopicDeletionRequested,
+    TopicsChanged,
+)
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, IsrChangeZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 500
+
+
+class ControllerWatches:
+    """Watches and loading of one controller epoch."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        store: ControllerStore,
+        scheduler: Scheduler,
+        *,
+        submit: Callable[[Event], None],
+        reread: Callable[[Iterable[TopicPartition]], None],
+    ) -> None:
+        self._coordination = coordination
+        self._store = store
+        self._scheduler = scheduler
+        self._submit = submit
+        self._reread = reread
+        self._closed = False
+        self.loaded = False
+        self._watched: set[str] = set()
+        self._generations: dict[str, int] = {}
+        self._early_isr_changes: set[TopicPartition] = set()
+        self._brokers: dict[BrokerId, BrokerInfo] | None = None
+        self._topics: dict[str, TopicInfo] | None = None
+        self._states: dict[TopicPartition, PartitionState] | None = None
+        self._deleting: tuple[str, ...] | None = None
+
+    def start(self) -> None:
+        self._read_brokers()
+        self._list_topics()
+        self._read_deletions()
+        self._read_isr_changes()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _again(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._closed:
+                work()
+
+        self._scheduler.call_later(RETRY_MS, run)
+
+    def _guarded(self, name: str, work: Callable[[], None]) -> Callable[[], None]:
+        """A watch: of all that were set under a name, only the newest is heard."""
+        generation = self._generations.get(name, 0) + 1
+        self._generations[name] = generation
+
+        def run() -> None:
+            if not self._closed and self._generations.get(name) == generation:
+                work()
+
+        return run
+
+    # --- brokers ---
+
+    def _read_brokers(self) -> None:
+        def done(brokers: dict[BrokerId, BrokerInfo] | None) -> None:
+            if self._closed:
+                return
+            if brokers is None:
+                self._again(self._read_brokers)
+                return
+            self._brokers = brokers
+            if self.loaded:
+                self._submit(BrokersChanged(brokers=brokers))
+            else:
+                self._finish_loading()
+
+        self._store.read_brokers(self._guarded("brokers", self._read_brokers), done)
+
+    # --- topics ---
+
+    def _list_topics(self) -> None:
+        def listed(topics: list[str] | None) -> None:
+            if self._closed:
+                return
+            if topics is None:
+                self._again(self._list_topics)
+                return
+            self._read_topics([topic for topic in topics if topic not in self._watched])
+
+        self._store.list_topics(self._guarded("topics", self._list_topics), listed)
+
+    def _read_topics(self, topics: list[str]) -> None:
+        if not topics and self._topics is not None:
+            return
+        self._watched.update(topics)
+
+        def done(found: dict[str, TopicInfo] | None) -> None:
+            if self._closed:
+                return
+            if found is None:
+                self._again(lambda: self._read_topics(topics))
+                return
+            if self.loaded:
+                self._submit(TopicsChanged(topics=found))
+                return
+            self._topics = {**(self._topics or {}), **found}
+            self._load_states()
+
+        self._store.read_topics(topics, self._topic_watch, done)
+
+    def _topic_watch(self, topic: str) -> Callable[[], None]:
+        def changed() -> None:
+            if topic in self._watched:
+                self._read_topics([topic])
+
+        return self._guarded(f"topic {topic}", changed)
+
+    def watch_topic(self, topic: str) -> None:
+        """A topic that this controller wrote itself: watch it from now on."""
+        if topic not in self._watched:
+            self._watched.add(topic)
+            self._store.read_topics([topic], self._topic_watch, lambda _found: None)
+
+    def forget_topic(self, topic: str) -> None:
+        self._watched.discard(topic)
+        self._generations.pop(f"topic {topic}", None)
+
+    def _load_states(self) -> None:
+        topics = self._topics or {}
+        partitions = [TopicPartition(t, p) for t, info in topics.items() for p in info.assignment]
+
+        def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
+            if self._closed or self.loaded:
+                return
+            if states is None:
+                self._again(self._load_states)
+                return
+            self._states = {tp: state for tp, state in states.items() if state is not None}
+            self._finish_loading()
+
+        self._store.read_states(partitions, done)
+
+    def _finish_loading(self) -> None:
+        if self.loaded or self._brokers is None or self._topics is None:
+            return
+        if self._states is None or self._deleting is None:
+            return
+        self.loaded = True
+        log.info(
+            "controller loaded brokers=%s topics=%d partitions=%d",
+            sorted(self._brokers),
+            len(self._topics),
+            len(self._states),
+        )
+        self._submit(
+            Loaded(
+                brokers=self._brokers,
+                topics=self._topics,
+                states=self._states,
+                deleting=self._deleting,
+            )
+        )
+        if self._early_isr_changes:
+            self._reread(sorted(self._early_isr_changes))
+            self._early_isr_changes.clear()
+
+    # --- deletions: one JSON, or a child per topic ---
+
+    def _read_deletions(self) -> None:
+        named: list[str] = []
+
+        def on_data(reply: ZkReply) -> None:
+            if self._closed:
+                return
+            if reply.status is ZkStatus.UNKNOWN:
+                self._again(self._read_deletions)
+                return
+            if not reply.ok:
+                # Not there: wait for its creation.
+                self._watch_for_deletions()
+                self._on_deletions(())
+                return
+            try:
+                named.extend(DeleteTopicsZNode.decode(reply.value).topics)
+            except ZnodeFormatError as failure:
+                log.error("deletion ignored: %s", failure)
+            self._coordination.children(
+                DeleteTopicsZNode.PATH,
+                on_children,
+                self._guarded("deletions", self._read_deletions),
+            )
+
+        def on_children(reply: ZkReply) -> None:
+            if self._closed:
+                return
+            if reply.status is ZkStatus.UNKNOWN:
+                self._again(self._read_deletions)
+                return
+            if reply.ok:
+                named.extend(reply.value)
+            self._on_deletions(tuple(dict.fromkeys(named)))
+
+        self._coordination.get(DeleteTopicsZNode.PATH, on_data)
+
+    def _watch_for_deletions(self) -> None:
+        def on_reply(reply: ZkReply) -> None:
+            if not self._closed and reply.ok:
+                self._read_deletions()
+            elif not self._closed and reply.status is ZkStatus.UNKNOWN:
+                self._again(self._watch_for_deletions)
+
+        self._coordination.exists(
+            DeleteTopicsZNode.PATH, on_reply, self._guarded("deletions", self._read_deletions)
+        )
+
+    def _on_deletions(self, topics: tuple[str, ...]) -> None:
+        if self.loaded:
+            if topics:
+                self._submit(TopicDeletionRequested(topics=topics))
+            return
+        self._deleting = topics
+        self._finish_loading()
+
+    def drop_json_request(self, topic: str) -> None:
+        """Take a topic out of the JSON form of the request, if it is there; an empty request goes
+        away."""
+
+        def on_data(reply: ZkReply) -> None:
+            if not reply.ok or reply.stat is None:
+                return
+            try:
+                topics = DeleteTopicsZNode.decode(reply.value).topics
+            except ZnodeFormatError:
+                return
+            left = tuple(name for name in topics if name != topic)
+            version = reply.stat.version
+            if left and left != topics:
+                data = DeleteTopicsZNode(topics=left).encode()
+                self._coordination.set(DeleteTopicsZNode.PATH, data, version, lambda _reply: None)
+            elif not left:
+                # Refused by ZooKeeper while other topics' children are there, which is right.
+                self._coordination.delete(DeleteTopicsZNode.PATH, version, lambda _reply: None)
+
+        self._coordination.get(DeleteTopicsZNode.PATH, on_data)
+
+    # --- ISR changes ---
+
+    def _read_isr_changes(self) -> None:
+        def on_children(reply: ZkReply) -> None:
+            if self._closed:
+                return
+            if not reply.ok:
+                self._again(self._read_isr_changes)
+                return
+            self._take_isr_changes(reply.value)
+
+        self._coordination.children(
+            IsrChangeZNode.PARENT, on_children, self._guarded("isr", self._read_isr_changes)
+        )
+
+    def _take_isr_changes(self, children: list[str]) -> None:
+        changed: set[TopicPartition] = set()
+
+        def on_change(child: str, reply: ZkReply) -> None:
+            if reply.ok:
+                try:
+                    changed.update(IsrChangeZNode.decode(child, reply.value).partitions)
+                except ZnodeFormatError as failure:
+                    log.error("ISR change ignored: %s", failure)
+                self._coordination.delete(IsrChangeZNode.path(child), -1, lambda _reply: None)
+            gather.one()
+
+        def done() -> None:
+            if self._closed or not changed:
+                return
+            if self.loaded:
+                self._reread(sorted(changed))
+            else:
+                # The states may have been read before these changes.
+                self._early_isr_changes.update(changed)
+
+        gather = Gather(len(children), done)
+        for child in children:
+            self._coordination.get(
+                IsrChangeZNode.path(child),
+                lambda reply, child=child: on_change(child, reply),  # type: ignore[misc]
+            )

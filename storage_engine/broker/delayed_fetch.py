@@ -1,0 +1,73 @@
+"""A fetch that waits for data.
+
+Rule (document 001): it is answered at once when it wants no wait, asks for no partition, has enough
+bytes, or failed; otherwise when data comes, or when `max_wait` is over with what there is. Source:
+R-NET2.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.broker.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.purgatory import Deadline
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.fetch import FetchRequest
+
+
+def must_answer(request: FetchRequest, read: FetchRead) -> bool:
+    """The four conditions of document 001."""
+    return (
+        request.max_wait_ms <= 0
+        or not request.partitions
+        or read.bytes_readable >= request.min_bytes
+        or read.failed
+    )
+
+
+class DelayedFetch:
+    """One waiting fetch. The request is kept decoded: its frame's memory is gone."""
+
+    __slots__ = ("_deadline", "_done", "_partitions", "_reader", "_request", "_respond")
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        *,
+        reader: FetchReader,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        respond: Callable[[FetchRead], None],
+    ) -> None:
+        self._request = request
+        self._reader = reader
+        self._respond = respond
+        self._done = False
+        self._partitions: list[HostedPartition] = []
+        for wanted in request.partitions:
+            partition = replicas.get(TopicPartition(wanted.topic, wanted.partition))
+            if partition is not None:
+                partition.data_waiters.add(self)
+                self._partitions.append(partition)
+        self._deadline = Deadline(scheduler, request.max_wait_ms, self._expire)
+
+    def try_complete(self) -> bool:
+        if self._done:
+            return True
+        read = self._reader.read(self._request)
+        if not must_answer(self._request, read):
+            return False
+        self._deadline.finish()
+        self._answer(read)
+        return True
+
+    def _expire(self) -> None:
+        if not self._done:
+            self._answer(self._reader.read(self._request))
+
+    def _answer(self, read: FetchRead) -> None:
+        self._done = True
+        for partition in self._partitions:
+            partition.data_waiters.discard(self)
+        self._respond(read)

@@ -1,0 +1,107 @@
+"""From a frame to its handler.
+
+Rule: a frame that can't be decoded, or an API or version that is not served, costs its own
+connection and nothing else; an ApiVersions of an unknown version has an answer of its own
+(KIP-511). Source: R-NET1, R-NET3.
+"""
+
+import logging
+from typing import Any
+
+from storage_engine.broker.handlers import (
+    control,
+    controlled_shutdown,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    topics,
+)
+from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
+from storage_engine.core.errors import InvalidRequestError
+from storage_engine.net.connection import Connection
+from storage_engine.protocol.apis import api_versions
+from storage_engine.protocol.apis.registry import (
+    API_VERSIONS_KEY,
+    INTERNAL_RANGES,
+    SERVED_RANGES,
+    name_of,
+    spec_for,
+)
+from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.framing import parse_request_header
+
+log = logging.getLogger(__name__)
+
+
+def _api_versions(_context: BrokerContext, call: Call, _request: Any) -> None:
+    call.respond(_ADVERTISED)
+
+
+HANDLERS: dict[int, Handler] = {
+    0: produce.handle,
+    1: fetch.handle,
+    2: list_offsets.handle,
+    3: metadata.handle,
+    4: control.leader_and_isr,
+    5: control.stop_replica,
+    6: control.update_metadata,
+    7: controlled_shutdown.handle,
+    10: find_coordinator.handle,
+    API_VERSIONS_KEY: _api_versions,
+    19: topics.create_topics,
+    20: topics.delete_topics,
+    22: init_producer_id.handle,
+    23: offset_for_leader_epoch.handle,
+    32: describe_configs.handle,
+    37: topics.create_partitions,
+    60: describe_cluster.handle,
+}
+"""What this broker serves."""
+
+_ADVERTISED = api_versions.ApiVersionsResponse.of(
+    {key: versions for key, versions in SERVED_RANGES.items() if key in HANDLERS}
+)
+
+assert set(HANDLERS) <= set(SERVED_RANGES) | set(INTERNAL_RANGES)
+
+
+class Dispatcher:
+    """The `handle` of a broker's server."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        # All codecs now: an import in the middle of serving would hold the event loop.
+        self._table: dict[int, tuple[ApiSpec, Handler]] = {
+            key: (spec_for(key), handler) for key, handler in HANDLERS.items()
+        }
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            header, body = parse_request_header(frame)
+            entry = self._table.get(header.api_key)
+            if entry is None:
+                connection.close(f"{name_of(header.api_key)} is not served")
+                return
+            spec, handler = entry
+            version = header.api_version
+            if not spec.min_version <= version <= spec.max_version:
+                self._answer_unknown_version(connection, spec, header.correlation_id)
+                return
+            request = spec.decode_request(version, body)
+        except InvalidRequestError as failure:
+            connection.close(str(failure))
+            return
+        call = Call(spec, version, header.correlation_id, connection, connection.begin())
+        handler(self._context, call, request)
+
+    def _answer_unknown_version(
+        self, connection: Connection, spec: ApiSpec, correlation_id: int
+    ) -> None:
+        call = Call(spec, 0, correlation_id, connection, connection.begin())
+        call.respond(api_versions.unsupported_version_response())

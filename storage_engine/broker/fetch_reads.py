@@ -1,0 +1,163 @@
+"""Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
+
+Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
+the high watermark, followers see the whole log, after the check that theirs does not diverge.
+Source: R-REP2, R-REP5, R-REP8, KIP-595.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
+from storage_engine.core.follower import divergence
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+
+
+class FetchRead:
+    """Answers to all partitions of a request, and whether they may leave at once."""
+
+    __slots__ = ("bytes_readable", "failed", "partitions")
+
+    def __init__(self) -> None:
+        self.partitions: list[FetchPartitionResponse] = []
+        self.bytes_readable = 0
+        self.failed = False
+        """An error or a divergence: answer now (document 001, condition 4)."""
+
+
+class FetchReader:
+    """Reads for FetchRequests."""
+
+    def __init__(
+        self, replicas: ReplicaManager, *, is_current: Callable[[BrokerId, int], bool]
+    ) -> None:
+        self._replicas = replicas
+        self._is_current = is_current
+        """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
+
+    def read(self, request: FetchRequest) -> FetchRead:
+        """One pass over the partitions; the first with data gets a batch even if it is over the
+        limit."""
+        result = FetchRead()
+        room = request.max_bytes
+        for wanted in request.partitions:
+            answer = self._read_partition(request, wanted, room, first=result.bytes_readable == 0)
+            result.partitions.append(answer)
+            if answer.error_code or answer.diverging_epoch is not None:
+                result.failed = True
+            if answer.records is not None:
+                size = len(answer.records)
+                result.bytes_readable += size
+                room = max(0, room - size)
+        return result
+
+    def note_progress(self, request: FetchRequest) -> None:
+        """A follower's fetch tells what it holds. Done once per request, before the first read."""
+        if request.replica_id < 0:
+            return
+        eligible = self._is_current(BrokerId(request.replica_id), request.replica_epoch)
+        for wanted in request.partitions:
+            partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
+            if partition is None or partition.leader is None:
+                continue
+            if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+                continue
+            if wanted.fetch_offset > partition.log.log_end_offset:
+                continue
+            if self._agrees(partition, wanted):
+                self._replicas.follower_fetched(
+                    partition, request.replica_id, wanted.fetch_offset, eligible=eligible
+                )
+
+    def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
+        try:
+            return _diverging(partition, wanted) is None
+        except KafkaError:
+            return False
+
+    def _read_partition(
+        self, request: FetchRequest, wanted: FetchPartition, room: int, *, first: bool
+    ) -> FetchPartitionResponse:
+        tp = TopicPartition(wanted.topic, wanted.partition)
+        try:
+            partition = self._replicas.leader(tp, wanted.current_leader_epoch)
+            return _read(partition, request, wanted, room, first=first)
+        except LogStorageError as failure:
+            known = self._replicas.get(tp)
+            if known is not None:
+                self._replicas.fail(known, failure)
+            return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
+        except KafkaError as failure:
+            return self._refusal(wanted, tp, failure.code)
+
+    def _refusal(
+        self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
+    ) -> FetchPartitionResponse:
+        """The error, with where the client should go instead as far as this replica knows."""
+        refusal = FetchPartitionResponse(wanted.topic, wanted.partition, int(code))
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return refusal
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            return refusal._replace(current_leader=(partition.leader_id, partition.leader_epoch))
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return refusal._replace(
+                high_watermark=partition.high_watermark,
+                last_stable_offset=partition.high_watermark,
+                log_start_offset=partition.log.log_start_offset,
+            )
+        return refusal
+
+
+def _read(
+    partition: HostedPartition,
+    request: FetchRequest,
+    wanted: FetchPartition,
+    room: int,
+    *,
+    first: bool,
+) -> FetchPartitionResponse:
+    log = partition.log
+    high_watermark = partition.high_watermark
+    if wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(
+            log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+        )
+    diverging = _diverging(partition, wanted)
+    records = None
+    if diverging is None:
+        limit = min(wanted.partition_max_bytes, room)
+        if limit > 0 or first:
+            is_follower = request.replica_id >= 0
+            records = log.read(
+                wanted.fetch_offset,
+                max_bytes=limit,
+                max_offset=log.log_end_offset if is_follower else high_watermark,
+                at_least_one=first,
+            )
+    return FetchPartitionResponse(
+        wanted.topic,
+        wanted.partition,
+        0,
+        high_watermark,
+        high_watermark,
+        log.log_start_offset,
+        [] if request.isolation_level else None,
+        -1,
+        records,
+        diverging,
+    )
+
+
+def _diverging(partition: HostedPartition, wanted: FetchPartition) -> tuple[int, int] | None:
+    if wanted.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    return divergence(
+        log.leader_epochs,
+        log_end_offset=log.log_end_offset,
+        fetch_offset=wanted.fetch_offset,
+        last_fetched_epoch=wanted.last_fetched_epoch,
+    )

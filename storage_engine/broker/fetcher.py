@@ -1,0 +1,352 @@
+"""Followers: one fetch loop per leading broker, for all partitions that it leads and we follow.
+
+Rule: a follower appends what its leader sends, at the leader's offsets, and cuts its log only where
+leader epochs say that the two diverge. Source: R-REP2, R-REP8, R-CTL3; KIP-595 for the divergence
+in the answer.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogStorageError
+from storage_engine.core.follower import truncation_offset
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import (
+    Clock,
+    Endpoint,
+    Scheduler,
+    Timer,
+    Transport,
+    TransportError,
+)
+from storage_engine.protocol.apis.fetch import (
+    API as FETCH,
+)
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+
+log = logging.getLogger(__name__)
+
+FETCH_VERSION = 12
+"""The first that carries the last fetched epoch and answers with a divergence."""
+
+CHANNEL = "fetch"
+
+EPOCH_RETRY_MS = 50
+"""Pause where leader and follower have not heard of the same election yet: a matter of moments."""
+
+REQUEST_SLACK_MS = 30_000
+"""On top of the longest wait at the leader, before a fetch counts as lost
+(replica.socket.timeout.ms)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """Kafka's `replica.fetch.*`."""
+
+    broker_id: int
+    max_bytes: int
+    response_max_bytes: int
+    min_bytes: int
+    wait_max_ms: int
+    backoff_ms: int
+
+
+_ELECTION_CODES = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class _Followed:
+    """A partition that is being followed."""
+
+    __slots__ = ("leader_epoch", "partition", "resume_ms")
+
+    def __init__(self, partition: HostedPartition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        """Epoch under which it was added: an answer to a fetch of an older one is dropped."""
+        self.resume_ms = 0
+        """Not fetched before this time: the leader answered with an error."""
+
+
+class PeerFetcher:
+    """The fetch loop towards one leader: one request under way."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: FetcherSettings,
+        *,
+        transport: Transport,
+        scheduler: Scheduler,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+        on_failure: Callable[[HostedPartition, Exception], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._transport = transport
+        self._scheduler = scheduler
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._on_failure = on_failure
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._in_flight = False
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._followed
+
+    def add(self, partition: HostedPartition) -> None:
+        self._followed[partition.topic_partition] = _Followed(partition)
+        self._schedule(0)
+
+    def remove(self, tp: TopicPartition) -> None:
+        self._followed.pop(tp, None)
+
+    def close(self) -> None:
+        """Stop; what is under way is ignored when it comes."""
+        self._closed = True
+        self._followed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport.disconnect(self.endpoint, CHANNEL)
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self._in_flight or self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._scheduler.call_later(delay_ms, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        if self._in_flight or self._closed or not self._followed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        ready = [f for f in self._followed.values() if f.resume_ms <= now_ms]
+        if not ready:
+            self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
+            return
+        self._in_flight = True
+        settings = self._settings
+        epochs = {f.partition.topic_partition: f.leader_epoch for f in ready}
+        request = FetchRequest(
+            replica_id=settings.broker_id,
+            replica_epoch=self._broker_epoch(),
+            max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            partitions=[self._wanted(f.partition) for f in ready],
+        )
+        self._transport.request(
+            self.endpoint,
+            CHANNEL,
+            FETCH,
+            FETCH_VERSION,
+            request,
+            timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
+            on_reply=lambda reply: self._on_reply(reply, epochs),
+        )
+
+    def _soonest_resume(self, now_ms: int) -> int:
+        """A partition that pauses is not kept waiting by a long poll for the others."""
+        pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
+        return min(pauses, default=self._settings.wait_max_ms)
+
+    def _wanted(self, partition: HostedPartition) -> FetchPartition:
+        replica_log = partition.log
+        return FetchPartition(
+            topic=partition.topic_partition.topic,
+            partition=partition.topic_partition.partition,
+            fetch_offset=replica_log.log_end_offset,
+            partition_max_bytes=self._settings.max_bytes,
+            current_leader_epoch=partition.leader_epoch,
+            last_fetched_epoch=replica_log.latest_epoch,
+            log_start_offset=replica_log.log_start_offset,
+        )
+
+    def _on_reply(
+        self, reply: FetchResponse | TransportError, epochs: dict[TopicPartition, int]
+    ) -> None:
+        self._in_flight = False
+        if self._closed:
+            return
+        if isinstance(reply, TransportError) or reply.error_code:
+            reason = reply.reason if isinstance(reply, TransportError) else str(reply.error_code)
+            log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
+            self._schedule(self._settings.backoff_ms)
+            return
+        moved: list[TopicPartition] = []
+        for answer in reply.partitions:
+            tp = TopicPartition(answer.topic, answer.partition)
+            followed = self._followed.get(tp)
+            if followed is None or followed.leader_epoch != epochs.get(tp):
+                continue
+            if followed.partition.role is not Role.FOLLOWER:
+                continue
+            if self._take(followed, answer):
+                moved.append(tp)
+        # Who got data goes to the end, so that a full response serves the others first next time.
+        for tp in moved:
+            if tp in self._followed:
+                self._followed[tp] = self._followed.pop(tp)
+        self._run()
+
+    def _take(self, followed: _Followed, answer: FetchPartitionResponse) -> bool:
+        """Apply one partition's answer. True when it brought records."""
+        partition = followed.partition
+        try:
+            if answer.error_code:
+                self._on_error(followed, answer)
+                return False
+            if answer.diverging_epoch is not None:
+                self._truncate(partition, *answer.diverging_epoch)
+                return False
+            got_records = bool(answer.records)
+            if got_records:
+                partition.log.append_as_follower(_as_view(answer.records))
+            partition.log.advance_log_start(
+                min(answer.log_start_offset, partition.log.log_end_offset)
+            )
+            partition.follower_high_watermark = max(
+                min(answer.high_watermark, partition.log.log_end_offset), 0
+            )
+            return got_records
+        except CorruptRecordError as failure:
+            log.warning("bad records from the leader of %s: %s", partition.topic_partition, failure)
+            self._pause(followed)
+        except LogStorageError as failure:
+            self._on_failure(partition, failure)
+        except KafkaError as failure:
+            log.error("can't follow %s: %s", partition.topic_partition, failure)
+            self._pause(followed)
+        return False
+
+    def _truncate(self, partition: HostedPartition, epoch: int, leader_end_offset: int) -> None:
+        replica_log = partition.log
+        offset = truncation_offset(
+            replica_log.leader_epochs,
+            log_end_offset=replica_log.log_end_offset,
+            diverging_epoch=epoch,
+            leader_end_offset=leader_end_offset,
+        )
+        log.info(
+            "truncate partition=%s from=%d to=%d diverging_epoch=%d leader_end=%d",
+            partition.topic_partition,
+            replica_log.log_end_offset,
+            offset,
+            epoch,
+            leader_end_offset,
+        )
+        if offset < partition.follower_high_watermark:
+            log.warning(
+                "truncate partition=%s below its high watermark %d",
+                partition.topic_partition,
+                partition.follower_high_watermark,
+            )
+            partition.follower_high_watermark = offset
+        if offset < replica_log.log_start_offset:
+            replica_log.truncate_fully_and_start_at(offset)
+        else:
+            replica_log.truncate_to(offset)
+
+    def _on_error(self, followed: _Followed, answer: FetchPartitionResponse) -> None:
+        partition = followed.partition
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
+            replica_log = partition.log
+            if replica_log.log_end_offset < answer.log_start_offset:
+                log.warning(
+                    "restart partition=%s at the leader's log start %d; was %d",
+                    partition.topic_partition,
+                    answer.log_start_offset,
+                    replica_log.log_end_offset,
+                )
+                replica_log.truncate_fully_and_start_at(answer.log_start_offset)
+                partition.follower_high_watermark = answer.log_start_offset
+                return
+        log.info(
+            "fetch partition=%s from broker %d: %s",
+            partition.topic_partition,
+            self.endpoint.broker_id,
+            code.name,
+        )
+        self._pause(followed, EPOCH_RETRY_MS if code in _ELECTION_CODES else None)
+
+    def _pause(self, followed: _Followed, pause_ms: int | None = None) -> None:
+        pause_ms = self._settings.backoff_ms if pause_ms is None else pause_ms
+        followed.resume_ms = self._clock.monotonic_ms() + pause_ms
+
+
+def _as_view(records: object) -> memoryview:
+    return records if isinstance(records, memoryview) else memoryview(records)  # type: ignore[arg-type]
+
+
+class FetcherManager:
+    """All fetch loops; a partition is in at most one of them."""
+
+    def __init__(
+        self,
+        settings: FetcherSettings,
+        *,
+        transport: Transport,
+        scheduler: Scheduler,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+        on_failure: Callable[[HostedPartition, Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._scheduler = scheduler
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._on_failure = on_failure
+        self._fetchers: dict[Endpoint, PeerFetcher] = {}
+
+    def add(self, partition: HostedPartition, leader: Endpoint) -> None:
+        """Follow `leader` for this partition, from now on."""
+        self.remove(partition.topic_partition, keep=leader)
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = PeerFetcher(
+                leader,
+                self._settings,
+                transport=self._transport,
+                scheduler=self._scheduler,
+                clock=self._clock,
+                broker_epoch=self._broker_epoch,
+                on_failure=self._on_failure,
+            )
+        fetcher.add(partition)
+
+    def remove(self, tp: TopicPartition, *, keep: Endpoint | None = None) -> None:
+        """Stop following; idle loops are closed (document 001, step 7)."""
+        for endpoint in list(self._fetchers):
+            fetcher = self._fetchers[endpoint]
+            if tp in fetcher:
+                fetcher.remove(tp)
+                if not fetcher and endpoint != keep:
+                    fetcher.close()
+                    del self._fetchers[endpoint]
+
+    def close(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()

@@ -1,0 +1,1 @@
+"""A handler per API: turns one decoded request into one answer."""

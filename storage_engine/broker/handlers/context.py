@@ -1,0 +1,74 @@
+"""What handlers work with, and the one request that each of them answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.orders import Orders
+from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.topic_admin import TopicAdmin
+from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from storage_engine.core.ports import Clock, Coordination, Scheduler
+from storage_engine.net.connection import Connection, Exchange
+from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.framing import encode_response_frame
+
+NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext:
+    """One broker's parts, as handlers see them."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    config: BrokerConfig
+    replicas: ReplicaManager
+    reader: FetchReader
+    metadata: MetadataCache
+    controller: ControllerRunner
+    topic_admin: TopicAdmin
+    topic_configs: TopicConfigs
+    producer_ids: ProducerIds
+    orders: Orders
+    coordination: Coordination
+    scheduler: Scheduler
+    clock: Clock
+    broker_epoch: Callable[[], BrokerEpoch]
+    """This broker's present incarnation; -1 while it is not registered."""
+    highest_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
+
+
+class Call:
+    """A request under way."""
+
+    __slots__ = ("connection", "correlation_id", "exchange", "spec", "version")
+
+    def __init__(
+        self,
+        spec: ApiSpec,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        exchange: Exchange,
+    ) -> None:
+        self.spec = spec
+        self.version = version
+        self.correlation_id = correlation_id
+        self.connection = connection
+        self.exchange = exchange
+
+    def respond(self, message: Any) -> None:
+        """Answer; exactly once."""
+        self.exchange.respond(
+            encode_response_frame(self.spec, self.version, self.correlation_id, message)
+        )
+
+
+Handler = Callable[[BrokerContext, Call, Any], None]

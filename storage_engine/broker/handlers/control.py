@@ -1,0 +1,103 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata: what the controller orders (keys 4, 5, 6).
+
+Rule: an order of an older controller, or one meant for an earlier incarnation of this broker, is
+refused; orders are carried out one after another, each once the settings of its topics are known.
+Source: R-CTL1, R-CTL3, R-CTL4, document 001.
+"""
+
+import logging
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerEpoch, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Endpoint
+from storage_engine.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from storage_engine.protocol.apis.stop_replica import (
+    StopReplicaPartitionResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from storage_engine.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+log = logging.getLogger(__name__)
+
+
+def _refusal(
+    context: BrokerContext, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch
+) -> ErrorCode:
+    """NONE when the order is to be taken; remembers the newest controller epoch."""
+    if controller_epoch < context.highest_controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    context.highest_controller_epoch = controller_epoch
+    if broker_epoch not in (-1, context.broker_epoch()):
+        return ErrorCode.STALE_BROKER_EPOCH
+    return ErrorCode.NONE
+
+
+def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequest) -> None:
+    def apply() -> None:
+        refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+        if refusal is not ErrorCode.NONE:
+            call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
+            return
+        endpoints: dict[int, Endpoint] = {
+            leader.broker_id: Endpoint(
+                broker_id=leader.broker_id, host=leader.host, port=leader.port
+            )
+            for leader in request.live_leaders
+        }
+        outcomes = [
+            LeaderAndIsrPartitionResponse(
+                topic=item.topic,
+                partition=item.partition,
+                error_code=int(context.replicas.apply_leadership(item, endpoints)),
+            )
+            for item in request.partitions
+        ]
+        if request.full:
+            _stop_all_but(context, request)
+        call.respond(LeaderAndIsrResponse(partitions=outcomes))
+
+    context.orders.submit({item.topic for item in request.partitions}, apply)
+
+
+def _stop_all_but(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
+    named = {TopicPartition(item.topic, item.partition) for item in request.partitions}
+    for partition in list(context.replicas):
+        if partition.topic_partition not in named:
+            context.replicas.stop(partition.topic_partition, delete=False)
+
+
+def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:
+    def apply() -> None:
+        refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+        if refusal is not ErrorCode.NONE:
+            call.respond(StopReplicaResponse(error_code=int(refusal)))
+            return
+        outcomes = []
+        for item in request.partitions:
+            context.replicas.stop(TopicPartition(item.topic, item.partition), delete=item.delete)
+            outcomes.append(
+                StopReplicaPartitionResponse(topic=item.topic, partition=item.partition)
+            )
+        for topic in {item.topic for item in request.partitions if item.delete}:
+            context.topic_configs.forget(topic)
+        call.respond(StopReplicaResponse(partitions=outcomes))
+
+    context.orders.submit(set(), apply)
+
+
+def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataRequest) -> None:
+    refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+    if refusal is ErrorCode.NONE:
+        context.metadata.update(request)
+        for topic in request.removed_topics:
+            context.topic_configs.forget(topic)
+    call.respond(UpdateMetadataResponse(error_code=int(refusal)))

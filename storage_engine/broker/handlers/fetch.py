@@ -1,0 +1,30 @@
+"""Fetch: consumers and followers read; both may wait for data.
+
+Rule: no fetch sessions yet, so every request names all its partitions (session id 0). Source:
+R-REP2, R-NET2.
+"""
+
+from storage_engine.broker.delayed_fetch import DelayedFetch, must_answer
+from storage_engine.broker.fetch_reads import FetchRead
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
+
+
+def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
+    reader = context.reader
+    reader.note_progress(request)
+    read = reader.read(request)
+
+    def respond(result: FetchRead) -> None:
+        call.respond(FetchResponse(result.partitions))
+
+    if must_answer(request, read):
+        respond(read)
+    else:
+        DelayedFetch(
+            request,
+            reader=reader,
+            replicas=context.replicas,
+            scheduler=context.scheduler,
+            respond=respond,
+        )

@@ -1,0 +1,69 @@
+"""ListOffsets: earliest, latest, or the first offset at or after a timestamp.
+
+Rule: consumers never hear of an offset above the high watermark, and a fresh leader whose high
+watermark has not reached its epoch's start says so instead of going back (KIP-207). Source:
+R-LOG11.
+"""
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> None:
+    call.respond(
+        ListOffsetsResponse(
+            [_answer(context, call, request, wanted) for wanted in request.partitions]
+        )
+    )
+
+
+def _answer(
+    context: BrokerContext, call: Call, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    tp = TopicPartition(wanted.topic, wanted.partition)
+    try:
+        partition = context.replicas.leader(tp, wanted.current_leader_epoch)
+        offset, timestamp = _look_up(partition, wanted.timestamp, request.replica_id, call.version)
+    except KafkaError as failure:
+        return ListOffsetsPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
+    return ListOffsetsPartitionResponse(
+        wanted.topic, wanted.partition, 0, timestamp, offset, partition.leader_epoch
+    )
+
+
+def _look_up(
+    partition: HostedPartition, timestamp: int, replica_id: int, version: int
+) -> tuple[int, int]:
+    """(offset, timestamp); (-1, -1) where no record is that young."""
+    log = partition.log
+    if timestamp == EARLIEST:
+        return log.log_start_offset, -1
+    limit = log.log_end_offset if replica_id >= 0 else partition.high_watermark
+    leader = partition.leader
+    if replica_id < 0 and leader is not None and leader.high_watermark < leader.epoch_start_offset:
+        raise KafkaError(
+            code=ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    if timestamp == LATEST:
+        return limit, -1
+    if timestamp < 0:
+        raise KafkaError(
+            f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
+        )
+    found = log.offset_for_timestamp(timestamp, max_offset=limit)
+    return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

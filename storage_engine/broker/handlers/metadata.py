@@ -1,0 +1,120 @@
+"""Metadata: brokers, topics, leaders; creates unknown topics where that is allowed.
+
+Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
+"""
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.topic_admin import NewTopic
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import topic_name_problem
+from storage_engine.protocol.apis.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
+
+log = logging.getLogger(__name__)
+
+
+def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
+    metadata = context.metadata
+    topics: list[MetadataTopic] = []
+    if request.topics is None:
+        topics.extend(_topic(context, topic) for topic in sorted(metadata.topics()))
+    else:
+        create = request.allow_auto_topic_creation and context.config.flag(
+            "auto.create.topics.enable"
+        )
+        topics.extend(_by_name(context, request.topics, create=create))
+        topics.extend(_by_id(context, request.topic_ids))
+    call.respond(
+        MetadataResponse(
+            brokers=[
+                MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
+                for b in metadata.brokers.values()
+            ],
+            topics=topics,
+            controller_id=metadata.controller_id,
+            cluster_id=context.cluster_id,
+        )
+    )
+
+
+def _by_name(
+    context: BrokerContext, topics: Iterable[str], *, create: bool
+) -> Iterable[MetadataTopic]:
+    for topic in topics:
+        if topic in context.metadata:
+            yield _topic(context, topic)
+        elif topic_name_problem(topic) is not None:
+            yield _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        elif create:
+            yield _missing(topic, _create(context, topic))
+        else:
+            yield _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _by_id(context: BrokerContext, topic_ids: Iterable[UUID]) -> Iterable[MetadataTopic]:
+    for topic_id in topic_ids:
+        topic = context.metadata.topic_name(topic_id)
+        if topic is None:
+            yield MetadataTopic(
+                topic=None,
+                partitions=(),
+                error_code=int(ErrorCode.UNKNOWN_TOPIC_ID),
+                topic_id=topic_id,
+            )
+        else:
+            yield _topic(context, topic)
+
+
+def _create(context: BrokerContext, topic: str) -> ErrorCode:
+    """Begin the creation; the client asks again until the topic has leaders."""
+
+    def on_written(failure: KafkaError | None) -> None:
+        if failure is None:
+            log.info("created topic=%s for a client that asked for it", topic)
+        elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            log.warning("topic=%s not created: %s", topic, failure)
+
+    try:
+        planned = context.topic_admin.plan(NewTopic(topic=topic))
+    except KafkaError as failure:
+        return failure.code
+    context.topic_admin.write(planned, on_written)
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
+    return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
+
+
+def _topic(context: BrokerContext, topic: str) -> MetadataTopic:
+    partitions = context.metadata.partitions(topic) or {}
+    topic_id = context.metadata.topic_id(topic)
+    return MetadataTopic(
+        topic=topic,
+        topic_id=topic_id or UUID(int=0),
+        partitions=[_partition(context, partitions[p]) for p in sorted(partitions)],
+    )
+
+
+def _partition(context: BrokerContext, item: UpdateMetadataPartition) -> MetadataPartition:
+    live = context.metadata.brokers
+    has_leader = item.leader in live
+    return MetadataPartition(
+        partition=item.partition,
+        error_code=0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE),
+        leader=item.leader if has_leader else -1,
+        leader_epoch=item.leader_epoch,
+        replicas=item.replicas,
+        isr=item.isr,
+        offline_replicas=[r for r in item.replicas if r not in live],
+    )

@@ -1,0 +1,35 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in the leader's log. Source: KIP-101, KIP-279,
+R-REP8."""
+
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+_TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> None:
+    topics = [
+        _TopicResult(
+            topic=topic.topic,
+            partitions=[_answer(context, topic.topic, item) for item in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    call.respond(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _answer(context: BrokerContext, topic: str, item: Any) -> Any:
+    code, epoch, end_offset = 0, -1, -1
+    try:
+        tp = TopicPartition(topic, item.partition)
+        partition = context.replicas.leader(tp, item.current_leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(item.leader_epoch)
+    except KafkaError as failure:
+        code = int(failure.code)
+    return _TopicResult.EpochEndOffset(
+        error_code=code, partition=item.partition, leader_epoch=epoch, end_offset=end_offset
+    )

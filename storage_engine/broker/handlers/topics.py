@@ -1,0 +1,280 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: served by the controller.
+
+Rule: each topic succeeds or fails by itself; a creation is answered when all partitions have
+leaders, a deletion when the topic is gone, or when the client's time is over. Source: R-CTL6.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from storage_engine.broker.acting_controller import ActingController
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.purgatory import Deadline
+from storage_engine.broker.topic_admin import NewTopic
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
+from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
+from storage_engine.protocol.apis.delete_topics import DeleteTopicsResponse
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+
+LONGEST_WAIT_MS = 120_000
+"""However long a client is willing to wait."""
+
+Outcome = KafkaError | None
+
+
+class _Outcomes:
+    """Collects one outcome per name and answers once, at the latest when the time is over."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        names: list[str],
+        timeout_ms: int,
+        answer: Callable[[dict[str, Outcome]], None],
+    ) -> None:
+        self._outcomes: dict[str, Outcome] = {}
+        self._open = set(names)
+        self._answer = answer
+        delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
+        self._deadline = Deadline(context.scheduler, delay_ms, self._expire)
+        if not self._open:
+            self._finish()
+
+    def settle(self, name: str, outcome: Outcome) -> None:
+        if name in self._open:
+            self._open.discard(name)
+            self._outcomes[name] = outcome
+            if not self._open:
+                self._finish()
+
+    def _finish(self) -> None:
+        if self._deadline.finish():
+            self._answer(self._outcomes)
+
+    def _expire(self) -> None:
+        for name in self._open:
+            self._outcomes[name] = KafkaError(
+                f"'{name}' is being worked on, but is not done in the time allowed",
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+        self._open.clear()
+        self._answer(self._outcomes)
+
+
+def _code(outcome: Outcome) -> int:
+    return 0 if outcome is None else int(outcome.code)
+
+
+def _text(outcome: Outcome) -> str | None:
+    return None if outcome is None else str(outcome)
+
+
+def _controller(context: BrokerContext) -> ActingController:
+    """Raises KafkaError NOT_CONTROLLER on every other broker, and while the controller loads."""
+    acting = context.controller.acting
+    if acting is None or not acting.loaded:
+        raise KafkaError(
+            f"broker {context.broker_id} is not the controller", ErrorCode.NOT_CONTROLLER
+        )
+    return acting
+
+
+def _duplicates(names: list[str]) -> set[str]:
+    return {name for name in names if names.count(name) > 1}
+
+
+# --- CreateTopics ---
+
+
+def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
+    names = [topic.name for topic in request.topics]
+    planned: dict[str, Any] = {}
+
+    def answer(outcomes: dict[str, Outcome]) -> None:
+        results = []
+        for name in dict.fromkeys(names):
+            outcome = outcomes.get(name)
+            plan = planned.get(name)
+            result = CreateTopicsResponse.CreatableTopicResult(
+                name=name, error_code=_code(outcome), error_message=_text(outcome)
+            )
+            if outcome is None and plan is not None:
+                assignment = plan.info.assignment
+                result.topic_id = plan.info.topic_id
+                result.num_partitions = len(assignment)
+                result.replication_factor = len(assignment[0])
+            results.append(result)
+        call.respond(CreateTopicsResponse(topics=results))
+
+    waiting = _Outcomes(context, list(dict.fromkeys(names)), request.timeout_ms, answer)
+    duplicates = _duplicates(names)
+    for topic in request.topics:
+        try:
+            if topic.name in duplicates:
+                raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
+            acting = _controller(context)
+            if topic.name in acting.core.topics:
+                raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+            plan = context.topic_admin.plan(_new_topic(topic))
+        except KafkaError as failure:
+            waiting.settle(topic.name, failure)
+            continue
+        planned[topic.name] = plan
+        if request.validate_only:
+            waiting.settle(topic.name, None)
+        else:
+            _create(context, plan, waiting)
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    assignment = {a.partition_index: tuple(a.broker_ids) for a in topic.assignments or ()}
+    return NewTopic(
+        topic=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment or None,
+        config={c.name: c.value for c in topic.configs or () if c.value is not None},
+    )
+
+
+def _create(context: BrokerContext, plan: Any, waiting: _Outcomes) -> None:
+    name = plan.info.topic
+
+    def on_written(failure: Outcome) -> None:
+        acting = context.controller.acting
+        if failure is None and acting is not None:
+            acting.topics_changed({name: plan.info}, lambda: waiting.settle(name, None))
+        elif failure is not None:
+            waiting.settle(name, failure)
+        # Else another controller has taken over meanwhile and creates it; the time will tell.
+
+    context.topic_admin.write(plan, on_written)
+
+
+# --- DeleteTopics ---
+
+
+def delete_topics(context: BrokerContext, call: Call, request: Any) -> None:
+    wanted = [_named(context, item) for item in _deletions(request)]
+    keys = [name if name is not None else str(topic_id) for name, topic_id in wanted]
+
+    def answer(outcomes: dict[str, Outcome]) -> None:
+        results = []
+        for (name, topic_id), key in zip(wanted, keys, strict=True):
+            outcome = outcomes.get(key)
+            results.append(
+                DeleteTopicsResponse.DeletableTopicResult(
+                    name=name,
+                    topic_id=topic_id,
+                    error_code=_code(outcome),
+                    error_message=_text(outcome),
+                )
+            )
+        call.respond(DeleteTopicsResponse(responses=results))
+
+    waiting = _Outcomes(context, list(dict.fromkeys(keys)), request.timeout_ms, answer)
+    for (name, _topic_id), key in zip(wanted, keys, strict=True):
+        try:
+            if not context.config.flag("delete.topic.enable"):
+                raise KafkaError("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
+            acting = _controller(context)
+            if name is None:
+                raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
+            if name not in acting.core.topics:
+                raise KafkaError(
+                    f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+        except KafkaError as failure:
+            waiting.settle(key, failure)
+            continue
+        _delete(context, name, waiting)
+
+
+def _deletions(request: Any) -> list[tuple[str | None, UUID]]:
+    none = UUID(int=0)
+    if request.topics:
+        return [(item.name, item.topic_id or none) for item in request.topics]
+    return [(name, none) for name in request.topic_names or ()]
+
+
+def _named(context: BrokerContext, item: tuple[str | None, UUID]) -> tuple[str | None, UUID]:
+    name, topic_id = item
+    if name is None:
+        return context.metadata.topic_name(topic_id), topic_id
+    return name, context.metadata.topic_id(name) or topic_id
+
+
+def _delete(context: BrokerContext, name: str, waiting: _Outcomes) -> None:
+    def on_requested(reply: ZkReply) -> None:
+        acting = context.controller.acting
+        if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
+            if acting is not None:
+                acting.delete_topics([name], lambda topic: waiting.settle(topic, None))
+        else:
+            waiting.settle(
+                name,
+                KafkaError("ZooKeeper did not answer", ErrorCode.REQUEST_TIMED_OUT),
+            )
+
+    context.coordination.create(
+        DeleteTopicsZNode.topic_path(name), b"", on_requested, make_parents=True
+    )
+
+
+# --- CreatePartitions ---
+
+
+def create_partitions(context: BrokerContext, call: Call, request: Any) -> None:
+    names = [topic.name for topic in request.topics]
+
+    def answer(outcomes: dict[str, Outcome]) -> None:
+        call.respond(
+            CreatePartitionsResponse(
+                results=[
+                    CreatePartitionsResponse.CreatePartitionsTopicResult(
+                        name=name,
+                        error_code=_code(outcomes.get(name)),
+                        error_message=_text(outcomes.get(name)),
+                    )
+                    for name in dict.fromkeys(names)
+                ]
+            )
+        )
+
+    waiting = _Outcomes(context, list(dict.fromkeys(names)), request.timeout_ms, answer)
+    duplicates = _duplicates(names)
+    for topic in request.topics:
+        try:
+            if topic.name in duplicates:
+                raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
+            acting = _controller(context)
+            info = acting.core.topics.get(topic.name)
+            if info is None or topic.name in acting.core.deleting:
+                raise KafkaError(
+                    f"topic '{topic.name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+            given = None
+            if topic.assignments is not None:
+                given = [list(a.broker_ids) for a in topic.assignments]
+            grown = context.topic_admin.plan_growth(info, topic.count, given)
+        except KafkaError as failure:
+            waiting.settle(topic.name, failure)
+            continue
+        if request.validate_only:
+            waiting.settle(topic.name, None)
+        else:
+            _grow(context, grown, waiting)
+
+
+def _grow(context: BrokerContext, grown: Any, waiting: _Outcomes) -> None:
+    def on_written(failure: Outcome) -> None:
+        acting = context.controller.acting
+        if failure is not None:
+            waiting.settle(grown.topic, failure)
+        elif acting is not None:
+            acting.topics_changed({grown.topic: grown}, lambda: waiting.settle(grown.topic, None))
+
+    context.topic_admin.write_growth(grown, on_written)

@@ -1,0 +1,104 @@
+"""One replica on this broker: its log, its role, and who waits on it.
+
+Rule: the role is either leader (a `LeaderPartition`), follower of a named leader, or none; only the
+replica manager changes it.
+"""
+
+import enum
+from uuid import UUID
+
+from storage_engine.broker.purgatory import WaitList
+from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition import LeaderPartition
+from storage_engine.log.partition_log import PartitionLog
+
+
+class Role(enum.Enum):
+    """What this replica does."""
+
+    IDLE = "idle"
+    """No leader is known."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    FAILED = "failed"
+    """Its folder failed: nothing is served until the broker is restarted."""
+
+
+class HostedPartition:
+    """State of one replica."""
+
+    __slots__ = (
+        "assigned_replicas",
+        "config",
+        "controller_epoch",
+        "data_waiters",
+        "dirty",
+        "follower_high_watermark",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "produce_waiters",
+        "role",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        log: PartitionLog,
+        topic_id: UUID,
+        config: TopicConfig,
+        high_watermark: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.topic_id = topic_id
+        self.config = config
+        self.role = Role.IDLE
+        self.leader: LeaderPartition | None = None
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.controller_epoch = -1
+        self.assigned_replicas: tuple[int, ...] = ()
+        self.follower_high_watermark = min(high_watermark, log.log_end_offset)
+        """Valid while this replica does not lead; `high_watermark` is the one to read."""
+        self.produce_waiters = WaitList()
+        self.data_waiters = WaitList()
+        self.dirty = False
+        """True while the replica manager has it in its list for the end of the loop's turn."""
+
+    @property
+    def high_watermark(self) -> int:
+        leader = self.leader
+        return self.follower_high_watermark if leader is None else leader.high_watermark
+
+    @property
+    def in_sync_count(self) -> int:
+        """Size of the committed ISR; 0 when this broker does not lead."""
+        return len(self.leader.isr.members) if self.leader is not None else 0
+
+    def become_leader(self, leader: LeaderPartition) -> None:
+        self.role = Role.LEADER
+        self.leader = leader
+
+    def become_follower(self, leader_id: int) -> None:
+        self._keep_high_watermark()
+        self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
+
+    def fail(self) -> None:
+        self._keep_high_watermark()
+        self.role = Role.FAILED
+
+    def wake_all(self) -> None:
+        """The role changed: everyone who waits has to look again."""
+        self.produce_waiters.wake()
+        self.data_waiters.wake()
+
+    def _keep_high_watermark(self) -> None:
+        if self.leader is not None:
+            self.follower_high_watermark = self.leader.high_watermark
+            self.leader = None

@@ -1,0 +1,164 @@
+"""Writes proposed ISRs to ZooKeeper and settles those whose outcome is not known.
+
+Rule: an answer counts only while the same leadership (object and leader epoch) that proposed it
+still stands. What was accepted is made known to the controller by `/isr_change_notification`.
+Source: R-REP4, KIP-497, documents 000 and 001.
+"""
+
+import logging
+from collections.abc import Callable
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from storage_engine.core.partition import (
+    Effect,
+    Event,
+    HighWatermarkAdvanced,
+    IsrAccepted,
+    IsrUndecided,
+    LeaderPartition,
+    ProposeIsr,
+    ReadState,
+    StateObserved,
+)
+from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import IsrChangeZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import PartitionStateZNode
+
+log = logging.getLogger(__name__)
+state_change_log = logging.getLogger("headrace.state_change")
+
+RETRY_MS = 500
+"""Pause before an undecided state is read again: ZooKeeper is away or slow."""
+
+NOTIFY_DELAY_MS = 50
+"""ISR changes of so long are told to the controller in one notification."""
+
+
+class IsrWriter:
+    """Carries out the effects of leaders' steps."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        *,
+        local: int,
+        on_high_watermark: Callable[[HostedPartition], None],
+    ) -> None:
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._local = local
+        self._on_high_watermark = on_high_watermark
+        self._changed: set[TopicPartition] = set()
+        self._notifying = False
+
+    def step(self, partition: HostedPartition, event: Event) -> None:
+        """Step the partition's leader and carry out what follows."""
+        leader = partition.leader
+        if leader is not None:
+            self.carry_out(partition, leader, leader.step(event))
+
+    def carry_out(
+        self, partition: HostedPartition, leader: LeaderPartition, effects: list[Effect]
+    ) -> None:
+        for effect in effects:
+            match effect:
+                case HighWatermarkAdvanced():
+                    self._on_high_watermark(partition)
+                case ProposeIsr():
+                    self._propose(partition, leader, effect)
+                case ReadState():
+                    self._read_back(partition, leader)
+
+    def _propose(
+        self, partition: HostedPartition, leader: LeaderPartition, effect: ProposeIsr
+    ) -> None:
+        tp = partition.topic_partition
+        epoch = leader.leader_epoch
+        isr = tuple(BrokerId(r) for r in leader.assigned_replicas if r in effect.isr)
+        node = PartitionStateZNode(
+            leader=BrokerId(self._local),
+            leader_epoch=LeaderEpoch(epoch),
+            isr=isr,
+            controller_epoch=ControllerEpoch(partition.controller_epoch),
+        )
+
+        def on_reply(reply: ZkReply) -> None:
+            if partition.leader is not leader or leader.leader_epoch != epoch:
+                return
+            if reply.ok and reply.stat is not None:
+                log.info("isr changed partition=%s isr=%s epoch=%d", tp, list(isr), epoch)
+                state_change_log.info(
+                    "isr changed partition=%s isr=%s leader_epoch=%d", tp, list(isr), epoch
+                )
+                self._notify(tp)
+                accepted = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
+                self.step(partition, accepted)
+            else:
+                log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
+                self.step(partition, IsrUndecided())
+
+        path = PartitionStateZNode.path(tp.topic, tp.partition)
+        self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
+
+    def _read_back(self, partition: HostedPartition, leader: LeaderPartition) -> None:
+        tp = partition.topic_partition
+        epoch = leader.leader_epoch
+
+        def stands() -> bool:
+            return partition.leader is leader and leader.leader_epoch == epoch
+
+        def on_reply(reply: ZkReply) -> None:
+            if not stands():
+                return
+            if not reply.ok or reply.stat is None:
+                if reply.status is not ZkStatus.NO_NODE:
+                    self._scheduler.call_later(RETRY_MS, again)
+                return
+            try:
+                state = PartitionStateZNode.decode(tp.topic, tp.partition, reply.value)
+            except ZnodeFormatError as failure:
+                log.error("%s", failure)
+                self._scheduler.call_later(RETRY_MS, again)
+                return
+            observed = StateObserved(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=frozenset(state.isr),
+                partition_epoch=reply.stat.version,
+            )
+            self.step(partition, observed)
+
+        def again() -> None:
+            if stands():
+                self._read_back(partition, leader)
+
+        self._coordination.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
+
+    def _notify(self, tp: TopicPartition) -> None:
+        self._changed.add(tp)
+        if not self._notifying:
+            self._notifying = True
+            self._scheduler.call_later(NOTIFY_DELAY_MS, self._send_notification)
+
+    def _send_notification(self) -> None:
+        changed, self._changed = tuple(sorted(self._changed)), set()
+        self._notifying = False
+
+        def on_reply(reply: ZkReply) -> None:
+            if not reply.ok:
+                # The controller reads the states when it is elected, so only its view is late.
+                for tp in changed:
+                    self._changed.add(tp)
+                if not self._notifying:
+                    self._notifying = True
+                    self._scheduler.call_later(RETRY_MS, self._send_notification)
+
+        self._coordination.create(
+            IsrChangeZNode.PREFIX,
+            IsrChangeZNode(partitions=changed).encode(),
+            on_reply,
+            sequence=True,
+        )

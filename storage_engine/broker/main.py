@@ -1,0 +1,195 @@
+"""One broker process: builds the parts, joins them, runs until SIGTERM.
+
+Rule: the order of a start is folder, ZooKeeper, logs, listener, registration, candidacy: nobody
+hears of a broker before it can answer. A stop runs the other way, after the leaders have moved
+(R-CTL9).
+"""
+
+import asyncio
+import logging
+import signal
+
+from storage_engine.broker.cluster_id import agree_on_cluster_id
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.topic_config import log_config_for
+from storage_engine.broker.wiring import BrokerParts, build
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.log.log_manager import LogManager
+from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
+from storage_engine.net.limits import ServerLimits
+from storage_engine.net.loop import new_event_loop
+from storage_engine.net.peer import PeerTransport
+from storage_engine.net.server import Server
+from storage_engine.protocol.apis import controlled_shutdown
+from storage_engine.zookeeper.session import ZooKeeperSession
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_TRIES = 3
+"""Attempts at a controlled shutdown (controlled.shutdown.max.retries)."""
+
+SHUTDOWN_RETRY_MS = 500
+SHUTDOWN_TIMEOUT_MS = 12_000
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker in the foreground. 0 after a clean stop; HeadraceError where it can't start."""
+    loop = new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(Broker(config, loop).run())
+    finally:
+        loop.close()
+
+
+class Broker:
+    """The life of one broker."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._config = config
+        self._loop = loop
+        self._stop = asyncio.Event()
+        self._failure: HeadraceError | None = None
+
+    async def run(self) -> int:
+        config = self._config
+        clock = SystemClock()
+        scheduler = LoopScheduler(self._loop)
+        background = ThreadBackground(self._loop)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(signum, self._stop.set)
+        logs = LogManager(
+            list(config.log_dirs),
+            log_config_for(config, {}),
+            broker_id=config.broker_id,
+            clock=clock,
+            background=background,
+        )
+        session = ZooKeeperSession(
+            config.zookeeper_connect,
+            config.integer("zookeeper.session.timeout.ms"),
+            self._loop.call_soon_threadsafe,
+            clock=clock,
+            data_dir=config.log_dirs[0],
+        )
+        transport = PeerTransport(self._loop)
+        try:
+            await self._loop.run_in_executor(
+                None, session.start, config.zookeeper_connection_timeout_ms
+            )
+            cluster_id = await self._cluster_id(session)
+            logs.set_cluster_id(cluster_id)
+            # A long recovery must not hold the loop, which keeps the session alive.
+            await self._loop.run_in_executor(None, logs.load)
+            parts = build(
+                config,
+                cluster_id=cluster_id,
+                logs=logs,
+                coordination=session,
+                transport=transport,
+                scheduler=scheduler,
+                clock=clock,
+                background=background,
+                lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
+            )
+            server = Server(
+                self._loop,
+                config.listener.host,
+                config.listener.port,
+                parts.dispatcher,
+                _limits(config),
+            )
+            await server.start()
+            try:
+                self._join_cluster(parts)
+                log.info(
+                    "broker %d serves %s:%d", config.broker_id, server.host or "*", server.port
+                )
+                await self._stop.wait()
+                if self._failure is None:
+                    await self._controlled_shutdown(parts, transport)
+            finally:
+                parts.close()
+                await server.close()
+        finally:
+            transport.close()
+            session.close()
+            logs.close()
+            background.close()
+        if self._failure is not None:
+            raise self._failure
+        log.info("broker %d stopped", config.broker_id)
+        return 0
+
+    def _join_cluster(self, parts: BrokerParts) -> None:
+        def on_refused(failure: HeadraceError) -> None:
+            self._failure = failure
+            self._stop.set()
+
+        parts.join_cluster(on_refused)
+
+    async def _cluster_id(self, session: ZooKeeperSession) -> str:
+        known: asyncio.Future[str] = self._loop.create_future()
+        agree_on_cluster_id(
+            session,
+            on_known=known.set_result,
+            on_failed=known.set_exception,
+        )
+        return await known
+
+    async def _controlled_shutdown(self, parts: BrokerParts, transport: PeerTransport) -> None:
+        """Let the controller move this broker's leaders; after a few tries stop without."""
+        if not self._config.flag("controlled.shutdown.enable"):
+            return
+        for _ in range(SHUTDOWN_TRIES):
+            controller = parts.context.metadata.brokers.get(parts.context.metadata.controller_id)
+            if controller is not None:
+                reply = await self._ask(
+                    transport,
+                    Endpoint(
+                        broker_id=controller.broker_id, host=controller.host, port=controller.port
+                    ),
+                    parts,
+                )
+                if not isinstance(reply, TransportError) and not reply.error_code:
+                    if reply.remaining_partitions:
+                        log.warning(
+                            "stopping though no other in-sync replica can lead %s",
+                            ", ".join(map(str, reply.remaining_partitions)),
+                        )
+                    return
+                log.warning("controlled shutdown refused: %s", reply)
+            await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)
+        log.warning("stopping without a controlled shutdown: the controller did not take it")
+
+    async def _ask(
+        self, transport: PeerTransport, controller: Endpoint, parts: BrokerParts
+    ) -> "controlled_shutdown.ControlledShutdownResponse | TransportError":
+        answered: asyncio.Future[
+            controlled_shutdown.ControlledShutdownResponse | TransportError
+        ] = self._loop.create_future()
+        transport.request(
+            controller,
+            "shutdown",
+            controlled_shutdown.API,
+            0,
+            controlled_shutdown.ControlledShutdownRequest(
+                broker_id=parts.context.broker_id, broker_epoch=parts.context.broker_epoch()
+            ),
+            timeout_ms=SHUTDOWN_TIMEOUT_MS,
+            on_reply=answered.set_result,
+        )
+        return await answered
+
+
+def _limits(config: BrokerConfig) -> ServerLimits:
+    return ServerLimits(
+        request_max_bytes=config.integer("socket.request.max.bytes"),
+        queued_max_requests=config.integer("queued.max.requests"),
+        max_connections=config.integer("max.connections"),
+        max_connections_per_ip=config.integer("max.connections.per.ip"),
+        idle_max_ms=config.integer("connections.max.idle.ms"),
+        send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
+        receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
+    )

@@ -1,0 +1,83 @@
+"""What this broker knows of the cluster, as the controller last told it: the source of Metadata
+answers.
+
+Rule: only UpdateMetadata changes it. Source: R-CTL5, document 003 (1.4.3).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from uuid import UUID
+
+from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.ids import BrokerId
+from storage_engine.protocol.apis.update_metadata import (
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+
+
+class MetadataCache:
+    """Brokers, topics and partitions."""
+
+    def __init__(self) -> None:
+        self.controller_id = BrokerId(-1)
+        self.brokers: dict[BrokerId, BrokerInfo] = {}
+        self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self._ids: dict[str, UUID] = {}
+        self._names: dict[UUID, str] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        """Take what the controller sent."""
+        if request.full:
+            self._topics.clear()
+            self._ids.clear()
+            self._names.clear()
+        self.controller_id = request.controller_id
+        self.brokers = {
+            b.broker_id: BrokerInfo(
+                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
+            )
+            for b in request.brokers
+        }
+        for topic in request.removed_topics:
+            self._topics.pop(topic, None)
+            topic_id = self._ids.pop(topic, None)
+            if topic_id is not None:
+                self._names.pop(topic_id, None)
+        for item in request.partitions:
+            self._topics.setdefault(item.topic, {})[item.partition] = item
+            self._ids[item.topic] = item.topic_id
+            self._names[item.topic_id] = item.topic
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def topics(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def partitions(self, topic: str) -> dict[int, UpdateMetadataPartition] | None:
+        """Partition id -> state; None for an unknown topic."""
+        return self._topics.get(topic)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return self._ids.get(topic)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self._names.get(topic_id)
+
+    def is_current(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Whether that is the registered incarnation of a live broker (KIP-903)."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker_epoch in (-1, broker.epoch)
+
+    def racks(self) -> dict[BrokerId, str | None]:
+        return {broker.broker_id: broker.rack for broker in self.brokers.values()}
+
+    def preferred_counts(self) -> Counter[BrokerId]:
+        """For how many partitions each broker is the preferred leader."""
+        return Counter(
+            item.replicas[0]
+            for partitions in self._topics.values()
+            for item in partitions.values()
+            if item.replicas
+        )

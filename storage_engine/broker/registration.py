@@ -1,0 +1,122 @@
+"""This broker's entry under /brokers/ids, kept there as long as the broker lives.
+
+Rule: each registration is a new incarnation, whose number (broker epoch) is the creation id of the
+node. A live broker with the same id is waited for once, for its session to expire, and is an error
+after that. Source: R-REP11, R-CTL4.
+"""
+
+import logging
+from collections.abc import Callable
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import BrokerEpoch
+from storage_engine.core.ports import (
+    Clock,
+    Coordination,
+    Scheduler,
+    SessionState,
+    ZkReply,
+    ZkStatus,
+)
+from storage_engine.zookeeper.znodes import BrokerIdZNode
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 200
+GRACE_MS = 2000
+"""How long, on top of the session timeout, the node of a predecessor is waited for."""
+
+
+class BrokerIdInUseError(HeadraceError):
+    """Another live broker has this id."""
+
+
+class Registration:
+    """Registers, and registers again after a lost session."""
+
+    def __init__(
+        self,
+        node: BrokerIdZNode,
+        *,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        clock: Clock,
+        session_timeout_ms: int,
+        on_registered: Callable[[BrokerEpoch], None],
+        on_refused: Callable[[BrokerIdInUseError], None],
+    ) -> None:
+        self._node = node
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._clock = clock
+        self._session_timeout_ms = session_timeout_ms
+        self._on_registered = on_registered
+        self._on_refused = on_refused
+        self._deadline_ms = 0
+        self._registered_session = 0
+        self._busy = False
+        self._closed = False
+        self.broker_epoch = BrokerEpoch(-1)
+
+    def start(self) -> None:
+        """Register; `on_registered(broker epoch)` is called after this and every later time."""
+        self._coordination.add_state_listener(self._on_state)
+        self._begin()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._closed or state is not SessionState.CONNECTED:
+            return
+        if self._coordination.session_id != self._registered_session:
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self._deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + GRACE_MS
+            self._create()
+
+    def _create(self) -> None:
+        if self._closed:
+            return
+        self._coordination.create(
+            BrokerIdZNode.path(self._node.broker_id),
+            self._node.encode(),
+            self._on_created,
+            ephemeral=True,
+            make_parents=True,
+        )
+
+    def _on_created(self, reply: ZkReply) -> None:
+        if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
+            path = BrokerIdZNode.path(self._node.broker_id)
+            self._coordination.exists(path, self._on_seen)
+        else:
+            self._again()
+
+    def _on_seen(self, reply: ZkReply) -> None:
+        if self._closed:
+            return
+        if not reply.ok or reply.stat is None:
+            self._again()
+        elif reply.stat.ephemeral_owner == self._coordination.session_id:
+            self._busy = False
+            self._registered_session = self._coordination.session_id
+            self.broker_epoch = BrokerEpoch(reply.stat.czxid)
+            log.info("registered broker=%d epoch=%d", self._node.broker_id, self.broker_epoch)
+            self._on_registered(self.broker_epoch)
+        elif self._clock.monotonic_ms() > self._deadline_ms:
+            self._busy = False
+            self._on_refused(
+                BrokerIdInUseError(
+                    f"broker id {self._node.broker_id} is in use by another live broker: give "
+                    "this one another broker.id, or stop the other"
+                )
+            )
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        self._scheduler.call_later(RETRY_MS, self._create)

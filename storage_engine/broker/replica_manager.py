@@ -1,0 +1,354 @@
+"""All replicas on this broker: their roles, appends, and the end-of-turn work that appends cause.
+
+Rule: an append only marks its partition as dirty; high watermarks, waiting fetches and produces are
+looked at once per turn of the event loop, however many requests that turn had. Source: R-CTL3,
+R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from storage_engine.broker.fetcher import FetcherManager
+from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition import (
+    Appended,
+    FollowerFetched,
+    LagLimits,
+    LeaderPartition,
+    Leadership,
+    Tick,
+)
+from storage_engine.core.ports import Clock, Coordination, Endpoint, Scheduler
+from storage_engine.log.append_result import AppendResult
+from storage_engine.log.log_manager import LogManager
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+
+log = logging.getLogger(__name__)
+state_change_log = logging.getLogger("headrace.state_change")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What the replica manager takes from the broker's configuration."""
+
+    broker_id: int
+    lag: LagLimits
+    checkpoint_interval_ms: int
+    isr_check_interval_ms: int
+    """How often laggards are looked for: half of replica.lag.time.max.ms, as Kafka does."""
+
+
+class ReplicaManager:
+    """Owner of every HostedPartition."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        *,
+        logs: LogManager,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        clock: Clock,
+        topic_config: Callable[[str], TopicConfig],
+        lease_valid: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._logs = logs
+        self._scheduler = scheduler
+        self._clock = clock
+        self._topic_config = topic_config
+        self._lease_valid = lease_valid
+        self._partitions: dict[TopicPartition, HostedPartition] = {}
+        self._dirty: list[HostedPartition] = []
+        self._stopped = False
+        self._high_watermarks = logs.high_watermarks()
+        """As checkpointed, for replicas that are not hosted yet."""
+        self._isr = IsrWriter(
+            coordination,
+            scheduler,
+            local=settings.broker_id,
+            on_high_watermark=self._high_watermark_advanced,
+        )
+        self.fetchers: FetcherManager | None = None
+        """Set once by the wiring: the two need each other."""
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self._every(self._settings.isr_check_interval_ms, self._check_laggards)
+        self._every(self._settings.checkpoint_interval_ms, self.checkpoint_high_watermarks)
+
+    # --- looking up ---
+
+    def get(self, tp: TopicPartition) -> HostedPartition | None:
+        return self._partitions.get(tp)
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        return iter(self._partitions.values())
+
+    def leader(self, tp: TopicPartition, leader_epoch: int = -1) -> HostedPartition:
+        """The replica, if this broker leads it under that leader epoch (-1: any).
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.leader is None:
+            if partition.role is Role.FAILED:
+                raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
+            raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
+            raise KafkaError(
+                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
+                ErrorCode.FENCED_LEADER_EPOCH
+                if leader_epoch < partition.leader_epoch
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            )
+        return partition
+
+    # --- appending ---
+
+    def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:
+        """Append a producer's batches to a partition led here. Raises KafkaError."""
+        partition = self._partitions.get(tp)
+        if partition is None or partition.leader is None:
+            partition = self.leader(tp)
+        if not self._lease_valid():
+            raise KafkaError(
+                "this broker lost touch with ZooKeeper and may have been replaced as leader",
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            )
+        if acks == -1 and partition.in_sync_count < partition.config.min_insync_replicas:
+            raise KafkaError(
+                f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
+                f"{partition.config.min_insync_replicas}",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+        try:
+            result = partition.log.append_as_leader(
+                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            raise
+        if not partition.dirty:
+            self._mark_dirty(partition)
+        return result
+
+    def _mark_dirty(self, partition: HostedPartition) -> None:
+        partition.dirty = True
+        if not self._dirty:
+            self._scheduler.call_soon(self._drain)
+        self._dirty.append(partition)
+
+    def _drain(self) -> None:
+        """Once per turn: what the appends of this turn mean for high watermarks and waiters."""
+        dirty, self._dirty = self._dirty, []
+        for partition in dirty:
+            partition.dirty = False
+            if partition.leader is not None:
+                end = partition.log.log_end_offset
+                self._isr.step(partition, Appended(log_end_offset=end))
+            if len(partition.data_waiters):
+                partition.data_waiters.wake()
+
+    def _high_watermark_advanced(self, partition: HostedPartition) -> None:
+        if len(partition.produce_waiters):
+            partition.produce_waiters.wake()
+        if not partition.dirty and len(partition.data_waiters):
+            self._mark_dirty(partition)
+
+    # --- followers' fetches, seen from the leader ---
+
+    def follower_fetched(
+        self, partition: HostedPartition, replica: int, fetch_offset: int, *, eligible: bool
+    ) -> None:
+        event = FollowerFetched(
+            replica=replica,
+            fetch_offset=fetch_offset,
+            log_end_offset=partition.log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+            eligible=eligible,
+        )
+        self._isr.step(partition, event)
+
+    # --- roles, as the controller orders them ---
+
+    def apply_leadership(
+        self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
+    ) -> ErrorCode:
+        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked
+        before."""
+        tp = TopicPartition(item.topic, item.partition)
+        if self._settings.broker_id not in item.replicas:
+            log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
+            return ErrorCode.NONE
+        try:
+            partition = self._hosted(tp, item)
+        except LogStorageError as failure:
+            log.error("can't open the log of %s: %s", tp, failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition.role is Role.FAILED:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if item.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if item.leader_epoch == partition.leader_epoch and item.leader == partition.leader_id:
+            self._refresh_endpoint(partition, endpoints)
+            return ErrorCode.NONE
+        partition.controller_epoch = item.controller_epoch
+        partition.assigned_replicas = tuple(item.replicas)
+        if item.leader == self._settings.broker_id:
+            self._lead(partition, item)
+        else:
+            self._follow(partition, item, endpoints)
+        state_change_log.info(
+            "became %s partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
+            partition.role.value,
+            tp,
+            item.leader,
+            item.leader_epoch,
+            list(item.isr),
+            item.controller_epoch,
+        )
+        return ErrorCode.NONE
+
+    def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            config = self._topic_config(tp.topic)
+            partition = HostedPartition(
+                tp,
+                log=self._logs.get_or_create(tp, config.log),
+                topic_id=item.topic_id,
+                config=config,
+                high_watermark=self._high_watermarks.pop(tp, 0),
+            )
+            self._partitions[tp] = partition
+        return partition
+
+    def _lead(self, partition: HostedPartition, item: LeaderAndIsrPartition) -> None:
+        leadership = Leadership(
+            leader_epoch=item.leader_epoch,
+            partition_epoch=item.partition_epoch,
+            isr=frozenset(item.isr),
+            assigned_replicas=tuple(item.replicas),
+        )
+        now_ms = self._clock.monotonic_ms()
+        if self.fetchers is not None:
+            self.fetchers.remove(partition.topic_partition)
+        partition.leader_id = item.leader
+        partition.leader_epoch = item.leader_epoch
+        leader = partition.leader
+        if leader is not None:
+            effects = leader.renew(leadership, now_ms=now_ms)
+        else:
+            leader = LeaderPartition(
+                leadership,
+                local=self._settings.broker_id,
+                log_end_offset=partition.log.log_end_offset,
+                high_watermark=partition.follower_high_watermark,
+                now_ms=now_ms,
+                limits=self._settings.lag,
+            )
+            partition.become_leader(leader)
+            effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
+        partition.log.start_leader_epoch(item.leader_epoch)
+        self._isr.carry_out(partition, leader, effects)
+        partition.wake_all()
+
+    def _follow(
+        self,
+        partition: HostedPartition,
+        item: LeaderAndIsrPartition,
+        endpoints: dict[int, Endpoint],
+    ) -> None:
+        partition.leader_id = item.leader
+        partition.leader_epoch = item.leader_epoch
+        partition.become_follower(item.leader)
+        partition.wake_all()
+        if self.fetchers is None:
+            return
+        endpoint = endpoints.get(item.leader)
+        if item.leader == -1 or endpoint is None:
+            self.fetchers.remove(partition.topic_partition)
+        else:
+            self.fetchers.add(partition, endpoint)
+
+    def _refresh_endpoint(self, partition: HostedPartition, endpoints: dict[int, Endpoint]) -> None:
+        """The same leadership, said again: a leader that came back elsewhere is followed there."""
+        endpoint = endpoints.get(partition.leader_id)
+        if self.fetchers is not None and partition.role is Role.FOLLOWER and endpoint is not None:
+            self.fetchers.add(partition, endpoint)
+
+    def stop(self, tp: TopicPartition, *, delete: bool) -> None:
+        """Stop a replica; with `delete`, remove its files (R-CTL6)."""
+        if self.fetchers is not None:
+            self.fetchers.remove(tp)
+        partition = self._partitions.pop(tp, None)
+        if partition is not None:
+            partition.leader_id = -1
+            partition.become_follower(-1)
+            partition.wake_all()
+        if delete:
+            self._logs.delete(tp)
+            state_change_log.info("deleted partition=%s", tp)
+
+    def fail(self, partition: HostedPartition, failure: Exception) -> None:
+        """Take one partition out of service after its folder failed; the others go on."""
+        log.error("partition %s is offline: %s", partition.topic_partition, failure)
+        if self.fetchers is not None:
+            self.fetchers.remove(partition.topic_partition)
+        partition.fail()
+        self._scheduler.call_soon(partition.wake_all)
+
+    def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
+        for partition in self._partitions.values():
+            if partition.topic_partition.topic == topic:
+                partition.config = config
+                partition.log.update_config(config.log)
+
+    # --- periodic work ---
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._stopped:
+                work()
+                self._scheduler.call_later(interval_ms, run)
+
+        self._scheduler.call_later(interval_ms, run)
+
+    def _check_laggards(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for partition in list(self._partitions.values()):
+            if partition.leader is not None:
+                end = partition.log.log_end_offset
+                self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write all high watermarks, so that they survive a restart (R-REP10)."""
+        try:
+            self._logs.write_high_watermarks(
+                {
+                    **self._high_watermarks,
+                    **{tp: p.high_watermark for tp, p in self._partitions.items()},
+                }
+            )
+        except (OSError, LogStorageError) as failure:
+            log.error("can't write the high watermarks: %s", failure)
+
+    def close(self) -> None:
+        """Stop periodic work, answer who waits, write the high watermarks."""
+        self._stopped = True
+        self.checkpoint_high_watermarks()
+        for partition in self._partitions.values():
+            partition.become_follower(-1)
+            partition.wake_all()
+
+    def led_here(self) -> Iterable[HostedPartition]:
+        return (p for p in self._partitions.values() if p.leader is not None)

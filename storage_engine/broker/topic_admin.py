@@ -1,0 +1,251 @@
+"""Creates and grows topics: checks what is asked, assigns replicas, writes the nodes.
+
+Rule: a topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
+controller does the rest. Source: R-CTL6, R-CTL11, R-REP1.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_config import TopicConfig, validate_topic_config
+from storage_engine.core.assignment import Assignment, assign_replicas
+from storage_engine.core.cluster_state import TopicInfo
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId, topic_name_problem
+from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+
+MAX_PARTITIONS = 10_000
+"""Of one topic in one request: what one znode and one LeaderAndIsr can carry with room to spare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic as asked for; -1 takes the broker's default."""
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """A topic that can be created."""
+
+    info: TopicInfo
+    config: Mapping[str, str]
+
+
+OnWritten = Callable[[KafkaError | None], None]
+
+
+class TopicAdmin:
+    """Topic creation on any broker."""
+
+    def __init__(
+        self, config: BrokerConfig, *, coordination: Coordination, metadata: MetadataCache
+    ) -> None:
+        self._config = config
+        self._coordination = coordination
+        self._metadata = metadata
+
+    def plan(self, new: NewTopic) -> PlannedTopic:
+        """Check and assign. Raises KafkaError with the code that the client gets."""
+        problem = topic_name_problem(new.topic)
+        if problem is not None:
+            raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if new.topic in self._metadata:
+            raise KafkaError(f"topic '{new.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        try:
+            config = validate_topic_config(new.config)
+        except ConfigError as failure:
+            raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
+        assignment = self._given(new) if new.assignment else self._assigned(new)
+        unclean = TopicConfig.of(self._config, config).unclean_leader_election_enable
+        info = TopicInfo(
+            topic=new.topic, topic_id=uuid4(), assignment=assignment, unclean_election=unclean
+        )
+        return PlannedTopic(info=info, config=config)
+
+    def _assigned(self, new: NewTopic) -> Assignment:
+        partitions = (
+            new.partitions if new.partitions != -1 else self._config.integer("num.partitions")
+        )
+        factor = new.replication_factor
+        if factor == -1:
+            factor = self._config.integer("default.replication.factor")
+        if partitions > MAX_PARTITIONS:
+            raise KafkaError(
+                f"{partitions} partitions are more than the {MAX_PARTITIONS} possible at once",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        return assign_replicas(
+            self._metadata.racks(),
+            partitions=partitions,
+            replication_factor=factor,
+            preferred_counts=self._metadata.preferred_counts(),
+        )
+
+    def _given(self, new: NewTopic) -> Assignment:
+        assert new.assignment is not None
+        if new.partitions != -1 or new.replication_factor != -1:
+            raise KafkaError(
+                "give either an assignment or numbers of partitions and replicas, not both",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if sorted(new.assignment) != list(range(len(new.assignment))):
+            raise KafkaError(
+                "the partitions of an assignment are numbered from 0 without gaps",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        factors = {len(replicas) for replicas in new.assignment.values()}
+        known: set[int] = set(self._metadata.brokers)
+        for partition, replicas in new.assignment.items():
+            if not replicas or len(set(replicas)) != len(replicas) or len(factors) != 1:
+                problem = "needs as many brokers as the others, each once"
+            elif not known.issuperset(replicas):
+                problem = f"names brokers that are not alive; alive are {sorted(known)}"
+            else:
+                continue
+            raise KafkaError(
+                f"partition {partition} of '{new.topic}' {problem}",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
+
+    def write(self, planned: PlannedTopic, on_written: OnWritten) -> None:
+        """Write settings and assignment in one multi."""
+        topic = planned.info.topic
+        node = _node(topic, planned.info.topic_id, planned.info.assignment)
+
+        def on_config_cleared(reply: ZkReply) -> None:
+            if reply.status is ZkStatus.UNKNOWN:
+                on_written(_unknown(topic))
+                return
+            operations = []
+            if planned.config:
+                data = ConfigZNode(config=planned.config).encode()
+                path = ConfigZNode.topic_path(topic)
+                operations.append(ZkOp(kind=ZkOpKind.CREATE, path=path, data=data))
+            operations.append(
+                ZkOp(kind=ZkOpKind.CREATE, path=TopicZNode.path(topic), data=node.encode())
+            )
+            self._coordination.multi(operations, on_multi)
+
+        def on_multi(reply: ZkReply) -> None:
+            if reply.ok:
+                on_written(None)
+            elif reply.status is ZkStatus.NODE_EXISTS:
+                on_written(KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS))
+            else:
+                on_written(_unknown(topic))
+
+        def on_topic(reply: ZkReply) -> None:
+            if reply.ok:
+                on_written(KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS))
+            elif reply.status is ZkStatus.NO_NODE:
+                # Settings that a deleted topic of that name may have left.
+                self._coordination.delete(ConfigZNode.topic_path(topic), -1, on_config_cleared)
+            else:
+                on_written(_unknown(topic))
+
+        self._coordination.exists(TopicZNode.path(topic), on_topic)
+
+    def plan_growth(
+        self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
+    ) -> TopicInfo:
+        """`total` partitions instead of those there are. Raises KafkaError."""
+        present = len(info.assignment)
+        if total <= present:
+            raise KafkaError(
+                f"topic '{info.topic}' has {present} partitions; it can only get more, not {total}",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        if total - present > MAX_PARTITIONS:
+            raise KafkaError(
+                f"{total - present} more partitions are over the {MAX_PARTITIONS} possible at once",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        first = info.assignment[0]
+        if assignments is None:
+            added = assign_replicas(
+                self._metadata.racks(),
+                partitions=total - present,
+                replication_factor=len(first),
+                preferred_counts=self._metadata.preferred_counts(),
+                first_partition=present,
+                start_broker=first[0],
+            )
+        else:
+            added = self._given_growth(info, total, assignments)
+        return TopicInfo(
+            topic=info.topic,
+            topic_id=info.topic_id,
+            assignment={**info.assignment, **added},
+            unclean_election=info.unclean_election,
+        )
+
+    def _given_growth(
+        self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]]
+    ) -> Assignment:
+        present = len(info.assignment)
+        factor = len(info.assignment[0])
+        known: set[int] = set(self._metadata.brokers)
+        if len(assignments) != total - present or any(
+            len(set(r)) != factor or len(r) != factor or not known.issuperset(r)
+            for r in assignments
+        ):
+            raise KafkaError(
+                f"the assignment must give {total - present} partitions {factor} live brokers each",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        return {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
+
+    def write_growth(self, info: TopicInfo, on_written: OnWritten) -> None:
+        """Write the larger assignment, if nobody else changed the topic meanwhile."""
+        path = TopicZNode.path(info.topic)
+
+        def on_read(reply: ZkReply) -> None:
+            if not reply.ok or reply.stat is None:
+                on_written(_unknown(info.topic))
+                return
+            present = len(TopicZNode.decode(info.topic, reply.value).assignment)
+            if present >= len(info.assignment):
+                on_written(
+                    KafkaError(
+                        f"topic '{info.topic}' has {present} partitions meanwhile",
+                        ErrorCode.INVALID_PARTITIONS,
+                    )
+                )
+                return
+            node = _node(info.topic, info.topic_id, info.assignment)
+            self._coordination.set(path, node.encode(), reply.stat.version, on_set)
+
+        def on_set(reply: ZkReply) -> None:
+            on_written(None if reply.ok else _unknown(info.topic))
+
+        self._coordination.get(path, on_read)
+
+
+def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:
+    return TopicZNode(
+        topic=topic,
+        topic_id=topic_id,
+        assignment={p: _brokers(rs) for p, rs in assignment.items()},
+    )
+
+
+def _brokers(replicas: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(replica) for replica in replicas)
+
+
+def _unknown(topic: str) -> KafkaError:
+    return KafkaError(
+        f"ZooKeeper did not answer: topic '{topic}' may or may not have been changed",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )

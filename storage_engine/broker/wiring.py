@@ -1,0 +1,178 @@
+"""Joins the parts of one broker over given ports; the same for a real and a simulated one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.acting_controller import ControllerSettings
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.dispatcher import Dispatcher
+from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
+from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.orders import Orders
+from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.registration import BrokerIdInUseError, Registration
+from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.topic_admin import TopicAdmin
+from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.partition import LagLimits
+from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
+from storage_engine.log.log_manager import LogManager
+from storage_engine.zookeeper.znodes import BrokerIdZNode
+
+FINISHED_SEGMENTS_MS = 1000
+"""How soon a finished segment is flushed, whatever flush.ms says: recovery then skips it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerParts:
+    """A broker that is built but not yet known to the cluster."""
+
+    context: BrokerContext
+    dispatcher: Dispatcher
+    registration: Registration
+    fetchers: FetcherManager
+    maintenance: LogMaintenance
+    on_refused: list[Callable[[BrokerIdInUseError], None]]
+
+    def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
+        """Register and stand for controller. `on_refused`: the id belongs to another live
+        broker."""
+        self.on_refused.append(on_refused)
+        self.context.replicas.start()
+        self.maintenance.start()
+        self.registration.start()
+
+    def close(self) -> None:
+        """Stop following and leading; answer who waits."""
+        self.registration.close()
+        self.context.controller.close()
+        self.maintenance.close()
+        self.fetchers.close()
+        self.context.replicas.close()
+
+
+def build(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    logs: LogManager,
+    coordination: Coordination,
+    transport: Transport,
+    scheduler: Scheduler,
+    clock: Clock,
+    background: Background,
+    lease_valid: Callable[[], bool],
+) -> BrokerParts:
+    """Build all parts; nothing runs yet."""
+    broker_id = BrokerId(config.broker_id)
+    metadata = MetadataCache()
+    topic_configs = TopicConfigs(config, coordination=coordination, scheduler=scheduler)
+    replicas = ReplicaManager(
+        ReplicaSettings(
+            broker_id=broker_id,
+            lag=LagLimits(
+                lag_max_ms=config.integer("replica.lag.time.max.ms"),
+                lag_max_messages=config.optional_integer("replica.lag.max.messages"),
+            ),
+            checkpoint_interval_ms=config.integer("replica.high.watermark.checkpoint.interval.ms"),
+            isr_check_interval_ms=max(1, config.integer("replica.lag.time.max.ms") // 2),
+        ),
+        logs=logs,
+        coordination=coordination,
+        scheduler=scheduler,
+        clock=clock,
+        topic_config=topic_configs.of,
+        lease_valid=lease_valid,
+    )
+    controller = ControllerRunner(
+        ControllerSettings(
+            broker_id=broker_id,
+            delete_topic_enable=config.flag("delete.topic.enable"),
+            unclean_default=config.flag("unclean.leader.election.enable"),
+        ),
+        coordination=coordination,
+        transport=transport,
+        scheduler=scheduler,
+        clock=clock,
+    )
+    refusals: list[Callable[[BrokerIdInUseError], None]] = []
+
+    def on_refused(failure: BrokerIdInUseError) -> None:
+        for listener in refusals:
+            listener(failure)
+
+    advertised = config.advertised_listener
+    registration = Registration(
+        BrokerIdZNode(
+            broker_id=broker_id,
+            host=advertised.host,
+            port=advertised.port,
+            rack=config.rack,
+            endpoints=(str(advertised),),
+        ),
+        coordination=coordination,
+        scheduler=scheduler,
+        clock=clock,
+        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        on_registered=lambda _epoch: controller.start(),
+        on_refused=on_refused,
+    )
+    fetchers = FetcherManager(
+        FetcherSettings(
+            broker_id=broker_id,
+            max_bytes=config.integer("replica.fetch.max.bytes"),
+            response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+            min_bytes=config.integer("replica.fetch.min.bytes"),
+            wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+            backoff_ms=config.integer("replica.fetch.backoff.ms"),
+        ),
+        transport=transport,
+        scheduler=scheduler,
+        clock=clock,
+        broker_epoch=lambda: registration.broker_epoch,
+        on_failure=replicas.fail,
+    )
+    replicas.fetchers = fetchers
+    context = BrokerContext(
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        config=config,
+        replicas=replicas,
+        reader=FetchReader(replicas, is_current=metadata.is_current),
+        metadata=metadata,
+        controller=controller,
+        topic_admin=TopicAdmin(config, coordination=coordination, metadata=metadata),
+        topic_configs=topic_configs,
+        producer_ids=ProducerIds(coordination, broker_id=broker_id),
+        orders=Orders(topic_configs),
+        coordination=coordination,
+        scheduler=scheduler,
+        clock=clock,
+        broker_epoch=lambda: registration.broker_epoch,
+    )
+    return BrokerParts(
+        context=context,
+        dispatcher=Dispatcher(context),
+        registration=registration,
+        fetchers=fetchers,
+        maintenance=LogMaintenance(
+            MaintenanceIntervals(
+                retention_ms=config.integer("log.retention.check.interval.ms"),
+                flush_ms=min(
+                    config.integer("log.flush.scheduler.interval.ms"), FINISHED_SEGMENTS_MS
+                ),
+                checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
+            ),
+            logs=logs,
+            replicas=replicas,
+            scheduler=scheduler,
+            clock=clock,
+            background=background,
+        ),
+        on_refused=refusals,
+    )

@@ -1,0 +1,50 @@
+"""The cluster as values: brokers, topics, partition states. Frozen, shared by controller, brokers
+and messages."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from storage_engine.core.ids import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """A registered broker. `epoch` is its incarnation (R-CTL4)."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    epoch: BrokerEpoch
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What ZooKeeper keeps of a partition; `partition_epoch` is the version of that node."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_epoch: ControllerEpoch
+    partition_epoch: PartitionEpoch
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic's id, its assignment, and the one setting that elections need."""
+
+    topic: str
+    topic_id: UUID
+    assignment: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    unclean_election: bool = False

@@ -1,0 +1,352 @@
+"""The controller's state machine: what the cluster should be, derived from what it is.
+
+Rule: level-triggered. Each event updates what is known and marks partitions as dirty; every dirty
+partition without a write under way is compared with what it should be, and the difference becomes a
+conditional write. Only an accepted write is told to brokers. So a new controller, a lost answer and
+a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 and 001.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.controller_events import (
+    BrokersChanged,
+    ControlledShutdownRequested,
+    DeleteTopicNodes,
+    Deliver,
+    Delivered,
+    DeliveryFailed,
+    Effect,
+    Event,
+    Loaded,
+    NoReplicaOnline,
+    ReadStates,
+    ShutdownProgress,
+    StatesRead,
+    StatesWritten,
+    StateWrite,
+    TopicDeleted,
+    TopicDeletionRequested,
+    TopicsChanged,
+    TopicsReady,
+    WriteOutcome,
+    WriteStates,
+)
+from storage_engine.core.deliveries import Deliveries
+from storage_engine.core.election import (
+    Elected,
+    controlled_shutdown_election,
+    first_election,
+    offline_election,
+    shrink_to_live,
+)
+from storage_engine.core.ids import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+
+@dataclass(slots=True)
+class Controller:
+    """State of the acting controller. Every change goes through `step`."""
+
+    controller_epoch: ControllerEpoch
+    delete_topic_enable: bool = True
+    brokers: dict[BrokerId, BrokerInfo] = field(default_factory=dict)
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+    shutting_down: set[BrokerId] = field(default_factory=set)
+    _bounced: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict)
+    """Incarnations that changed: dead for the next decision on the partition, alive for the one
+    after (R-CTL4)."""
+    _writing: set[TopicPartition] = field(default_factory=set)
+    _reading: set[TopicPartition] = field(default_factory=set)
+    _dirty: set[TopicPartition] = field(default_factory=set)
+    _unready: set[str] = field(default_factory=set)
+    _deliveries: Deliveries = field(default_factory=Deliveries)
+
+    def step(self, event: Event) -> list[Effect]:
+        """Apply one event; the effects are for the driver to carry out, in order."""
+        effects: list[Effect] = []
+        match event:
+            case Loaded():
+                self._on_loaded(event)
+            case BrokersChanged():
+                self._on_brokers_changed(event.brokers)
+            case TopicsChanged():
+                self._on_topics_changed(event.topics)
+            case StatesRead():
+                self._on_states_read(event.states)
+            case StatesWritten():
+                effects.extend(self._on_states_written(event.outcomes))
+            case ControlledShutdownRequested():
+                self._on_controlled_shutdown(event)
+            case TopicDeletionRequested():
+                self._on_deletion_requested(event.topics)
+            case TopicDeleted():
+                self._on_topic_deleted(event.topic)
+            case Delivered():
+                self._deliveries.delivered(event.broker, event.delivery)
+            case DeliveryFailed():
+                self._deliveries.failed(event.broker, event.delivery)
+        effects.extend(self._reconcile())
+        effects.extend(self._shutdown_progress())
+        effects.extend(self._ready_topics())
+        effects.extend(self._finished_deletions())
+        effects.extend(self._flush())
+        return effects
+
+    # --- what events change ---
+
+    def _on_loaded(self, event: Loaded) -> None:
+        self.brokers = dict(event.brokers)
+        self.topics = dict(event.topics)
+        self.states = dict(event.states)
+        self._dirty.update(self._all_partitions())
+        for broker in self.brokers:
+            self._deliveries.everything_to(broker)
+        self._on_deletion_requested(event.deleting)
+
+    def _on_brokers_changed(self, brokers: Mapping[BrokerId, BrokerInfo]) -> None:
+        old = self.brokers
+        self.brokers = dict(brokers)
+        gone = {b for b in old if b not in brokers}
+        bounced = {b for b in brokers if b in old and old[b].epoch != brokers[b].epoch}
+        fresh = {b for b in brokers if b not in old} | bounced
+        moved = {b for b in brokers if b in old and old[b] != brokers[b]}
+        self.shutting_down -= gone | bounced
+        for broker in gone | bounced:
+            self._deliveries.forget(broker)
+        affected = gone | fresh
+        for partition, replicas in self._assignments():
+            touched = affected.intersection(replicas)
+            if not touched:
+                continue
+            self._dirty.add(partition)
+            if restarted := bounced.intersection(replicas):
+                self._bounced.setdefault(partition, set()).update(restarted)
+        for broker in fresh:
+            self._deliveries.everything_to(broker)
+        if gone or fresh or moved:
+            for broker in brokers:
+                self._deliveries.brokers_to(broker)
+
+    def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
+        for topic, info in topics.items():
+            known = self.topics.get(topic)
+            self.topics[topic] = info
+            if known is None or known.assignment != info.assignment:
+                self._unready.add(topic)
+            for partition in info.assignment:
+                self._dirty.add(TopicPartition(topic, partition))
+
+    def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
+        for partition, state in states.items():
+            self._reading.discard(partition)
+            if partition.topic not in self.topics:
+                continue
+            known = self.states.get(partition)
+            if state is not None and (
+                known is None or state.partition_epoch > known.partition_epoch
+            ):
+                self.states[partition] = state
+                self._announce(partition)
+            self._dirty.add(partition)
+
+    def _on_states_written(
+        self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+    ) -> list[Effect]:
+        unclear = []
+        for partition, (outcome, state) in outcomes.items():
+            self._writing.discard(partition)
+            self._dirty.add(partition)
+            if partition.topic not in self.topics:
+                continue
+            if outcome is WriteOutcome.ACCEPTED:
+                self.states[partition] = state
+                self._bounced.pop(partition, None)
+                self._announce(partition)
+            else:
+                unclear.append(partition)
+        self._reading.update(unclear)
+        return [ReadStates(partitions=tuple(unclear))] if unclear else []
+
+    def _on_controlled_shutdown(self, event: ControlledShutdownRequested) -> None:
+        broker = self.brokers.get(event.broker)
+        if broker is None or broker.epoch != event.broker_epoch:
+            return
+        self.shutting_down.add(event.broker)
+        for partition, replicas in self._assignments():
+            if event.broker in replicas:
+                self._dirty.add(partition)
+
+    def _on_deletion_requested(self, topics: Iterable[str]) -> None:
+        if not self.delete_topic_enable:
+            return
+        for topic in topics:
+            if topic in self.deleting or topic not in self.topics:
+                continue
+            self.deleting.add(topic)
+            self._unready.discard(topic)
+            info = self.topics[topic]
+            for partition, replicas in info.assignment.items():
+                tp = TopicPartition(topic, partition)
+                self._dirty.discard(tp)
+                for replica in replicas:
+                    self._deliveries.stop_replica(replica, tp)
+            for broker in self.brokers:
+                self._deliveries.removal_to(broker, topic)
+
+    def _on_topic_deleted(self, topic: str) -> None:
+        info = self.topics.pop(topic, None)
+        self.deleting.discard(topic)
+        if info is None:
+            return
+        for partition in info.assignment:
+            tp = TopicPartition(topic, partition)
+            self.states.pop(tp, None)
+            self._bounced.pop(tp, None)
+            for pending in (self._dirty, self._writing, self._reading):
+                pending.discard(tp)
+        self._deliveries.forget_topic(topic)
+
+    # --- what follows from it ---
+
+    def _reconcile(self) -> list[Effect]:
+        writes = []
+        offline = []
+        for partition in sorted(self._dirty):
+            if partition in self._writing or partition in self._reading:
+                continue
+            self._dirty.discard(partition)
+            if partition.topic in self.deleting or partition.topic not in self.topics:
+                continue
+            wanted = self._wanted(partition)
+            state = self.states.get(partition)
+            if wanted is None and partition in self._bounced:
+                # The restarted broker mattered to nobody: it counts as alive from here on.
+                del self._bounced[partition]
+                wanted = self._wanted(partition)
+            if wanted is None:
+                continue
+            if wanted.leader == -1 and (state is None or state.leader != -1):
+                offline.append(partition)
+            writes.append(self._write(partition, state, wanted))
+            self._writing.add(partition)
+        effects: list[Effect] = []
+        if offline:
+            effects.append(NoReplicaOnline(partitions=tuple(offline)))
+        if writes:
+            effects.append(WriteStates(writes=tuple(writes)))
+        return effects
+
+    def _write(
+        self, partition: TopicPartition, state: PartitionState | None, wanted: Elected
+    ) -> StateWrite:
+        return StateWrite(
+            partition=partition,
+            state=PartitionState(
+                leader=wanted.leader,
+                leader_epoch=LeaderEpoch(0 if state is None else state.leader_epoch + 1),
+                isr=wanted.isr,
+                controller_epoch=self.controller_epoch,
+                partition_epoch=PartitionEpoch(0 if state is None else state.partition_epoch + 1),
+            ),
+            expected_partition_epoch=None if state is None else state.partition_epoch,
+        )
+
+    def _wanted(self, partition: TopicPartition) -> Elected | None:
+        """What the partition's leader and ISR should be; None when they are as they should be."""
+        info = self.topics[partition.topic]
+        assigned = info.assignment[partition.partition]
+        live = self._live() - self._bounced.get(partition, set())
+        state = self.states.get(partition)
+        if state is None:
+            return first_election(assigned, live - self.shutting_down)
+        if state.leader not in live:
+            electable = live - self.shutting_down
+            elected = offline_election(
+                assigned, state.isr, electable, unclean=info.unclean_election
+            )
+            if elected.leader == -1 and electable != live:
+                elected = offline_election(assigned, state.isr, live, unclean=False)
+            if elected.leader == -1 and state.leader == -1:
+                return None
+            return elected
+        for leaving in sorted(self.shutting_down.intersection(assigned)):
+            moved = controlled_shutdown_election(
+                assigned, state.leader, state.isr, live - self.shutting_down, leaving
+            )
+            if moved is not None:
+                return moved
+        return shrink_to_live(assigned, state.leader, state.isr, live)
+
+    def _shutdown_progress(self) -> list[Effect]:
+        """For each broker that is leaving: which partitions it still leads though another could."""
+        if not self.shutting_down:
+            return []
+        effects: list[Effect] = []
+        live = self._live()
+        for broker in sorted(self.shutting_down):
+            remaining = []
+            for partition, state in self.states.items():
+                if broker != state.leader or partition.topic in self.deleting:
+                    continue
+                others = [r for r in state.isr if r != broker and r in live - self.shutting_down]
+                if others:
+                    remaining.append(partition)
+            effects.append(ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining))))
+        return effects
+
+    def _ready_topics(self) -> list[Effect]:
+        ready = tuple(
+            topic
+            for topic in sorted(self._unready)
+            if all(TopicPartition(topic, p) in self.states for p in self.topics[topic].assignment)
+        )
+        self._unready.difference_update(ready)
+        return [TopicsReady(topics=ready)] if ready else []
+
+    def _finished_deletions(self) -> list[Effect]:
+        """A topic is gone when every broker that held a replica has said so; dead ones are waited
+        for (R-CTL6)."""
+        return [
+            DeleteTopicNodes(topic=topic, partitions=tuple(sorted(self.topics[topic].assignment)))
+            for topic in sorted(self.deleting)
+            if not any(tp.topic == topic for tp in self._writing | self._reading)
+            and self._deliveries.take_stopped(topic)
+        ]
+
+    def _flush(self) -> list[Effect]:
+        return [
+            Deliver(broker=broker, delivery=delivery)
+            for broker, delivery in self._deliveries.next_for(
+                self.brokers, self.topics, self.states, self.deleting
+            )
+        ]
+
+    # --- small helpers ---
+
+    def _announce(self, partition: TopicPartition) -> None:
+        for replica in self.topics[partition.topic].assignment.get(partition.partition, ()):
+            if replica in self.brokers:
+                self._deliveries.leadership_to(replica, partition)
+        for broker in self.brokers:
+            self._deliveries.metadata_to(broker, partition)
+
+    def _live(self) -> set[BrokerId]:
+        return set(self.brokers)
+
+    def _all_partitions(self) -> Iterable[TopicPartition]:
+        return (partition for partition, _ in self._assignments())
+
+    def _assignments(self) -> Iterable[tuple[TopicPartition, tuple[BrokerId, ...]]]:
+        for topic, info in self.topics.items():
+            for partition, replicas in info.assignment.items():
+                yield TopicPartition(topic, partition), replicas

@@ -1,0 +1,217 @@
+"""What happens to a controller, and what it wants done: the alphabet of `core.controller`. Values
+only."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
+
+
+class WriteOutcome(enum.Enum):
+    """How a conditional write of a partition's state ended."""
+
+    ACCEPTED = "accepted"
+    CONFLICT = "conflict"
+    """Somebody else changed the state: read it and decide again."""
+    UNKNOWN = "unknown"
+    """The answer never came: read it and decide again."""
+
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Everything in ZooKeeper, read after the watches were set (R-CTL5)."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+    topics: Mapping[str, TopicInfo]
+    states: Mapping[TopicPartition, PartitionState]
+    deleting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersChanged:
+    """All brokers registered now."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsChanged:
+    """Topics that are new, grew, or have other settings."""
+
+    topics: Mapping[str, TopicInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatesRead:
+    """States read back; None where there is no node."""
+
+    states: Mapping[TopicPartition, PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatesWritten:
+    """Outcomes of WriteStates, with the state as it was to be written."""
+
+    outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownRequested:
+    """A broker wants to stop (R-CTL9)."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletionRequested:
+    """Topics named under /admin/delete_topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    """The topic's nodes are gone."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLeadership:
+    """One partition in a LeaderAndIsr."""
+
+    partition: TopicPartition
+    topic_id: UUID
+    state: PartitionState
+    assigned: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What one broker is to be told, in this order: metadata, leadership, replicas to stop.
+
+    `number` tells deliveries to one broker apart.
+    """
+
+    number: int
+    broker_epoch: BrokerEpoch
+    brokers: tuple[BrokerInfo, ...] = ()
+    metadata: tuple[PartitionLeadership, ...] = ()
+    removed_topics: tuple[str, ...] = ()
+    leadership: tuple[PartitionLeadership, ...] = ()
+    full: bool = False
+    """True when this is everything the broker should know."""
+    stop: tuple[TopicPartition, ...] = field(default=())
+    """Replicas to stop and delete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The broker took all of a delivery."""
+
+    broker: BrokerId
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFailed:
+    """No answer, or not to all: to be sent again after a pause."""
+
+    broker: BrokerId
+    delivery: Delivery
+
+
+Event = (
+    Loaded
+    | BrokersChanged
+    | TopicsChanged
+    | StatesRead
+    | StatesWritten
+    | ControlledShutdownRequested
+    | TopicDeletionRequested
+    | TopicDeleted
+    | Delivered
+    | DeliveryFailed
+)
+
+
+# --- effects ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateWrite:
+    """One conditional write; `expected_partition_epoch` None creates the node."""
+
+    partition: TopicPartition
+    state: PartitionState
+    expected_partition_epoch: PartitionEpoch | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStates:
+    """Write these, each only if its version and the controller epoch are unchanged (R-CTL2)."""
+
+    writes: tuple[StateWrite, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStates:
+    """Read these states and report StatesRead."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """Send UpdateMetadata, LeaderAndIsr and StopReplica to one broker, one delivery at a time."""
+
+    broker: BrokerId
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoReplicaOnline:
+    """These partitions have no leader now (R-CTL2): log it."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownProgress:
+    """What a broker in controlled shutdown still leads; nothing: it may stop."""
+
+    broker: BrokerId
+    remaining: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsReady:
+    """All partitions of these topics have a state: creation can be answered."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicNodes:
+    """Every replica is gone: remove the topic's nodes, the request last."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+Effect = (
+    WriteStates
+    | ReadStates
+    | Deliver
+    | NoReplicaOnline
+    | ShutdownProgress
+    | TopicsReady
+    | DeleteTopicNodes
+)

@@ -1,0 +1,54 @@
+"""The in-sync replicas of a partition as its leader sees them: committed, or with one change
+proposed.
+
+Rule: at most one change is under way, and until its outcome is known every decision that could
+acknowledge data uses the larger of the two sets (`maximal`). Source: R-REP4, KIP-497.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedIsr:
+    """The ISR that the partition's state in ZooKeeper names."""
+
+    members: frozenset[int]
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        return self.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExpand:
+    """A caught-up follower has been proposed; it already counts for the high watermark."""
+
+    members: frozenset[int]
+    joining: int
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        return self.members | {self.joining}
+
+    @property
+    def proposed(self) -> frozenset[int]:
+        return self.members | {self.joining}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingShrink:
+    """Laggards have been proposed for removal; until that is accepted they still count."""
+
+    members: frozenset[int]
+    leaving: frozenset[int]
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        return self.members
+
+    @property
+    def proposed(self) -> frozenset[int]:
+        return self.members - self.leaving
+
+
+IsrState = CommittedIsr | PendingExpand | PendingShrink

@@ -1,0 +1,72 @@
+"""Clock, scheduler and background work on an asyncio loop: the real side of core.ports.
+
+Rule: every callback comes back on the loop.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+BACKGROUND_THREADS = 4
+"""fsync and deletions of files; more than the disks of a small machine can use."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class LoopScheduler:
+    """Calls later on one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+
+class ThreadBackground:
+    """Long work on a few threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            BACKGROUND_THREADS, thread_name_prefix="background"
+        )
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        def finished(future: concurrent.futures.Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                self._call(lambda: on_done(future.result()))
+            elif isinstance(error, Exception):
+                self._call(lambda: on_error(error))
+
+        self._threads.submit(work).add_done_callback(finished)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def close(self) -> None:
+        """Wait for what is under way; begin nothing more."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
