@@ -1,0 +1,164 @@
+"""A connection to one broker that speaks the Kafka protocol: versions agreed on, answers matched to
+requests.
+
+Rule: the version of a request is the newest that both sides know. Answers come in the order of the
+requests, so the oldest request in flight is the one that is answered next. Source: KIP-35, KIP-511.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from storage_engine import __version__
+from storage_engine.client.addresses import Address
+from storage_engine.core.errors import (
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from storage_engine.net.blocking import BlockingConnection
+from storage_engine.net.buffers import BufferPool
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
+from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
+from storage_engine.protocol.apis.spec import ApiSpec, VersionRange, newest_common_version
+from storage_engine.protocol.framing import (
+    encode_request_frame,
+    parse_response,
+    read_correlation_id,
+)
+
+_SOFTWARE = "headrace"
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
+
+
+class BrokerConnection:
+    """One socket to one broker. After an error it is closed and not used again."""
+
+    __slots__ = (
+        "_client_id",
+        "_correlation_id",
+        "_in_flight",
+        "_socket",
+        "address",
+        "name",
+        "versions",
+    )
+
+    def __init__(self, sock: BlockingConnection, address: Address, client_id: str) -> None:
+        self._socket = sock
+        self.address = address
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._in_flight: deque[tuple[int, ApiSpec, int]] = deque()
+        self.name = sock.name
+        self.versions: Mapping[int, VersionRange] = {}
+
+    @classmethod
+    def open(
+        cls, address: Address, client_id: str, deadline: Deadline, pool: BufferPool
+    ) -> "BrokerConnection":
+        """Connect and ask what the broker speaks."""
+        sock = BlockingConnection.open(*address, deadline, pool)
+        connection = cls(sock, address, client_id)
+        try:
+            connection._agree_on_versions(deadline)
+        except HeadraceError:
+            connection.close()
+            raise
+        return connection
+
+    def _agree_on_versions(self, deadline: Deadline) -> None:
+        request = ApiVersionsRequest(
+            client_software_name=_SOFTWARE, client_software_version=__version__
+        )
+        self.send(API_VERSIONS, request, deadline, version=API_VERSIONS.max_version)
+        frame = self._socket.receive(deadline)
+        if bytes(frame[4:6]) == _UNSUPPORTED_VERSION:
+            # What follows this error differs from server to server: ask as the oldest clients do.
+            self._in_flight.clear()
+            answer = self.exchange(API_VERSIONS, request, deadline, version=0)
+        else:
+            answer = self._decoded(frame)
+        if answer.error_code:
+            code = ErrorCode.of(answer.error_code)
+            raise KafkaError(f"{self.name}: ApiVersions failed: {code.meaning}", code)
+        self.versions = answer.ranges()
+
+    def version_for(self, spec: ApiSpec) -> int:
+        """UnsupportedVersionError when there is none."""
+        served = self.versions.get(spec.key)
+        version = None if served is None else newest_common_version(spec, served)
+        if version is None:
+            offered = "not at all" if served is None else f"in versions {served}"
+            raise UnsupportedVersionError(
+                f"{self.name} serves {spec.name} {offered}, this client needs {spec.versions}"
+            )
+        return version
+
+    def exchange(
+        self, spec: ApiSpec, message: Any, deadline: Deadline, *, version: int | None = None
+    ) -> Any:
+        """One request and its answer, on a connection with nothing in flight."""
+        assert not self._in_flight, "an answer would be taken for another's"
+        self.send(spec, message, deadline, version=version)
+        return self.receive(deadline)
+
+    def send(
+        self,
+        spec: ApiSpec,
+        message: Any,
+        deadline: Deadline,
+        *,
+        version: int | None = None,
+        answered: bool = True,
+    ) -> None:
+        """Send; `answered` False for a request without an answer (acks=0)."""
+        if version is None:
+            version = self.version_for(spec)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request_frame(spec, version, self._correlation_id, self._client_id, message)
+        if answered:
+            self._in_flight.append((self._correlation_id, spec, version))
+        self._socket.send(frame, deadline)
+
+    def receive(self, deadline: Deadline) -> Any:
+        """The answer to the oldest request in flight."""
+        return self._decoded(self._socket.receive(deadline))
+
+    def receive_nowait(self) -> Any | None:
+        """As `receive`, or None when nothing has come yet."""
+        frame = self._socket.receive_nowait() if self._in_flight else None
+        return None if frame is None else self._decoded(frame)
+
+    def _decoded(self, frame: memoryview) -> Any:
+        correlation_id, spec, version = self._in_flight.popleft()
+        try:
+            if read_correlation_id(frame) != correlation_id:
+                raise KafkaError(
+                    f"{self.name}: it sent an answer to another request",
+                    ErrorCode.NETWORK_EXCEPTION,
+                )
+            return parse_response(spec, version, frame)
+        except HeadraceError:
+            self.close()
+            raise
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet."""
+        return len(self._in_flight)
+
+    @property
+    def socket(self) -> BlockingConnection:
+        """To wait for several connections at once."""
+        return self._socket
+
+    @property
+    def reusable(self) -> bool:
+        """Open, of this process, nothing under way; a byte to read would be the stream's end."""
+        return self._socket.usable and not self._in_flight and not self._socket.readable()
+
+    def close(self) -> None:
+        self._socket.close()

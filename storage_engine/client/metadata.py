@@ -1,0 +1,81 @@
+"""What the client knows of the cluster.
+
+Rule: a view is frozen; a refresh makes a new one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """One topic and its partitions by number."""
+
+    topic: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: Mapping[int, MetadataPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """Brokers that are alive, and topics as far as they were asked for."""
+
+    brokers: Mapping[int, MetadataBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+    """Topics that were asked for and can't be had: unknown, or no valid name."""
+    controller_id: int = -1
+    cluster_id: str | None = None
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as is known."""
+
+    broker_id: int
+    epoch: int
+
+
+_USABLE_TOPIC = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def view_of(response: MetadataResponse) -> ClusterMetadata:
+    """The answer of a broker as a view."""
+    topics: dict[str, TopicMetadata] = {}
+    errors: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        if topic.topic is None:
+            continue
+        code = ErrorCode.of(topic.error_code)
+        if code in _USABLE_TOPIC:
+            topics[topic.topic] = _topic(topic.topic, topic)
+        else:
+            errors[topic.topic] = code
+    return ClusterMetadata(
+        brokers=MappingProxyType({broker.broker_id: broker for broker in response.brokers}),
+        topics=MappingProxyType(topics),
+        errors=MappingProxyType(errors),
+        controller_id=response.controller_id,
+        cluster_id=response.cluster_id,
+    )
+
+
+def _topic(name: str, topic: MetadataTopic) -> TopicMetadata:
+    partitions = {partition.partition: partition for partition in topic.partitions}
+    return TopicMetadata(
+        topic=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=MappingProxyType(dict(sorted(partitions.items()))),
+    )

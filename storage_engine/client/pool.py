@@ -1,0 +1,100 @@
+"""Connections to brokers, kept open between uses.
+
+Rule: a connection is with its user or in the pool, never both; one from before a fork is dropped.
+"""
+
+import random
+from collections.abc import Sequence
+
+from storage_engine.client.addresses import Address, address_text
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.net.buffers import BufferPool
+from storage_engine.net.deadline import Deadline, sleep_ms
+
+CONNECT_TIMEOUT_MS = 3_000
+"""For one address: one that swallows packets must leave time for the others."""
+
+IDLE_CONNECTIONS_PER_BROKER = 4
+"""Kept open for the next user; a client reads and writes with one or two."""
+
+_ROUND_PAUSE_MS = 100
+"""Between two rounds over all addresses: a broker that starts is found at once."""
+
+
+class ConnectionPool:
+    """Opens, keeps and closes connections."""
+
+    def __init__(self, bootstrap: Sequence[Address], client_id: str) -> None:
+        self._bootstrap = list(bootstrap)
+        self._client_id = client_id
+        self._memory = BufferPool()
+        self._idle: dict[Address, list[BrokerConnection]] = {}
+
+    def take_at(self, address: Address, deadline: Deadline) -> BrokerConnection:
+        """An idle connection to that address, or a new one."""
+        connection = self._take_idle(address)
+        if connection is not None:
+            return connection
+        limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
+        return BrokerConnection.open(address, self._client_id, limit, self._memory)
+
+    def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:
+        """A connection to some broker: known ones first, then the bootstrap list, each from a
+        random start.
+
+        KafkaError(BROKER_NOT_AVAILABLE) that names every address when none answers until the
+        deadline.
+        """
+        for address in known:
+            if (connection := self._take_idle(address)) is not None:
+                return connection
+        candidates = list(dict.fromkeys([*_shuffled(known), *_shuffled(self._bootstrap)]))
+        while True:
+            failures = []
+            for address in candidates:
+                try:
+                    return self.take_at(address, deadline)
+                except HeadraceError as error:
+                    failures.append(_reason(address, error))
+            if deadline.left_ms <= _ROUND_PAUSE_MS:
+                raise KafkaError(
+                    f"no broker answers within {deadline.timeout_ms} ms: {', '.join(failures)}; "
+                    "check bootstrap.servers, and that the brokers are up",
+                    ErrorCode.BROKER_NOT_AVAILABLE,
+                )
+            sleep_ms(_ROUND_PAUSE_MS)
+
+    def give_back(self, connection: BrokerConnection) -> None:
+        """Keep it where it is fit for the next user."""
+        idle = self._idle.setdefault(connection.address, [])
+        if len(idle) < IDLE_CONNECTIONS_PER_BROKER and connection.reusable:
+            idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    def _take_idle(self, address: Address) -> BrokerConnection | None:
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if connection.reusable:
+                return connection
+            connection.close()
+        return None
+
+
+def _shuffled(addresses: Sequence[Address]) -> list[Address]:
+    return random.sample(addresses, len(addresses))
+
+
+def _reason(address: Address, error: HeadraceError) -> str:
+    """`error` without the address in front, which a socket's error has."""
+    text = str(error).removeprefix(f"{address[0]}:{address[1]}: ")
+    return f"{address_text(*address)} ({text})"
