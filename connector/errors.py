@@ -4,7 +4,15 @@ Spark keeps the text of a Python exception and drops its type, so the code is a 
 Source: FACTS.md, errors of Python data sources.
 """
 
-from storage_engine.core.errors import HeadraceError
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ConnectorError(HeadraceError):
@@ -29,3 +37,36 @@ class DataLossError(ConnectorError):
 
 class RowError(ConnectorError):
     """A row can't be written: no topic, a partition that does not exist, a record too large."""
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Turns what the client reports into a ConnectorError, whose code the user can look for."""
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except DeadlineExceededError as error:
+        raise ConnectorError("TIMED_OUT", _one_line(error)) from None
+    except KafkaError as error:
+        raise ConnectorError(error.code.name, _one_line(error)) from None
+    except HeadraceError as error:
+        raise ConnectorError("FAILED", _one_line(error)) from None
+
+
+def told_briefly(function: Callable[P, T]) -> Callable[P, T]:
+    """For what Spark calls: it prints the whole traceback of an error, and of ours only the last
+    line helps."""
+
+    @functools.wraps(function)
+    def brief(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ConnectorError as error:
+            raise error.with_traceback(None) from None
+
+    return brief
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,95 @@
+"""The batch source. Its one rule: the ends of the logs are asked for once, when the read is
+planned, so that every task and every retry reads the same records.
+
+Source: R-SPARK1, R-CLI5.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from connector.cluster_view import ClusterView
+from connector.errors import OptionError, told_briefly
+from connector.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
+from connector.offsets import OffsetRange
+from connector.options import SourceOptions
+from connector.planning import split_ranges
+from connector.positions import resolve
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+class HeadraceBatchReader(DataSourceReader):
+    """Plans the ranges of a bounded read and reads them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        _check_bounded("startingOffsets", options.starting, LATEST)
+        _check_bounded("endingOffsets", options.ending, EARLIEST)
+        self._options = options
+        self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
+
+    @told_briefly
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task per range; none is left out for being empty, because Spark wants one at
+        least.
+        """
+        options = self._options
+        for note in options.notes:
+            logger.warning("%s", note)
+        partitions = self._view.find_all(options.subscription)
+        starts = resolve(
+            options.starting or Everywhere(special=EARLIEST),
+            partitions,
+            self._view,
+            which="starting",
+            fail_on_data_loss=options.fail_on_data_loss,
+            fall_back_to_latest=options.fall_back_to_latest,
+        )
+        ends = resolve(
+            options.ending or Everywhere(special=LATEST),
+            partitions,
+            self._view,
+            which="ending",
+            fail_on_data_loss=options.fail_on_data_loss,
+            fall_back_to_latest=options.fall_back_to_latest,
+        )
+        ranges = [
+            OffsetRange(topic_partition=each, start_offset=starts[each], end_offset=ends[each])
+            for each in partitions
+        ]
+        return [
+            InputPartition(each)
+            for each in split_ranges(
+                ranges,
+                min_partitions=options.min_partitions,
+                max_records_per_partition=options.max_records_per_partition,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Runs in a task; Spark's own empty partition stands for a read of nothing."""
+        from connector.record_reader import read_records
+
+        return iter(()) if partition.value is None else read_records(self._options, partition.value)
+
+
+def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:
+    """A batch can't begin at the end of the log or end at its beginning."""
+    word = {LATEST: "latest", EARLIEST: "earliest"}[senseless]
+    match spec:
+        case Everywhere(special=special):
+            wrong = special == senseless
+        case PerPartition(offsets=offsets):
+            wrong = senseless in offsets.values()
+        case _:
+            wrong = False
+    if wrong:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'{option}' can't be {word} ({senseless}) in a batch read: it reads nothing",
+        )

@@ -1,0 +1,87 @@
+"""The entry that Spark finds under the name `headrace`. Its one rule: options are judged before
+anything else happens, so that a wrong one is an AnalysisException and not a failed task.
+
+Source: FACTS.md, "Registration" and "Errors"; R-SPARK1, R-SPARK5.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from connector.errors import OptionError, told_briefly
+from connector.options import SinkOptions, SourceOptions, parse_sink_options, parse_source_options
+from connector.schema import check_sink_schema, check_user_schema, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from connector.batch_reader import HeadraceBatchReader
+    from connector.batch_writer import HeadraceBatchWriter
+    from connector.stream_reader import HeadraceStreamReader
+    from connector.stream_writer import HeadraceStreamWriter
+
+
+class HeadraceDataSource(DataSource):
+    """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
+    columns of Spark's Kafka connector. The sink delivers at least once."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "headrace"
+
+    @told_briefly
+    def schema(self) -> "StructType":
+        """The columns of a record; `headers` only where `includeHeaders` asks for them."""
+        return source_schema(include_headers=self._source_options.include_headers)
+
+    @told_briefly
+    def reader(self, schema: "StructType") -> "HeadraceBatchReader":
+        """`spark.read`."""
+        from connector.batch_reader import HeadraceBatchReader
+
+        check_user_schema(schema, include_headers=self._source_options.include_headers)
+        return HeadraceBatchReader(self._source_options)
+
+    @told_briefly
+    def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
+        """`spark.readStream`."""
+        from connector.stream_reader import HeadraceStreamReader
+
+        check_user_schema(schema, include_headers=self._source_options.include_headers)
+        if self._source_options.ending is not None:
+            raise OptionError(
+                "BAD_OPTION",
+                "'endingOffsets' and its timestamp forms are for batch reads; a stream has no end",
+            )
+        return HeadraceStreamReader(self._source_options)
+
+    @told_briefly
+    def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
+        """`df.write`."""
+        from connector.batch_writer import HeadraceBatchWriter
+
+        if overwrite:
+            raise OptionError(
+                "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
+            )
+        check_sink_schema(schema, topic_option=self._sink_options.topic)
+        return HeadraceBatchWriter(self._sink_options)
+
+    @told_briefly
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
+        """`df.writeStream`. `overwrite` is the output mode complete: as in Spark's Kafka connector
+        each micro-batch then appends the whole result."""
+        from connector.stream_writer import HeadraceStreamWriter
+
+        check_sink_schema(schema, topic_option=self._sink_options.topic)
+        return HeadraceStreamWriter(self._sink_options)
+
+    @cached_property
+    def _source_options(self) -> SourceOptions:
+        return parse_source_options(self.options)
+
+    @cached_property
+    def _sink_options(self) -> SinkOptions:
+        return parse_sink_options(self.options)

@@ -1,0 +1,210 @@
+"""The streaming source. Its one rule: Spark's offset log alone says what a batch holds; nothing
+that this process remembers does.
+
+Spark calls the planning methods in one long-lived process and `read` in others; the
+`InputPartition` is the only channel between them. Source: FACTS.md, the reader contract; R-SPARK1.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from connector.cluster_view import ClusterView
+from connector.connections import close_all
+from connector.errors import told_briefly
+from connector.offset_specs import EARLIEST, LATEST, Everywhere
+from connector.offsets import StreamOffset, positions_to_json, ranges_between
+from connector.options import SourceOptions
+from connector.planning import PlannedBatch, plan_next, restarted_partitions, split_ranges
+from connector.positions import clip_to_logs, report_losses, resolve
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+IDLE_POLL_MS = 50
+"""Spark asks an idle source for its latest offset 89 times a second; the brokers are asked 20
+times.
+"""
+
+BEHIND_PATIENCE_MS = 10_000
+"""How long a log may end before what was read of it: a new leader's high watermark catches up
+first.
+"""
+
+
+class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches from offsets and reads their ranges."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
+        self._available_now_target: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._latest_is_old_at = 0.0
+        self._planned_at = time.monotonic()
+        self._watches_for_the_end = False
+
+    @told_briefly
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Asked again after a restart, when it no longer counts: see
+        `offsets.py`.
+        """
+        self._stop_on_sigterm()
+        for note in self._options.notes:
+            logger.warning("%s", note)
+        positions = resolve(
+            self._options.starting or Everywhere(special=LATEST),
+            self._view.find_all(self._options.subscription),
+            self._view,
+            which="starting",
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            fall_back_to_latest=self._options.fall_back_to_latest,
+        )
+        return StreamOffset(positions=positions).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options ask for; Spark has no limit that is a minimum and a maximum."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    @told_briefly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that arrives from now on is read by this query."""
+        self._stop_on_sigterm()
+        partitions = self._view.find_all(self._options.subscription)
+        self._available_now_target = self._view.offsets_at(dict.fromkeys(partitions, LATEST))
+
+    @told_briefly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; `start` itself, unchanged, where there is nothing to read."""
+        self._stop_on_sigterm()
+        begin = StreamOffset.from_json(start)
+        latest = self._latest_offsets_from(begin)
+        planned = plan_next(
+            begin,
+            latest=latest,
+            earliest=self._view.offsets_at(
+                dict.fromkeys(restarted_partitions(begin, latest), EARLIEST)
+            ),
+            max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+        )
+        report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
+        if begin.is_initial:
+            # Even a batch of nothing pins where the query began.
+            return planned.end.to_json()
+        if not planned.losses and (planned.backlog == 0 or self._waits_for_more(planned, limit)):
+            return start
+        self._planned_at = time.monotonic()
+        self._latest_is_old_at = 0.0
+        return planned.end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Shown as `latestOffset` in the progress of the query; as fresh as the last planning."""
+        return positions_to_json(self._latest) if self._latest else None
+
+    @told_briefly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One task per range."""
+        ranges = clip_to_logs(
+            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end)),
+            self._view,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        return [
+            InputPartition(each)
+            for each in split_ranges(
+                ranges,
+                min_partitions=self._options.min_partitions,
+                max_records_per_partition=self._options.max_records_per_partition,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Runs in a task, in another process than the rest."""
+        from connector.record_reader import read_records
+
+        return read_records(self._options, partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the offsets are Spark's to keep."""
+
+    def stop(self) -> None:
+        """Closes the connections of this process."""
+        close_all()
+
+    def _latest_offsets_from(self, begin: StreamOffset) -> dict[TopicPartition, int]:
+        """The latest offsets, not before `begin` if waiting a little can help it."""
+        now = time.monotonic()
+        if now >= self._latest_is_old_at:
+            self._latest = self._ask_latest()
+            deadline = now + BEHIND_PATIENCE_MS / 1000
+            while _is_behind(self._latest, begin) and time.monotonic() < deadline:
+                time.sleep(IDLE_POLL_MS / 1000)
+                self._latest = self._ask_latest(max_age_ms=0)
+            self._latest_is_old_at = time.monotonic() + IDLE_POLL_MS / 1000
+        if self._available_now_target is None:
+            return self._latest
+        # A partition that came later is not of this run; one that was read past the target stays.
+        goals = {
+            each: max(self._available_now_target.get(each, -1), begin.positions.get(each, -1))
+            for each in self._latest
+        }
+        return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
+
+    def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
+        found = self._view.find(self._options.subscription, max_age_ms=max_age_ms)
+        return self._view.offsets_at(dict.fromkeys(found.partitions, LATEST))
+
+    def _waits_for_more(self, planned: PlannedBatch, limit: ReadLimit) -> bool:
+        """minOffsetsPerTrigger: a small backlog waits, but no longer than maxTriggerDelay."""
+        minimum = self._options.min_offsets_per_trigger
+        if (
+            minimum is None
+            or isinstance(limit, ReadAllAvailable)
+            or self._available_now_target is not None
+        ):
+            return False
+        waited_ms = (time.monotonic() - self._planned_at) * 1000
+        return planned.backlog < minimum and waited_ms < self._options.max_trigger_delay_ms
+
+    def _stop_on_sigterm(self) -> None:
+        """At a normal end Spark sends SIGTERM to this process and does not call `stop`."""
+        if self._watches_for_the_end or threading.current_thread() is not threading.main_thread():
+            return
+        self._watches_for_the_end = True
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def stop_and_die(signal_number: int, frame: FrameType | None) -> None:
+            with contextlib.suppress(OSError):
+                self.stop()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        signal.signal(signal.SIGTERM, stop_and_die)
+
+
+def _is_behind(latest: Mapping[TopicPartition, int], begin: StreamOffset) -> bool:
+    """Whether a partition ends before the position, or is not there any more."""
+    return any(latest.get(each, -1) < position for each, position in begin.positions.items())

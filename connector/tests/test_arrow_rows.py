@@ -1,0 +1,53 @@
+"""Decoded records as Spark's rows."""
+
+import datetime
+
+import pyarrow as pa
+
+from connector.arrow_rows import MAX_BATCH_ROWS, record_batches
+from connector.schema import source_arrow_schema
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records import HEADERS_TYPE, decode_batches, encode_batches
+
+TP = TopicPartition("flights", 3)
+
+
+def _decoded(values, *, include_headers=False, **columns):
+    batches = encode_batches(pa.array(values, pa.binary()), **columns)
+    return decode_batches([batch.data for batch in batches], include_headers=include_headers)
+
+
+def test_rows_have_the_columns_of_sparks_kafka_connector():
+    decoded = _decoded(
+        [b"v0", None],
+        keys=pa.array([None, b"k1"], pa.binary()),
+        headers=pa.array([[("h", b"x"), ("h", None)], None], HEADERS_TYPE),
+        timestamps_ms=pa.array([1_700_000_000_123, -1], pa.int64()),
+        include_headers=True,
+    )
+    (batch,) = record_batches(decoded, TP, include_headers=True)
+    assert batch.schema.equals(source_arrow_schema(include_headers=True))
+    first, second = batch.to_pylist()
+    assert first == {
+        "key": None,
+        "value": b"v0",
+        "topic": "flights",
+        "partition": 3,
+        "offset": 0,
+        "timestamp": datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC).replace(
+            microsecond=123_000
+        ),
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"x"}, {"key": "h", "value": None}],
+    }
+    assert (second["key"], second["value"], second["headers"]) == (b"k1", None, None)
+    assert second["timestamp"].timestamp() == -0.001
+
+
+def test_batches_are_no_longer_than_the_limit_and_keep_every_row():
+    count = MAX_BATCH_ROWS * 2 + 7
+    batches = list(record_batches(_decoded([b"v"] * count), TP, include_headers=False))
+    assert [batch.num_rows for batch in batches] == [MAX_BATCH_ROWS, MAX_BATCH_ROWS, 7]
+    offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(count))
+    batches[1].validate(full=True)

@@ -1,0 +1,203 @@
+"""The streaming source's planning, over logs that a test sets."""
+
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from connector import stream_reader
+from connector.cluster_view import FoundPartitions
+from connector.errors import ConnectorError, DataLossError
+from connector.offset_specs import EARLIEST, LATEST
+from connector.offsets import OffsetRange
+from connector.options import parse_source_options
+from connector.stream_reader import HeadraceStreamReader
+from storage_engine.core.ids import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Logs:
+    """Stands for the cluster: begin and end of each partition."""
+
+    def __init__(self, **ends):
+        self.ends = {T0: (0, 0)}
+        self.questions = 0
+
+    def find(self, subscription, *, max_age_ms=None):
+        return FoundPartitions(partitions=tuple(sorted(self.ends)), missing=())
+
+    def find_all(self, subscription):
+        return tuple(sorted(self.ends))
+
+    def offsets_at(self, timestamps_ms):
+        self.questions += bool(timestamps_ms)
+        place = {EARLIEST: 0, LATEST: 1}
+        return {each: self.ends[each][place[at]] for each, at in timestamps_ms.items()}
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 0)
+    monkeypatch.setattr(stream_reader, "BEHIND_PATIENCE_MS", 0)
+
+
+def _reader(logs, **options):
+    reader = HeadraceStreamReader(
+        parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
+    )
+    reader._view = logs
+    return reader
+
+
+def _planned(reader, start, end):
+    return [partition.value for partition in reader.partitions(start, end)]
+
+
+def _range(topic_partition, start_offset, end_offset):
+    return OffsetRange(
+        topic_partition=topic_partition, start_offset=start_offset, end_offset=end_offset
+    )
+
+
+def test_a_driver_killed_in_batch_0_with_latest_reads_what_came_meanwhile():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs)
+    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 50)}
+    # Restarted on the checkpoint: the same end, a start that is asked for again.
+    reader = _reader(logs)
+    assert _planned(reader, reader.initialOffset(), logged) == []
+    following = reader.latestOffset(logged, ReadAllAvailable())
+    assert _planned(reader, logged, following) == [_range(T0, 5, 50)]
+
+
+def test_a_driver_killed_in_batch_0_with_earliest_reads_the_same_batch_again():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 50)}
+    assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 0, 5)]
+
+
+def test_nothing_new_returns_the_very_same_offset():
+    logs = Logs()
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+
+
+def test_a_limit_is_kept_and_all_available_ignores_it():
+    logs = Logs()
+    logs.ends = {T0: (0, 100), T1: (0, 100)}
+    reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10))["t"] == {"0": 5, "1": 5}
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 100, "1": 100}
+
+
+def test_available_now_reads_up_to_what_was_there_and_ends():
+    logs = Logs()
+    logs.ends = {T0: (0, 25)}
+    reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    reader.prepareForTriggerAvailableNow()
+    logs.ends = {T0: (0, 99), T1: (0, 7)}
+    offset, ends = reader.initialOffset(), []
+    while not ends or offset is not ends[-1]:
+        ends.append(offset)
+        offset = reader.latestOffset(offset, reader.getDefaultReadLimit())
+    assert [end["t"]["0"] for end in ends] == [0, 10, 20, 25]
+
+
+def test_a_small_backlog_waits_for_the_minimum():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, minOffsetsPerTrigger="10", startingOffsets="earliest")
+    assert reader.getDefaultReadLimit() == ReadMinRows(10)
+    start = reader.latestOffset(reader.initialOffset(), ReadMinRows(10))
+    logs.ends = {T0: (0, 9)}
+    assert reader.latestOffset(start, ReadMinRows(10)) is start
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 9}
+    logs.ends = {T0: (0, 15)}
+    assert reader.latestOffset(start, ReadMinRows(10))["t"] == {"0": 15}
+
+
+def test_an_added_partition_is_read_from_its_first_record():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 5), T1: (0, 3)}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert _planned(reader, start, end) == [_range(T1, 0, 3)]
+
+
+def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
+    logs = Logs()
+    logs.ends = {T0: (0, 20)}
+    start = {"t": {"0": 5}, "@from": {"t": {"0": 0}}}
+    end = _reader(logs).latestOffset(start, ReadAllAvailable())
+    logs.ends = {T0: (12, 20)}
+    with pytest.raises(DataLossError, match="offset 5 of t-0 is wanted, but the log begins at 12"):
+        _reader(logs).partitions(start, end)
+    lenient = _reader(logs, failOnDataLoss="false")
+    assert _planned(lenient, start, end) == [_range(T0, 12, 20)]
+
+
+def test_a_topic_created_again_stops_the_query_or_is_read_from_its_first_record():
+    logs = Logs()
+    logs.ends = {T0: (0, 20)}
+    start = {"t": {"0": 100}, "@from": {"t": {"0": 90}}}
+    with pytest.raises(DataLossError, match="cut, or deleted and created again"):
+        _reader(logs).latestOffset(start, ReadAllAvailable())
+    lenient = _reader(logs, failOnDataLoss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert _planned(lenient, start, end) == [_range(T0, 0, 20)]
+
+
+def test_a_partition_that_is_gone_is_reported_once():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    start = {"t": {"0": 5, "1": 9}, "@from": {"t": {"0": 5, "1": 9}}}
+    with pytest.raises(DataLossError, match="t-1, read up to offset 9, is gone"):
+        _reader(logs).latestOffset(start, ReadAllAvailable())
+    lenient = _reader(logs, failOnDataLoss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert end["t"] == {"0": 5}
+    assert lenient.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_an_idle_source_asks_the_brokers_once_in_a_while(monkeypatch):
+    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 60_000)
+    logs = Logs()
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.questions = 0
+    for _ in range(10):
+        assert reader.latestOffset(start, ReadAllAvailable()) is start
+        assert reader.reportLatestOffset() == {"t": {"0": 0}}
+    assert logs.questions == 0
+
+
+def test_after_a_batch_the_brokers_are_asked_at_once(monkeypatch):
+    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 60_000)
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    start = {"t": {"0": 0}, "@from": {"t": {"0": 0}}}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    logs.ends = {T0: (0, 8)}
+    assert reader.latestOffset(end, ReadAllAvailable())["t"] == {"0": 8}
+
+
+def test_a_reader_can_be_sent_to_a_task():
+    reader = pickle.loads(pickle.dumps(_reader(Logs())))
+    assert list(reader.read.__self__._options.subscription.names) == ["t"]
+
+
+def test_a_checkpoint_of_another_source_is_told():
+    with pytest.raises(ConnectorError, match="BAD_CHECKPOINT"):
+        _reader(Logs()).latestOffset({"logOffset": 1}, ReadAllAvailable())
