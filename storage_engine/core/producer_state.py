@@ -5,13 +5,13 @@ For each producer id the newest epoch and the last five batches are kept: five, 
 have as many requests in flight, so that any of them may come a second time and is then answered
 with its first offset.
 
-    batch comes with            state has                         outcome
-    older epoch                 a newer one                       InvalidProducerEpochError
-    newer epoch                 an older one                      sequence must be 0, else OutOfOrderSequenceError
-    same epoch, same sequences  one of the last five batches      duplicate: the offset of the first time
-    same epoch                  last sequence + 1 (wraps to 0)    accepted
-    same epoch                  anything else                     OutOfOrderSequenceError
-    any sequence but 0          nothing of the producer           accepted only if something was ever forgotten
+    batch comes with            state has                    outcome
+    older epoch                 a newer one                  InvalidProducerEpochError
+    newer epoch                 an older one                 sequence 0, else OutOfOrderSequence
+    same epoch, same sequences  one of the last five batches duplicate: offset of the first time
+    same epoch                  last sequence + 1 (or wrap)  accepted
+    same epoch                  anything else                OutOfOrderSequenceError
+    any sequence but 0          nothing of the producer      accepted if something was forgotten
 
 The last line is where we are stricter than Kafka, which always accepts: with a complete history an
 unknown producer that does not start at 0 has a batch under way that failed and will be sent again,
@@ -103,8 +103,8 @@ class ProducerStates:
         if entry is None:
             if first_sequence != 0 and not self.forgotten:
                 raise OutOfOrderSequenceError(
-                    f"producer {producer_id} starts with sequence {first_sequence}, but this log has"
-                    " nothing of it: expected sequence 0"
+                    f"producer {producer_id} starts with sequence {first_sequence}, but this"
+                    " log has nothing of it: expected sequence 0"
                 )
             return None
         if epoch != entry.epoch:
@@ -175,8 +175,8 @@ class ProducerStates:
 def _check_epoch_change(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
     if epoch < entry.epoch:
         raise InvalidProducerEpochError(
-            f"producer {entry.producer_id} writes with epoch {epoch}, the log has already seen epoch"
-            f" {entry.epoch}: a newer instance has taken over"
+            f"producer {entry.producer_id} writes with epoch {epoch}, the log has already seen"
+            f" epoch {entry.epoch}: a newer instance has taken over"
         )
     if first_sequence != 0:
         raise OutOfOrderSequenceError(

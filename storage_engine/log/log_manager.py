@@ -84,8 +84,10 @@ class LogManager:
 
     # -- life --------------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, cluster_id: str | None = None) -> None:
         """Opens all logs. From here on a stop without `close` is unclean."""
+        if cluster_id is not None:
+            self.set_cluster_id(cluster_id)
         found = self._find_partitions()
         try:
             for folder in self._folders:
@@ -179,14 +181,17 @@ class LogManager:
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Those of the checkpoint files, as they were when the folders were opened."""
-        merged: dict[TopicPartition, int] = {}
-        for folder in self._folders:
-            merged.update(folder.high_watermarks)
-        return merged
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """That of the checkpoint file as it was at the start, at most the log's end; 0 when there
+        is none.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return 0
+        known = self._folder_of[topic_partition].high_watermarks.get(topic_partition, 0)
+        return min(known, log.log_end_offset)
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Keeps the high watermarks of the logs that are here; OSError when the disk fails."""
         self._write(HIGH_WATERMARKS_FILE, lambda tp, log: offsets.get(tp))
 
@@ -282,6 +287,7 @@ class LogManager:
             self.write_recovery_points()
         if topic_partition in folder.log_starts:
             self.write_log_starts()
+        folder.high_watermarks.pop(topic_partition, None)
 
     def _count_in(self, folder: DataFolder) -> int:
         return sum(1 for place in self._folder_of.values() if place is folder)

@@ -7,27 +7,25 @@ batch only the header is looked at. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from storage_engine.core.errors import (
-    ErrorCode,
-    KafkaError,
     LogStorageError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.leader_epochs import EpochEnd
+from storage_engine.core.leader_epochs import EpochEnd, LeaderEpochCache
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.append_check import check_producers, follower_batches, runs_of
 from storage_engine.log.append_result import AppendResult
-from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, write_epochs
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
+from storage_engine.log.flush_state import FlushState
+from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
 from storage_engine.log.log_reader import LogReader
@@ -36,6 +34,7 @@ from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_slice import SegmentSlice
+from storage_engine.log.storage_errors import storage_error, storage_errors
 from storage_engine.log.time_search import (
     TimestampedOffset,
     find_by_timestamp,
@@ -56,11 +55,10 @@ class PartitionLog:
     """Invariant: log_start_offset <= log_end_offset, and recovery_point <= log_end_offset."""
 
     __slots__ = (
-        "_clock", "_closed", "_config", "_folder", "_generation", "_last_flush_ms",
-        "_max_message_bytes", "_on_recovery_point_lowered", "_reader", "_roll_rule", "_segments",
-        "_snapshots", "_stamps_append_time", "leader_epochs", "log_end_offset",
-        "log_start_offset", "producer_state", "recovered_bytes", "recovery_point",
-        "topic_partition",
+        "_clock", "_closed", "_config", "_epochs", "_flush_state", "_max_message_bytes",
+        "_reader", "_roll_rule", "_segments", "_snapshots", "_stamps_append_time", "directory",
+        "leader_epochs", "log_end_offset", "log_start_offset", "producer_state",
+        "recovered_bytes", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -75,31 +73,35 @@ class PartitionLog:
         on_recovery_point_lowered: Callable[[], None],
     ) -> None:
         """Use `open`."""
-        now_ms = clock.wall_ms()
         loaded = load_log(
             folder,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
-            now_ms=now_ms,
+            now_ms=clock.wall_ms(),
         )
         self.topic_partition = topic_partition
+        self.directory = folder.path
         self._clock = clock
         self._segments = SegmentList(folder, loaded.segments, clock)
+        self._epochs = LeaderEpochCheckpoint(folder, loaded.epochs)
+        self.leader_epochs: LeaderEpochCache = loaded.epochs
+        """To look at; `start_leader_epoch` and appends change it."""
         self._snapshots = loaded.snapshots
-        self.leader_epochs = loaded.epochs
-        self.producer_state = loaded.producers
+        self.producer_state: ProducerStates = loaded.producers
         self.recovered_bytes = loaded.recovered_bytes
         """What opening had to check; 0 after a clean stop."""
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = self._segments.active.next_offset
-        self.recovery_point = min(recovery_point, self.log_end_offset)
-        """Everything below is on the medium."""
+        self._flush_state = FlushState(
+            self._segments,
+            self._epochs.path,
+            clock,
+            recovery_point=recovery_point,
+            on_lowered=on_recovery_point_lowered,
+        )
         self._reader = LogReader()
-        self._generation = 0
-        self._last_flush_ms = now_ms
         self._closed = False
-        self._on_recovery_point_lowered = on_recovery_point_lowered
         self.update_config(folder.config)
 
     @classmethod
@@ -141,8 +143,9 @@ class PartitionLog:
         return self._config
 
     @property
-    def directory(self) -> Path:
-        return self._folder.path
+    def recovery_point(self) -> int:
+        """Everything below is on the medium."""
+        return self._flush_state.recovery_point
 
     @property
     def latest_epoch(self) -> int:
@@ -166,8 +169,8 @@ class PartitionLog:
     def append_as_leader(
         self, records: memoryview, *, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Checks a producer's batches, gives them offsets (in `records` itself when it is
-        writable), stores them.
+        """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
+        stores them.
 
         Raises what the producer is to get; the log is unchanged then.
         """
@@ -214,7 +217,7 @@ class PartitionLog:
         base_offset = batches[0][1].base_offset
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)
-        self._note_epochs(batches)
+        self._epochs.note_batches(batches)
         now_ms = self._clock.wall_ms()
         size = 0
         for begin, end, placed in runs_of(batches, self._roll_rule.segment_bytes):
@@ -224,15 +227,10 @@ class PartitionLog:
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end."""
-        if epoch < self.leader_epochs.latest_epoch:
-            raise KafkaError(
-                f"epoch {epoch} of {self.topic_partition} is older than epoch"
-                f" {self.leader_epochs.latest_epoch} in its log",
-                ErrorCode.FENCED_LEADER_EPOCH,
-            )
-        if self.leader_epochs.assign(epoch, self.log_end_offset):
-            self._save_epochs()
+        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
+        a newer one.
+        """
+        self._epochs.start_epoch(epoch, self.log_end_offset)
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -267,13 +265,13 @@ class PartitionLog:
                 at_least_one=at_least_one,
             )
         except OSError as error:
-            raise self._failed("read", error) from error
+            raise storage_error("read", self.directory, error) from error
 
     def offset_for_timestamp(
         self, timestamp_ms: int, max_offset: int | None = None
     ) -> TimestampedOffset | None:
         """The first record at or after that time, below `max_offset`."""
-        with self._storage_errors("read"):
+        with storage_errors("read", self.directory):
             return find_by_timestamp(
                 self._segments.all, timestamp_ms, self.log_start_offset, self._limit(max_offset)
             )
@@ -282,7 +280,7 @@ class PartitionLog:
         self, max_offset: int | None = None
     ) -> TimestampedOffset | None:
         """The first of the latest records below `max_offset`."""
-        with self._storage_errors("read"):
+        with storage_errors("read", self.directory):
             return find_largest_timestamp(
                 self._segments.all, self.log_start_offset, self._limit(max_offset)
             )
@@ -290,24 +288,25 @@ class PartitionLog:
     # -- cut ---------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drops everything from `offset` (exclusive end) on; the new end, lower if `offset` lies
-        within a batch.
+        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
+        batch.
         """
         if offset >= self.log_end_offset:
             # An epoch that began at the end and wrote nothing may contradict the leader's history.
-            if self.leader_epochs.truncate_from_end(offset):
-                self._save_epochs()
+            self._epochs.truncate_from_end(offset)
             return self.log_end_offset
         if offset <= self._segments.first.base_offset or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return offset
-        with self._storage_errors("truncate"):
+        with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self.log_end_offset = self._segments.cut_to(offset)
-            self._after_cut()
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._flush_state.log_was_cut_to(self.log_end_offset)
             self.producer_state = load_producers(
                 self._snapshots, self._segments.all, self.log_start_offset
             )
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )
@@ -320,8 +319,8 @@ class PartitionLog:
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Records below `offset` count as deleted; True when that was news. Whole segments below go
-        at once.
+        """Records below `offset` count as deleted, whole segments of them go; True when that was
+        news.
         """
         if offset > self.log_end_offset:
             raise self._out_of_range(offset)
@@ -333,18 +332,20 @@ class PartitionLog:
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Applies `retention.ms` and `retention.bytes`; the number of segments deleted."""
-        with self._storage_errors("apply retention to"):
-            count = count_deletable(self._segments.all, self._config, now_ms, high_watermark)
-            if count == len(self._segments):
+        segments = self._segments
+        with storage_errors("apply retention to", self.directory):
+            count = count_deletable(segments.all, self._config, now_ms, high_watermark)
+            if count == len(segments):
                 self._roll(self.log_end_offset)
         if count:
-            self.log_start_offset = max(
-                self.log_start_offset, self._segments.all[count].base_offset
-            )
+            new_start = max(self.log_start_offset, segments.all[count].base_offset)
             logger.info(
                 "retention partition=%s segments=%d log_start_offset=%d",
-                self.topic_partition, count, self.log_start_offset,
-            )  # fmt: skip
+                self.topic_partition,
+                count,
+                new_start,
+            )
+            self.log_start_offset = new_start
             self._drop_oldest(count)
         return count
 
@@ -352,42 +353,18 @@ class PartitionLog:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
-        unflushed = self.log_end_offset - self.recovery_point
-        return unflushed > 0 and (
-            unflushed >= self._config.flush_messages
-            or now_ms - self._last_flush_ms >= self._config.flush_ms
-            or self.recovery_point < self._segments.active.base_offset
-        )
+        return self._flush_state.is_due(now_ms, self.log_end_offset, self._config)
 
     def prepare_flush(self) -> FlushJob:
         """A job that brings what is in the log now to the medium; its slow half may run on another
         thread.
         """
-        segments = self._segments
-        end_offset, generation = self.log_end_offset, self._generation
-        paths = segments.unflushed_paths(self.recovery_point)
-        if self.leader_epochs.entries:
-            paths.append(self._folder.path / LEADER_EPOCHS_FILE)
-        directory = self._folder.path if segments.unsynced_names else None
-
-        def on_flushed() -> None:
-            if self._generation == generation:
-                self.recovery_point = max(self.recovery_point, end_offset)
-
-        with self._storage_errors("flush"):
-            job = FlushJob(self._folder.disk, paths, directory, end_offset, on_flushed)
-        segments.unsynced_names = False
-        self._last_flush_ms = self._clock.wall_ms()
-        return job
+        return self._flush_state.prepare(self.log_end_offset)
 
     def flush(self) -> None:
         """Everything in the log is on the medium when this returns."""
-        if self.recovery_point >= self.log_end_offset:
-            return
-        job = self.prepare_flush()
-        with self._storage_errors("flush"):
-            job.run()
-        job.finish()
+        if self.recovery_point < self.log_end_offset:
+            self._flush_state.run(self.prepare_flush())
 
     def close(self) -> None:
         """Flushes, keeps the producers' state, and closes the files. Safe to call twice."""
@@ -395,23 +372,24 @@ class PartitionLog:
             return
         self._closed = True
         try:
-            if self.recovery_point < self.log_end_offset or self._generation:
-                with self._storage_errors("close"):
+            if self._flush_state.is_behind(self.log_end_offset):
+                with storage_errors("close", self.directory):
                     self._segments.active.seal(sync=True)
                     self._snapshots.write(self.log_end_offset, self.producer_state, sync=True)
                 self.flush()
         finally:
             self._segments.close()
 
-    def delete(self) -> None:
-        """Closes the log without a flush and removes its folder."""
-        self.close_without_flush()
-        self._folder.disk.remove_tree(self._folder.path)
-
     def close_without_flush(self) -> None:
         """Only closes the files: the log is to be deleted, or its disk has failed."""
         self._closed = True
         self._segments.close()
+
+    def delete(self) -> None:
+        """Closes the log and removes its folder."""
+        self.close_without_flush()
+        with storage_errors("delete", self.directory):
+            self._segments.folder.disk.remove_tree(self.directory)
 
     def take_doomed_files(self, now_ms: int) -> list[Path]:
         """Files of deleted segments whose `file.delete.delay.ms` is over; the caller removes
@@ -428,20 +406,19 @@ class PartitionLog:
         self._config = config
         self._max_message_bytes = config.max_message_bytes
         self._stamps_append_time = config.stamps_append_time
-        self._folder = replace(self._segments.folder, config=config)
-        self._segments.folder = self._folder
-        self._roll_rule = RollRule(config, str(self._folder.path))
+        self._segments.folder = replace(self._segments.folder, config=config)
+        self._roll_rule = RollRule(config, str(self.directory))
 
     # -- helpers -----------------------------------------------------------------------------------
 
     def _write(
         self, records: memoryview, placed: list[tuple[int, BatchHeader]], now_ms: int, stamped: bool
     ) -> None:
-        """Stores batches at offsets that are settled, rolling before if need be. `stamped`: their
+        """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
         time is `now_ms`.
         """
         if self._closed:
-            raise LogStorageError(f"the log of {self.topic_partition} is closed")
+            raise LogStorageError(f"the log in {self.directory} is closed")
         last_base, last_header = placed[-1]
         if stamped:
             max_timestamp = now_ms
@@ -457,7 +434,7 @@ class PartitionLog:
             max_timestamp,
             now_ms,
         ):
-            with self._storage_errors("roll"):
+            with storage_errors("roll", self.directory):
                 self._roll(placed[0][0])
             segment = self._segments.active
         segment.write(records)
@@ -475,46 +452,22 @@ class PartitionLog:
             self._segments.roll(base_offset)
             logger.debug("rolled partition=%s base_offset=%d", self.topic_partition, base_offset)
 
-    def _note_epochs(self, batches: list[tuple[int, BatchHeader]]) -> None:
-        changed = False
-        for _, header in batches:
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
-                changed |= self.leader_epochs.assign(epoch, header.base_offset)
-        if changed:
-            self._save_epochs()
-
-    def _save_epochs(self) -> None:
-        path = self._folder.path / LEADER_EPOCHS_FILE
-        with self._storage_errors("write the leader epochs of"):
-            write_epochs(self._folder.disk, path, self.leader_epochs.entries, sync=False)
-
     def _start_anew_at(self, offset: int) -> None:
         """One empty segment at `offset`; the log's start stays."""
-        with self._storage_errors("truncate"):
+        with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self._segments.start_anew_at(offset)
             self._snapshots.remove_all()
         self.log_end_offset = offset
-        self.leader_epochs.clear()
         self.producer_state = ProducerStates(forgotten=offset > 0)
-        self._after_cut()
-
-    def _after_cut(self) -> None:
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self._save_epochs()
-        self._generation += 1
-        if self.recovery_point > self.log_end_offset:
-            # On the medium before the next append: what comes above is not what was flushed.
-            self.recovery_point = self.log_end_offset
-            self._on_recovery_point_lowered()
+        self._epochs.truncate_from_end(0)
+        self._flush_state.log_was_cut_to(offset)
 
     def _drop_oldest(self, count: int) -> None:
         """Deletes segments below the log's start."""
-        with self._storage_errors("delete segments of"):
+        with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
-        if self.leader_epochs.truncate_from_start(self.log_start_offset):
-            self._save_epochs()
+        self._epochs.truncate_from_start(self.log_start_offset)
 
     def _limit(self, max_offset: int | None) -> int:
         return self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)
@@ -525,17 +478,4 @@ class PartitionLog:
             f" [{self.log_start_offset}, {self.log_end_offset})",
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
-        )
-
-    @contextmanager
-    def _storage_errors(self, action: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._failed(action, error) from error
-
-    def _failed(self, action: str, error: OSError) -> LogStorageError:
-        return LogStorageError(
-            f"can't {action} {self.topic_partition} in {self._folder.path}:"
-            f" {error.strerror or error}"
         )

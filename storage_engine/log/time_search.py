@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.protocol.record_batch import BatchHeader
-from storage_engine.protocol.records import decode_batches
 
 
 class TimestampedOffset(NamedTuple):
@@ -89,6 +88,9 @@ def _within_batch(
     if header.timestamp_type == 1 or header.is_control:
         offset = max(header.base_offset, start_offset)
         return TimestampedOffset(offset, header.max_timestamp, epoch)
+    # Only here: it loads Arrow, which a broker that is never asked for times does without.
+    from storage_engine.protocol.records import decode_batches
+
     decoded = decode_batches(
         segment.view(position, header.size_in_bytes),
         start_offset=start_offset,

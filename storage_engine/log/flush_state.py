@@ -1,0 +1,102 @@
+"""How far a log is on the medium. Its one rule: `recovery_point` never claims more than was
+flushed.
+
+Source: R-LOG4, R-LOG8.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from storage_engine.core.ports import Clock
+from storage_engine.log.flush_job import FlushJob
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.storage_errors import storage_errors
+
+
+class FlushState:
+    """The recovery point of one log and the flushes that move it."""
+
+    __slots__ = (
+        "_clock",
+        "_epochs_path",
+        "_generation",
+        "_last_flush_ms",
+        "_on_lowered",
+        "_segments",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        epochs_path: Path,
+        clock: Clock,
+        *,
+        recovery_point: int,
+        on_lowered: Callable[[], None],
+    ) -> None:
+        self._segments = segments
+        self._epochs_path = epochs_path
+        self._clock = clock
+        self._on_lowered = on_lowered
+        self._generation = 0
+        self._last_flush_ms = clock.wall_ms()
+        self.recovery_point = min(recovery_point, segments.active.next_offset)
+
+    def is_behind(self, log_end_offset: int) -> bool:
+        """Whether a stop in order has something to write: unflushed records, or a cut."""
+        return self.recovery_point < log_end_offset or self._generation > 0
+
+    def is_due(self, now_ms: int, log_end_offset: int, config: LogConfig) -> bool:
+        """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
+        unflushed = log_end_offset - self.recovery_point
+        return unflushed > 0 and (
+            unflushed >= config.flush_messages
+            or now_ms - self._last_flush_ms >= config.flush_ms
+            or self.recovery_point < self._segments.active.base_offset
+        )
+
+    def prepare(self, log_end_offset: int) -> FlushJob:
+        """A job for what is in the log now; a cut that comes before its end makes it count for
+        nothing.
+        """
+        segments, generation = self._segments, self._generation
+        paths = segments.unflushed_paths(self.recovery_point)
+        disk, directory = segments.folder.disk, segments.folder.path
+
+        def on_flushed() -> None:
+            if self._generation == generation:
+                self.recovery_point = max(self.recovery_point, log_end_offset)
+
+        with storage_errors("flush", directory):
+            if disk.exists(self._epochs_path):
+                paths.append(self._epochs_path)
+            job = FlushJob(
+                disk,
+                paths,
+                directory if segments.unsynced_names else None,
+                log_end_offset,
+                on_flushed,
+            )
+        segments.unsynced_names = False
+        self._last_flush_ms = self._clock.wall_ms()
+        return job
+
+    def run(self, job: FlushJob) -> None:
+        """The job at once, on this thread."""
+        with storage_errors("flush", self._segments.folder.path):
+            try:
+                job.run()
+            except OSError:
+                self._segments.unsynced_names = True
+                raise
+        job.finish()
+
+    def log_was_cut_to(self, end_offset: int) -> None:
+        """The recovery point goes down with the log, on the medium before the next append: what
+        will stand above it is not what was flushed."""
+        self._generation += 1
+        if self.recovery_point > end_offset:
+            self.recovery_point = end_offset
+            self._on_lowered()

@@ -1,0 +1,58 @@
+"""The leader epochs of a log and their file. Its one rule: the file knows an epoch before the log
+has a batch of it.
+
+So after a killed process it is never behind the log. What a crash of the machine takes from it is
+learned again from the batches that recovery goes through. Source: KIP-101; R-REP8.
+"""
+
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.leader_epochs import LeaderEpochCache
+from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, write_epochs
+from storage_engine.log.log_loader import LogFolder
+from storage_engine.log.storage_errors import storage_errors
+from storage_engine.protocol.record_batch import BatchHeader
+
+
+class LeaderEpochCheckpoint:
+    """Changes `cache`, and the file with it."""
+
+    __slots__ = ("_disk", "cache", "path")
+
+    def __init__(self, folder: LogFolder, cache: LeaderEpochCache) -> None:
+        self._disk = folder.disk
+        self.path = folder.path / LEADER_EPOCHS_FILE
+        self.cache = cache
+
+    def start_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader of `epoch` writes from `start_offset` on."""
+        latest = self.cache.latest_epoch
+        if epoch < latest:
+            raise KafkaError(
+                f"leader epoch {epoch} is older than epoch {latest} in {self.path.parent}",
+                ErrorCode.FENCED_LEADER_EPOCH,
+            )
+        if self.cache.assign(epoch, start_offset):
+            self._save()
+
+    def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Batches that a follower is about to append, with the epochs of their leaders."""
+        cache = self.cache
+        changed = False
+        for _, header in batches:
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != cache.latest_epoch:
+                changed |= cache.assign(epoch, header.base_offset)
+        if changed:
+            self._save()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        if self.cache.truncate_from_end(end_offset):
+            self._save()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        if self.cache.truncate_from_start(start_offset):
+            self._save()
+
+    def _save(self) -> None:
+        with storage_errors("write", self.path):
+            write_epochs(self._disk, self.path, self.cache.entries, sync=False)
