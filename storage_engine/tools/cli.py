@@ -108,7 +108,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")
-    module: CommandModule = importlib.import_module(f"storage_engine.tools.{found.module}")  # type: ignore[assignment]
+    module: CommandModule = importlib.import_module(f"storage_engine.tools.{found.module}")
     parser = argparse.ArgumentParser(
         prog=f"headrace {found.name}",
         description=module.__doc__,

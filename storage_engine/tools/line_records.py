@@ -97,16 +97,11 @@ def split_keys(
 def join_lines(values: Any) -> bytes:
     """The values one per line; a null value is an empty line."""
     lines = pc.binary_join_element_wise(pc.fill_null(values, b""), pa.scalar(b"\n"), b"")
-    return b"".join(lines.to_pylist()) if lines.offset else _data_of(lines)
-
-
-def _data_of(lines: "pa.BinaryArray") -> bytes:
-    """The bytes of all elements, which lie one after the other."""
     if len(lines) == 0:
         return b""
-    offsets = np.frombuffer(lines.buffers()[1], dtype=np.int32)
-    return (
-        lines.buffers()[2]
-        .slice(int(offsets[0]), int(offsets[len(lines)] - offsets[0]))
-        .to_pybytes()
-    )
+    # The elements lie one after the other, so that their bytes are one piece.
+    _, offsets_buffer, data = lines.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[lines.offset :]
+    start, end = int(offsets[0]), int(offsets[len(lines)])
+    joined: bytes = data.slice(start, end - start).to_pybytes()
+    return joined

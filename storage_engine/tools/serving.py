@@ -6,11 +6,13 @@ Each broker is asked over a connection of its own, since what one broker knows s
 others.
 """
 
+import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.cluster_file import BrokerEntry
 from storage_engine.tools.errors import CommandError
@@ -18,6 +20,7 @@ from storage_engine.tools.errors import CommandError
 ASK_TIMEOUT_MS = 2_000
 """A broker that is up answers within milliseconds; one that starts refuses at once."""
 
+_CONNECT_TIMEOUT_S = 1.0
 _POLL_S = 0.05
 
 
@@ -31,18 +34,27 @@ class BrokerView:
 
 def ask_broker(entry: BrokerEntry) -> BrokerView | None:
     """The cluster as that broker sees it; None when it does not answer."""
-    try:
-        with Cluster(
-            entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
-        ) as cluster:
-            metadata = cluster.metadata([])
-    except (HeadraceError, OSError):
+    metadata = ask_metadata(entry, topics=[])
+    if metadata is None:
         return None
     controller = metadata.controller_id
     return BrokerView(
         broker_ids=frozenset(metadata.brokers),
         controller_id=controller if controller in metadata.brokers else None,
     )
+
+
+def ask_metadata(entry: BrokerEntry, *, topics: Sequence[str] | None) -> ClusterMetadata | None:
+    """Metadata of that very broker, of `topics` (None: all); None when it does not answer."""
+    try:
+        # The client goes on trying a broker that refuses connections; here that is the answer.
+        socket.create_connection((entry.host, entry.port), _CONNECT_TIMEOUT_S).close()
+        with Cluster(
+            entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
+        ) as cluster:
+            return cluster.metadata(topics)
+    except (HeadraceError, OSError):
+        return None
 
 
 def wait_until_serving(

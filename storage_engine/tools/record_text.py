@@ -1,0 +1,59 @@
+"""Records as JSON documents, for people and scripts.
+
+Rule: nothing is lost: bytes that are no text in UTF-8 stand as base64 under a name of their own.
+The only place with Python per record, since JSON is made of Python's objects anyway; what has to
+be fast uses `line_records`.
+"""
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from storage_engine.protocol.record_batch import BatchHeader
+from storage_engine.protocol.records import DecodedRecords, decode_batches
+
+
+def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:
+    """One document per record: offset, timestamp, key, value, headers.
+
+    A value that is not text is null, and `value_base64` has it; so with keys and headers.
+    """
+    count = len(records)
+    headers = records.headers.to_pylist() if records.headers is not None else [None] * count
+    for offset, timestamp_ms, key, value, own_headers in zip(
+        records.offsets.to_pylist(),
+        records.timestamps_ms.to_pylist(),
+        records.keys.to_pylist(),
+        records.values.to_pylist(),
+        headers,
+        strict=True,
+    ):
+        document: dict[str, Any] = {"offset": offset, "timestamp": timestamp_ms}
+        put_bytes(document, "key", key)
+        put_bytes(document, "value", value)
+        document["headers"] = [_header(header) for header in own_headers or ()]
+        yield document
+
+
+def put_bytes(document: dict[str, Any], name: str, data: bytes | None) -> None:
+    """Set `name` to the text, or to null with the bytes under `<name>_base64`."""
+    document[name] = None
+    if data is None:
+        return
+    try:
+        document[name] = data.decode("utf-8")
+    except UnicodeDecodeError:
+        document[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
+
+
+def describe_records(batch: memoryview, header: BatchHeader) -> list[dict[str, Any]]:
+    """The records of one whole batch; none for a control batch, whose records are markers."""
+    if header.is_control:
+        return []
+    return list(documents(decode_batches(bytes(batch), include_headers=True)))
+
+
+def _header(header: dict[str, Any]) -> dict[str, Any]:
+    document: dict[str, Any] = {"key": header["key"]}
+    put_bytes(document, "value", header["value"])
+    return document

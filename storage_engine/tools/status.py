@@ -1,0 +1,157 @@
+"""Show the brokers of a folder, the controller, the topics, and what is not well.
+
+A broker is alive when its process runs, and serves when it answers Metadata. Under-replicated: a
+replica is not in sync. Offline: no leader. A cluster that is down is shown too; exit status 0.
+
+examples:
+  headrace status --dir ./cluster
+  headrace status --dir ./cluster --json
+"""
+
+import argparse
+from typing import Any
+
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.tools.arguments import add_directory, add_json
+from storage_engine.tools.cluster_file import ClusterFile
+from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.serving import ask_metadata
+from storage_engine.tools.table import print_json, print_table, write_line
+
+NO_LEADER = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace status`."""
+    add_directory(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace status`."""
+    state = LocalCluster(args.dir).state
+    answers = {
+        entry.id: ask_metadata(entry, topics=None) if entry.pid is not None else None
+        for entry in state.brokers
+    }
+    document = describe(state, answers)
+    if args.json:
+        print_json(document)
+    else:
+        _print(document)
+    return 0
+
+
+def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> dict[str, Any]:
+    """The document of `--json`; `answers` has what each broker said, None where it said nothing."""
+    asked, view = next(
+        ((broker_id, answer) for broker_id, answer in answers.items() if answer is not None),
+        (None, ClusterMetadata()),
+    )
+    partitions = [
+        (topic.topic, partition)
+        for topic in view.topics.values()
+        for partition in topic.partitions.values()
+    ]
+    return {
+        "zookeeper": state.zookeeper,
+        "zookeeper_pid": state.zookeeper_pid,
+        "bootstrap_servers": state.bootstrap_servers,
+        "brokers": [
+            {
+                "id": entry.id,
+                "host": entry.host,
+                "port": entry.port,
+                "pid": entry.pid,
+                "alive": entry.pid is not None,
+                "serves": answers[entry.id] is not None,
+            }
+            for entry in state.brokers
+        ],
+        "answered_by": asked,
+        "controller": view.controller_id if view.controller_id in view.brokers else None,
+        "topics": [
+            {
+                "name": topic.topic,
+                "partitions": len(topic.partitions),
+                "replication_factor": max(
+                    (len(partition.replicas) for partition in topic.partitions.values()), default=0
+                ),
+            }
+            for topic in sorted(view.topics.values(), key=lambda topic: topic.topic)
+        ],
+        "under_replicated": [
+            _unwell(topic, partition)
+            for topic, partition in partitions
+            if len(partition.isr) < len(partition.replicas)
+        ],
+        "offline": [
+            _unwell(topic, partition)
+            for topic, partition in partitions
+            if partition.leader == NO_LEADER
+        ],
+    }
+
+
+def _unwell(topic: str, partition: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition.partition,
+        "leader": None if partition.leader == NO_LEADER else partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    own = document["zookeeper_pid"]
+    write_line(f"ZooKeeper {document['zookeeper']}" + (f" (pid {own})" if own else ""))
+    write_line("")
+    print_table(
+        ("broker", "host", "port", "pid", "alive", "serves", "controller"),
+        [
+            (
+                broker["id"],
+                broker["host"],
+                broker["port"],
+                broker["pid"],
+                broker["alive"],
+                broker["serves"],
+                "yes" if broker["id"] == document["controller"] else "",
+            )
+            for broker in document["brokers"]
+        ],
+    )
+    write_line("")
+    if document["answered_by"] is None:
+        write_line("no broker answers, so nothing is known of topics")
+        return
+    if document["controller"] is None:
+        write_line("there is no controller at the moment")
+    if document["topics"]:
+        print_table(
+            ("topic", "partitions", "replicas"),
+            [
+                (topic["name"], topic["partitions"], topic["replication_factor"])
+                for topic in document["topics"]
+            ],
+        )
+    else:
+        write_line("no topics")
+    write_line("")
+    for name in ("under_replicated", "offline"):
+        _print_unwell(name.replace("_", "-"), document[name])
+
+
+def _print_unwell(what: str, partitions: list[dict[str, Any]]) -> None:
+    if not partitions:
+        write_line(f"{what} partitions: none")
+        return
+    write_line(f"{what} partitions: {len(partitions)}")
+    print_table(
+        ("topic", "partition", "leader", "replicas", "in sync"),
+        [
+            (row["topic"], row["partition"], row["leader"], row["replicas"], row["isr"])
+            for row in partitions
+        ],
+    )
