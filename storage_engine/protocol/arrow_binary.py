@@ -126,17 +126,17 @@ def join(*columns: Any) -> Any:
     return pc.binary_join_element_wise(*columns, _EMPTY)
 
 
-def varint_rows(*columns: VarintColumn, rows: int, room: int = 0) -> Any:
-    """Row by row, the varints of all columns; the first row has `room` zero bytes before them."""
-    width = np.zeros(rows, np.int64)
+def varint_rows(*columns: VarintColumn, rooms: Ints) -> Any:
+    """Row by row, the varints of all columns, behind rooms[i] zero bytes."""
+    width = rooms.copy()
     for column in columns:
         width += column.sizes
     ends = np.cumsum(width)
-    target = np.zeros(room + int(ends[-1]), np.uint8)
-    positions = ends - width + room
-    offsets = np.empty(rows + 1, np.int32)
-    np.add(ends, room, out=offsets[1:], casting="unsafe")
+    target = np.zeros(int(ends[-1]), np.uint8)
+    positions = ends - width + rooms
+    offsets = np.empty(len(ends) + 1, np.int32)
     offsets[0] = 0
+    offsets[1:] = ends
     for column in columns:
         write_column(target, positions, column)
         positions += column.sizes
@@ -165,9 +165,10 @@ def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
     return pa.Array.from_buffers(pa.binary(), count, [validity, offsets, data])
 
 
-def writable_bytes(array: Any) -> memoryview:
-    """All bytes of a fresh pa.BinaryArray that nobody else has seen, to be written to."""
-    _, offsets, data = array.buffers()
-    end = int(np.frombuffer(offsets, np.int32)[len(array)])
-    view = memoryview(data).cast("B")[:end]
-    return memoryview(bytearray(view)) if view.readonly else view
+def writable_bytes(array: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:
+    """All bytes of a fresh pa.BinaryArray that nobody else has seen, to be written to, and where
+    each row begins; the last entry is the end."""
+    _, offset_buffer, data = array.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[: len(array) + 1]
+    view = memoryview(data).cast("B")[: int(offsets[-1])]
+    return memoryview(bytearray(view)) if view.readonly else view, offsets

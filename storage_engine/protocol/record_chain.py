@@ -21,11 +21,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage_engine.protocol.varints import VARINT_BYTES, Bytes, Ints, read_varint
+from storage_engine.protocol.varints import (
+    VARINT_BYTES,
+    Bytes,
+    DamagedVarintError,
+    Ints,
+    read_column,
+    read_varint,
+)
 
 LEAST_BODY_BYTES = 6
 """A byte each: attributes, timestamp and offset delta, key and value length, header count."""
 LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
+
+_OFFSET_DELTA_GROWS_AT = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
+"""Row numbers from which on a zigzag varint takes a byte more."""
 
 
 class RecordSpans(NamedTuple):
@@ -54,15 +64,51 @@ class BrokenChainError(ValueError):
 
 
 def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
-    """The records of all `regions`; BrokenChainError names the first region that is damaged."""
-    found = _find_by_candidates(source, regions)
+    """The records of all `regions`, none of which is empty; BrokenChainError for a damaged one."""
+    found = _find_by_size(source, regions)
+    if found is None:
+        found = _find_by_candidates(source, regions)
     return _walk_all(source, regions) if found is None else found
 
 
-class _Candidates(NamedTuple):
-    starts: Ints
-    bodies: Ints
-    following: Ints
+def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
+    """For records of equal size but for their offset deltas; None when they are not."""
+    starts, stops, counts = regions
+    try:
+        first_lengths, _ = read_column(source, starts, stops)
+    except DamagedVarintError:
+        return None
+    size = _record_sizes(first_lengths)
+    expected = size * counts
+    for extra, first in enumerate(_OFFSET_DELTA_GROWS_AT, start=1):
+        grown = _record_sizes(first_lengths + extra)
+        expected += (grown - size) * np.maximum(counts - first, 0)
+        size = grown
+    if (first_lengths < LEAST_BODY_BYTES).any() or (expected != stops - starts).any():
+        return None
+    row_ends = np.cumsum(counts)
+    row = np.arange(int(row_ends[-1])) - np.repeat(row_ends - counts, counts)
+    lengths = np.repeat(first_lengths, counts)
+    for first in _OFFSET_DELTA_GROWS_AT:
+        if int(counts.max()) > first:
+            lengths += row >= first
+    sizes = _record_sizes(lengths)
+    ends = np.cumsum(sizes)
+    region_sizes = stops - starts
+    ends += np.repeat(starts - (np.cumsum(region_sizes) - region_sizes), counts)
+    try:
+        found, bodies = read_column(source, ends - sizes, ends)
+    except DamagedVarintError:
+        return None
+    return RecordSpans(bodies, ends) if np.array_equal(found, lengths) else None
+
+
+def _record_sizes(lengths: Ints) -> Ints:
+    """Sizes of records of these lengths, their length varint included."""
+    sizes = lengths + 1
+    for size in range(1, VARINT_BYTES):
+        sizes += lengths >= 1 << (7 * size - 1)
+    return sizes
 
 
 def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
@@ -80,27 +126,34 @@ def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | 
     return RecordSpans(chain.bodies, chain.following)
 
 
+class _Candidates(NamedTuple):
+    starts: Ints
+    bodies: Ints
+    following: Ints
+    """End of the record."""
+
+
 def _candidates(source: Bytes) -> _Candidates:
     """Every place that reads as a length and attributes of 0, by ascending start."""
-    before = source[:-1]
-    ends_length = (before - np.uint8(1)) < 0x7F
+    ends_length = source[:-1].view(np.int8) > 0
     bodies = np.flatnonzero(ends_length & (source[1:] == 0)) + 1
-    last = source[bodies - 1].astype(np.int64)
-    parts = [_with_length(bodies, bodies - 1, last)]
-    encoded = last
+    last = source[bodies - 1]
+    before = source[bodies - 2]
+    continued = before >= 0x80
+    if len(bodies) and bodies[0] < 2:
+        continued[0] = False
+    short = np.flatnonzero(((last & 1) == 0) & (last >= 2 * LEAST_BODY_BYTES))
+    parts = [_with_length(bodies[short], 1, last[short].astype(np.int64))]
+    encoded = last.astype(np.int64)
     for size in range(2, VARINT_BYTES + 1):
-        inside = bodies >= size
-        continued = source[bodies - size] >= 0x80
-        if not inside.all():
-            continued &= inside
-        if not continued.all():
-            bodies = bodies[continued]
-            encoded = encoded[continued]
-        if not len(bodies):
+        rows = np.flatnonzero(continued)
+        if not len(rows):
             break
-        byte = source[bodies - size].astype(np.int64)
-        encoded = (encoded << 7) | (byte & 0x7F)
-        parts.append(_with_length(bodies, bodies - size, encoded))
+        bodies = bodies[rows]
+        encoded = (encoded[rows] << 7) | (before[rows] & 0x7F)
+        parts.append(_with_length(bodies, size, encoded))
+        before = source[bodies - size - 1]
+        continued = (before >= 0x80) & (bodies > size)
     parts = [part for part in parts if len(part.starts)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -109,12 +162,12 @@ def _candidates(source: Bytes) -> _Candidates:
     return _Candidates(*(column[order] for column in joined))
 
 
-def _with_length(bodies: Ints, starts: Ints, encoded: Ints) -> _Candidates:
-    """Those whose zigzag-encoded length is possible."""
-    rows = ((encoded & 1) == 0) & (encoded >= 2 * LEAST_BODY_BYTES)
-    if not rows.all():
-        bodies, starts, encoded = bodies[rows], starts[rows], encoded[rows]
-    return _Candidates(starts, bodies, bodies + (encoded >> 1))
+def _with_length(bodies: Ints, size: int, encoded: Ints) -> _Candidates:
+    """Those whose zigzag-encoded length, a varint of `size` bytes, is possible."""
+    possible = ((encoded & 1) == 0) & (encoded >= 2 * LEAST_BODY_BYTES)
+    if not possible.all():
+        bodies, encoded = bodies[possible], encoded[possible]
+    return _Candidates(bodies - size, bodies, bodies + (encoded >> 1))
 
 
 class _Links(NamedTuple):

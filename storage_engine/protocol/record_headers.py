@@ -100,13 +100,14 @@ class HeaderColumn:
         first, last = int(self.ends[start]), int(self.ends[stop])
         counts = zigzag_column(np.diff(self.ends[start : stop + 1]))
         sizes = np.broadcast_to(counts.sizes, stop - start)
-        count_array = varint_rows(counts, rows=stop - start)
+        count_array = varint_rows(counts, rooms=np.zeros(stop - start, np.int64))
         if first == last:
             return sizes, (count_array, pa.scalar(b"", pa.binary()))
+        no_rooms = np.zeros(last - first, np.int64)
         entries = join(
-            varint_rows(zigzag_column(self.keys.lengths[first:last]), rows=last - first),
+            varint_rows(zigzag_column(self.keys.lengths[first:last]), rooms=no_rooms),
             self.keys.array(first, last),
-            varint_rows(zigzag_column(self.values.lengths[first:last]), rows=last - first),
+            varint_rows(zigzag_column(self.values.lengths[first:last]), rooms=no_rooms),
             self.values.array(first, last),
         )
         _, offsets, data = entries.buffers()

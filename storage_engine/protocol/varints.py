@@ -114,34 +114,47 @@ def read_column(
 
     Row i must end at or before stops[i] (exclusive, within `source`), else DamagedVarintError.
     """
-    _check_room(positions, stops)
+    _check_room(positions >= stops)
     byte = source[positions]
-    if not (byte >= 0x80).any():
-        small = byte.astype(np.int64)
-        return (small >> 1) ^ -(small & 1), positions + 1
-    encoded = (byte & 0x7F).astype(np.uint64)
+    continued = byte >= 0x80
     following = positions + 1
-    rows = np.flatnonzero(byte >= 0x80)
-    for index in range(1, max_bytes):
+    if not continued.any():
+        small = byte.astype(np.int64)
+        return (small >> 1) ^ -(small & 1), following
+    # Many rows have a second byte: it is read for all, and masked out where it isn't theirs.
+    _check_room(continued & (following >= stops))
+    second = source[np.minimum(following, len(source) - 1)]
+    encoded = (byte & 0x7F).astype(np.uint64)
+    encoded |= ((second & 0x7F) * continued).astype(np.uint64) << _SEVEN
+    following += continued
+    continued &= second >= 0x80
+    if continued.any():
+        rows = np.flatnonzero(continued)
+        _read_long(source, rows, stops, encoded, following, max_bytes)
+    return _unzigzag(encoded), following
+
+
+def _read_long(
+    source: Bytes, rows: Ints, stops: Ints, encoded: Words, following: Ints, max_bytes: int
+) -> None:
+    """Adds the third and later bytes of `rows` to `encoded` and `following`."""
+    for index in range(2, max_bytes):
         at = following[rows]
-        _check_room(at, stops[rows], rows)
+        _check_room(at >= stops[rows], rows)
         byte = source[at]
         encoded[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * index)
         following[rows] = at + 1
         rows = rows[byte >= 0x80]
         if not len(rows):
-            break
-    else:
-        raise DamagedVarintError(int(rows[0]))
-    return _unzigzag(encoded), following
+            return
+    raise DamagedVarintError(int(rows[0]))
 
 
 def _unzigzag(encoded: Words) -> Ints:
     return (encoded >> _ONE).view(np.int64) ^ -((encoded & _ONE).view(np.int64))
 
 
-def _check_room(positions: Ints, stops: Ints, rows: Ints | None = None) -> None:
-    outside = positions >= stops
+def _check_room(outside: npt.NDArray[np.bool_], rows: Ints | None = None) -> None:
     if outside.any():
         first = int(np.argmax(outside))
         raise DamagedVarintError(first if rows is None else int(rows[first]))
