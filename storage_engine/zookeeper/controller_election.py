@@ -103,6 +103,11 @@ class ControllerElection:
         )
         self._resign("stopped")
 
+    def reconsider(self) -> None:
+        """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
+        self._resign("a newer epoch was seen")
+        self._look()
+
     def _on_session_state(self, state: SessionState) -> None:
         match state:
             case SessionState.LOST:

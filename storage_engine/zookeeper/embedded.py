@@ -63,8 +63,8 @@ class EmbeddedZooKeeper:
         return f"{HOST}:{self.port}"
 
     def is_alive(self) -> bool:
-        if self.process is not None and self.process.poll() is not None:
-            return False
+        if self.process is not None:
+            return self.process.poll() is None  # also takes it from the process table
         return _is_ours(self.pid, self.data_dir)
 
     def stop(self, timeout_ms: int = 5_000) -> None:

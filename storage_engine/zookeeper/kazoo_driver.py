@@ -179,17 +179,27 @@ def stop_client(client: KazooClient, timeout_ms: int) -> bool:
 
 
 def observe_connects(
-    client: KazooClient, clock: Clock, on_connect: Callable[[int, int], None]
+    client: KazooClient,
+    clock: Clock,
+    on_connect: Callable[[int, int], None],
+    *,
+    session_timeout_ms: int,
 ) -> None:
     """Call `on_connect(sent_monotonic_ms, negotiated_timeout_ms)` on kazoo's thread, before its
-    listeners learn of the connection. kazoo keeps the negotiated timeout to itself."""
+    listeners learn of the connection. kazoo keeps the negotiated timeout to itself.
+
+    A server that is starting may take a connect request and never answer it. kazoo would wait the
+    whole session timeout and so lose the session; a third of it leaves time for another attempt.
+    """
+    answer_timeout_s = session_timeout_ms / 1000 / BEATS_PER_TIMEOUT
     connection = client._connection
     invoke = connection._invoke
 
     def observed_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
         sent_monotonic_ms = clock.monotonic_ms()
-        answer = invoke(timeout, request, xid)
-        if isinstance(request, Connect):
+        is_connect = isinstance(request, Connect)
+        answer = invoke(min(timeout, answer_timeout_s) if is_connect else timeout, request, xid)
+        if is_connect:
             on_connect(sent_monotonic_ms, answer[0].time_out)
         return answer
 

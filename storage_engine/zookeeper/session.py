@@ -407,7 +407,12 @@ class ZooKeeperSession:
             str(self._connect), session_timeout_ms=self._requested_timeout_ms, handler=handler
         )
         handler.watch_over(client)
-        observe_connects(client, self._clock, self._on_connect)
+        observe_connects(
+            client,
+            self._clock,
+            self._on_connect,
+            session_timeout_ms=self._requested_timeout_ms,
+        )
         client.add_listener(self._on_kazoo_state)
         return client
 

@@ -288,7 +288,7 @@ def test_a_server_that_is_stopped_and_started_again_is_found_again(
     tmp_path: Path, loop: HandLoop
 ) -> None:
     server = start_embedded(tmp_path, unsafe_no_fsync=True)
-    session = ZooKeeperSession(server.connect, 3_000, loop.call_soon, clock=RealClock())
+    session = ZooKeeperSession(server.connect, 15_000, loop.call_soon, clock=RealClock())
     states: list[SessionState] = []
     session.add_state_listener(states.append)
     try:
@@ -313,30 +313,51 @@ def test_a_server_that_is_stopped_and_started_again_is_found_again(
         server.stop()
 
 
-def test_an_expired_session_is_told_as_lost_and_followed_by_another(
+def test_an_ended_session_is_told_as_lost_and_followed_by_another(
+    open_session: OpenSession, loop: HandLoop, tmp_path: Path
+) -> None:
+    session = open_session(tmp_path)
+    states: list[SessionState] = []
+    session.add_state_listener(states.append)
+    loop.reply_of(session.create, "/e", b"", ephemeral=True)
+    first_id = session.session_id
+    open_session(tmp_path)  # ends it as its successor would
+    loop.run_until(lambda: SessionState.LOST in states)
+    loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
+    assert session.session_id not in (0, first_id)
+    assert loop.reply_of(session.exists, "/e").status is ZkStatus.NO_NODE
+
+
+def test_without_a_session_operations_are_unknown_at_once(
+    zookeeper: EmbeddedZooKeeper, loop: HandLoop
+) -> None:
+    session = ZooKeeperSession(
+        zookeeper.connect, SESSION_TIMEOUT_MS, loop.call_soon, clock=RealClock()
+    )
+    assert loop.reply_of(session.get, "/").status is ZkStatus.UNKNOWN
+
+
+def test_an_operation_under_way_when_the_connection_breaks_is_unknown_once(
     tmp_path: Path, loop: HandLoop
 ) -> None:
     server = start_embedded(tmp_path, unsafe_no_fsync=True)
-    session = ZooKeeperSession(server.connect, 1_000, loop.call_soon, clock=RealClock())
+    session = ZooKeeperSession(server.connect, 1_500, loop.call_soon, clock=RealClock())
     states: list[SessionState] = []
     session.add_state_listener(states.append)
+    replies: list[ZkReply] = []
     try:
         session.start(10_000)
-        first_id = session.session_id
-        loop.reply_of(session.create, "/e", b"", ephemeral=True)
-        loop.run_until(lambda: states == [SessionState.CONNECTED])
-        under_way: list[ZkReply] = []
         os.kill(server.pid, signal.SIGSTOP)
-        session.get("/e", under_way.append)
+        lease_end_ms = session.lease_end_monotonic_ms
+        session.get("/", replies.append)
         loop.run_until(lambda: SessionState.SUSPENDED in states)
-        time.sleep(1.5)
+        loop.run_until(lambda: bool(replies))
         os.kill(server.pid, signal.SIGCONT)
-        loop.run_until(lambda: SessionState.LOST in states)
         loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
-        assert session.session_id not in (0, first_id)
-        assert [reply.status for reply in under_way] == [ZkStatus.UNKNOWN]
-        assert loop.reply_of(session.exists, "/e").status is ZkStatus.NO_NODE
+        loop.run_until(lambda: session.lease_end_monotonic_ms > lease_end_ms)
+        assert [reply.status for reply in replies] == [ZkStatus.UNKNOWN]
     finally:
+        os.kill(server.pid, signal.SIGCONT)
         session.close()
         server.stop()
 
