@@ -171,6 +171,10 @@ class Cluster:
             return None
         return Leader(partition.leader, partition.leader_epoch)
 
+    def knows(self, topic: str) -> bool:
+        """Whether the topic was there at the last refresh."""
+        return topic in self._view.topics
+
     def _has(self, tp: TopicPartition) -> bool:
         topic = self._view.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions

@@ -1,0 +1,464 @@
+"""Record batches to the leaders of their partitions.
+
+    append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
+    to 5 requests in flight per leader -> delivered | retried in order | final error
+
+Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more.
+With idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
+numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.produce_lane import Lane, Request
+from storage_engine.client.produce_queue import PartitionQueue, PendingBatch, Producer
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    RecordTooLargeError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from storage_engine.protocol.records import EncodedBatch
+
+MAX_REQUEST_BYTES = 1 << 20
+"""Batches of different partitions share a request up to this; a single larger batch goes alone."""
+
+BUFFER_BYTES = 32 << 20
+"""`buffer.memory`: appended and not acknowledged; beyond it `append` waits."""
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""`delivery.timeout.ms`: from append to acknowledgement, with all retries."""
+
+WORK_BYTES = 64 << 10
+"""`append` looks after sending and answers once in so many bytes: small batches go together."""
+
+WORK_MS = 5
+"""And once in so many milliseconds, if it is called at all."""
+
+_ANSWER_GRACE_MS = 2_000
+"""The leader gives up waiting for replicas after the request timeout; its answer gets some time to
+arrive."""
+
+_LONGEST_WAIT_MS = 100
+"""Timers (retries, expiry) are looked at this often."""
+
+_LOOKUP_MS = 5_000
+"""For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
+
+_UNKNOWN_OUTCOME = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+_SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+_ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+
+@dataclass(slots=True, kw_only=True)
+class Delivery:
+    """What of one partition is acknowledged. Offsets are -1 where the leader did not tell (acks=0,
+    a repetition)."""
+
+    first_offset: int = -1
+    last_offset: int = -1
+    batches: int = 0
+    records: int = 0
+
+
+class BatchWriter:
+    """Appends encoded batches to partitions, several leaders at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: int = -1,
+        max_in_flight: int = 5,
+        idempotent: bool | None = None,
+        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        request_timeout_ms: int | None = None,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        on_delivered: Callable[[TopicPartition, int, int], None] | None = None,
+    ) -> None:
+        """`on_delivered` gets (partition, base offset, record count) of each acknowledged batch."""
+        if acks not in (-1, 0, 1):
+            raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
+        if idempotent and acks != -1:
+            raise ConfigError(f"idempotence needs acks=-1 (all), not {acks}")
+        self._cluster = cluster
+        self._acks = acks
+        self._max_in_flight = max_in_flight
+        self._idempotent = acks == -1 if idempotent is None else idempotent
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._request_timeout_ms = request_timeout_ms or cluster.request_timeout_ms
+        self._max_request_bytes = max_request_bytes
+        self._buffer_bytes = buffer_bytes
+        self._on_delivered = on_delivered
+        self._producer: Producer | None = None
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # Partitions with batches that wait, in the order of their turn.
+        self._turns: dict[TopicPartition, PartitionQueue] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._buffered_bytes = 0
+        self._unworked_bytes = 0
+        self._worked_at_ms = 0
+        self._failure: HeadraceError | None = None
+        self._stale_topics: set[str] = set()
+        self._lookup_at_ms = 0
+        self._lookup_error = ""
+        self._missing_since_ms: dict[str, int] = {}
+        self._closed = False
+        self.deliveries: dict[TopicPartition, Delivery] = {}
+
+    def append(self, tp: TopicPartition, batch: "EncodedBatch") -> None:
+        """Take over `batch`, whose bytes are stamped and belong to the writer until they are
+        delivered. Waits while too much is buffered. Raises the error that the writer has failed
+        with, if it has."""
+        self._check()
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._open_queue(tp)
+        expires_at_ms = monotonic_ms() + self._delivery_timeout_ms
+        queue.append(batch.data, batch.record_count, expires_at_ms)
+        self._buffered_bytes += len(batch.data)
+        self._unworked_bytes += len(batch.data)
+        self._turns.setdefault(tp, queue)
+        if self._unworked_bytes >= WORK_BYTES or monotonic_ms() - self._worked_at_ms >= WORK_MS:
+            self._work(0)
+        while self._buffered_bytes > self._buffer_bytes and self._failure is None:
+            self._work(_LONGEST_WAIT_MS)
+        self._check()
+
+    def poll(self, wait_ms: int = 0) -> None:
+        """Send what waits and take what is answered, for a caller who appends seldom."""
+        self._check()
+        self._work(wait_ms)
+        self._check()
+
+    def flush(self) -> None:
+        """Return when all is acknowledged; raise the first final error."""
+        while self._failure is None and any(not queue.idle for queue in self._queues.values()):
+            self._work(_LONGEST_WAIT_MS)
+        self._check()
+
+    def close(self) -> None:
+        """Flush, and give the connections back."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Drop what is not acknowledged; it may or may not arrive."""
+        self._closed = True
+        for lane in self._lanes.values():
+            self._cluster.give_back(lane.connection)
+        self._lanes.clear()
+        self._turns.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise HeadraceError("the writer is closed")
+
+    def _open_queue(self, tp: TopicPartition) -> PartitionQueue:
+        self._cluster.leader(tp)
+        if self._idempotent and self._producer is None:
+            self._producer = self._new_producer()
+        queue = self._queues[tp] = PartitionQueue(tp, self._producer)
+        self.deliveries[tp] = Delivery()
+        return queue
+
+    def _new_producer(self) -> Producer:
+        retry = Retry("InitProducerId", Deadline.after(self._cluster.deadline_ms))
+        while True:
+            answer = self._cluster.ask_any(INIT_PRODUCER_ID, InitProducerIdRequest())
+            code = ErrorCode.of(answer.error_code)
+            if code is ErrorCode.NONE:
+                return Producer(answer.producer_id, answer.producer_epoch)
+            retry.pause(KafkaError(f"no producer id: {code.meaning}", code))
+
+    # One round of work: answers in, timers, requests out.
+
+    def _work(self, wait_ms: int) -> None:
+        self._worked_at_ms = monotonic_ms()
+        self._unworked_bytes = 0
+        try:
+            self._send_all()
+            self._collect(wait_ms)
+            self._expire()
+            self._send_all()
+        except HeadraceError as error:
+            self._fail(error)
+
+    def _fail(self, error: HeadraceError) -> None:
+        """The first final error ends everything: what is in flight is abandoned."""
+        if self._failure is None:
+            self._failure = error
+        for lane in self._lanes.values():
+            lane.connection.close()
+        self._lanes.clear()
+        self._turns.clear()
+        self._buffered_bytes = 0
+
+    def _send_all(self) -> None:
+        if self._stale_topics:
+            self._look_up()
+        while self._turns and self._send_round():
+            pass
+
+    def _send_round(self) -> bool:
+        """One request to each leader that can take one; False when there was none to send."""
+        now_ms = monotonic_ms()
+        chosen: dict[int, dict[TopicPartition, PendingBatch]] = {}
+        sizes: dict[int, int] = {}
+        for tp, queue in list(self._turns.items()):
+            if not queue.waiting:
+                del self._turns[tp]
+                continue
+            broker_id = self._destination(queue, now_ms)
+            if broker_id is None:
+                continue
+            size = len(queue.waiting[0].data)
+            if broker_id not in chosen:
+                if not self._has_room(broker_id):
+                    continue
+                chosen[broker_id] = {}
+                sizes[broker_id] = 0
+            elif sizes[broker_id] + size > self._max_request_bytes:
+                continue
+            chosen[broker_id][tp] = queue.start_first(broker_id)
+            sizes[broker_id] += size
+            # Its next turn comes after all others'.
+            self._turns[tp] = self._turns.pop(tp)
+        for broker_id, batches in chosen.items():
+            self._send(broker_id, batches)
+        return bool(chosen)
+
+    def _destination(self, queue: PartitionQueue, now_ms: int) -> int | None:
+        """The leader, when the partition's next batch may be sent to it now."""
+        if not queue.may_send(now_ms, one_at_a_time=not self._idempotent and self._acks != 0):
+            return None
+        leader = self._cluster.known_leader(queue.tp)
+        if leader is None:
+            self._stale_topics.add(queue.tp.topic)
+            return None
+        if queue.in_flight and queue.broker_id != leader.broker_id:
+            return None
+        if queue.renew_producer:
+            queue.use_producer(self._new_producer())
+        return leader.broker_id
+
+    def _has_room(self, broker_id: int) -> bool:
+        lane = self._lanes.get(broker_id)
+        return lane is None or len(lane.requests) < self._max_in_flight
+
+    def _send(self, broker_id: int, batches: dict[TopicPartition, PendingBatch]) -> None:
+        deadline = Deadline.after(self._request_timeout_ms + _ANSWER_GRACE_MS)
+        request = Request(batches, deadline)
+        lane = self._lanes.get(broker_id)
+        try:
+            if lane is None:
+                connection = self._cluster.take(broker_id, deadline)
+                lane = self._lanes[broker_id] = Lane(broker_id, connection)
+            lane.requests.append(request)
+            message = ProduceRequest(
+                None,
+                self._acks,
+                self._request_timeout_ms,
+                [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
+            )
+            lane.connection.send(PRODUCE, message, deadline, answered=self._acks != 0)
+        except (KafkaError, DeadlineExceededError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if lane is None:
+                self._set_aside(request, str(error), perhaps_appended=False)
+            else:
+                self._drop(lane, str(error))
+            return
+        if self._acks == 0:
+            lane.requests.pop()
+            for tp, batch in batches.items():
+                self._delivered(tp, batch, -1)
+
+    def _collect(self, wait_ms: int) -> None:
+        """Take the answers that are there; wait up to `wait_ms` for the first."""
+        busy = {lane.connection.socket: lane for lane in self._lanes.values() if lane.requests}
+        wait_ms = min(wait_ms, self._next_timer_ms())
+        if busy:
+            for socket in wait_readable(busy, wait_ms):
+                self._receive(busy[socket])
+        elif self._turns:
+            sleep_ms(wait_ms)
+        for lane in list(self._lanes.values()):
+            if lane.requests and lane.requests[0].deadline.passed:
+                self._drop(lane, f"{lane.connection.name}: no answer to a Produce request in time")
+
+    def _next_timer_ms(self) -> int:
+        """From now to the first retry or look-up that waits for its time."""
+        now_ms = monotonic_ms()
+        timers = [queue.retry_at_ms for queue in self._turns.values()]
+        if self._stale_topics:
+            timers.append(self._lookup_at_ms)
+        return min([at_ms - now_ms for at_ms in timers if at_ms > now_ms], default=_LONGEST_WAIT_MS)
+
+    def _receive(self, lane: Lane) -> None:
+        while lane.requests:
+            try:
+                response = lane.connection.receive_nowait()
+            except (KafkaError, DeadlineExceededError) as error:
+                self._drop(lane, str(error))
+                return
+            if response is None:
+                return
+            self._answered(lane.requests.popleft(), response)
+
+    def _drop(self, lane: Lane, reason: str) -> None:
+        """The connection is lost, and with it the knowledge of what the leader has."""
+        lane.connection.close()
+        self._lanes.pop(lane.broker_id, None)
+        for request in lane.requests:
+            self._set_aside(request, reason, perhaps_appended=True)
+        lane.requests.clear()
+
+    def _set_aside(self, request: Request, reason: str, *, perhaps_appended: bool) -> None:
+        for tp, batch in request.batches.items():
+            self._retry(tp, batch, reason, perhaps_appended=perhaps_appended)
+
+    def _retry(
+        self, tp: TopicPartition, batch: PendingBatch, reason: str, *, perhaps_appended: bool
+    ) -> None:
+        queue = self._queues[tp]
+        queue.failed(batch, reason, perhaps_appended=perhaps_appended)
+        self._turns.setdefault(tp, queue)
+        self._stale_topics.add(tp.topic)
+
+    # Answers.
+
+    def _answered(self, request: Request, response: ProduceResponse) -> None:
+        for answer in response.partitions:
+            tp = TopicPartition(answer.topic, answer.partition)
+            batch = request.batches.pop(tp, None)
+            if batch is not None:
+                self._settle(tp, batch, answer)
+        self._set_aside(request, "the leader's answer left it out", perhaps_appended=True)
+
+    def _settle(
+        self, tp: TopicPartition, batch: PendingBatch, answer: ProducePartitionResponse
+    ) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if code in _ACCEPTED:
+            self._delivered(tp, batch, answer.base_offset)
+            return
+        queue = self._queues[tp]
+        reason = f"{code.name}: {answer.error_message or code.meaning}"
+        if code.retriable:
+            self._retry(tp, batch, reason, perhaps_appended=code in _UNKNOWN_OUTCOME)
+        elif code in _SEQUENCE_LOST and queue.recovering:
+            # It came after one that has failed: the gap is that one.
+            self._retry(tp, batch, reason, perhaps_appended=False)
+        elif code in _SEQUENCE_LOST and self._idempotent and not batch.perhaps_appended:
+            # The leader does not have it, and no attempt can have left it elsewhere: a new sequence
+            # is safe.
+            self._retry(tp, batch, reason, perhaps_appended=False)
+            queue.renew_producer = True
+        else:
+            raise self._final(tp, batch, code, answer.error_message)
+
+    def _final(
+        self, tp: TopicPartition, batch: PendingBatch, code: ErrorCode, message: str | None
+    ) -> KafkaError:
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            return RecordTooLargeError(
+                f"{tp}: a batch of {len(batch.data)} bytes is larger than the topic's "
+                "max.message.bytes; raise that setting, or make batches smaller (batch.size)"
+            )
+        return KafkaError(f"{tp}: {message or code.meaning}", code)
+
+    def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
+        self._queues[tp].delivered(batch)
+        self._buffered_bytes -= len(batch.data)
+        delivery = self.deliveries[tp]
+        delivery.batches += 1
+        delivery.records += batch.record_count
+        if base_offset >= 0:
+            if delivery.first_offset < 0:
+                delivery.first_offset = base_offset
+            last_offset = base_offset + batch.record_count - 1
+            delivery.last_offset = max(delivery.last_offset, last_offset)
+        if self._on_delivered is not None:
+            self._on_delivered(tp, base_offset, batch.record_count)
+
+    # Timers.
+
+    def _expire(self) -> None:
+        """Fail when a batch waits beyond its delivery timeout."""
+        now_ms = monotonic_ms()
+        for tp, queue in self._turns.items():
+            if queue.waiting and not queue.in_flight and queue.waiting[0].expires_at_ms <= now_ms:
+                raise DeadlineExceededError(
+                    f"{tp}: not delivered within {self._delivery_timeout_ms} ms: "
+                    f"{self._lookup_error or queue.last_error or 'it has no leader'}"
+                )
+
+    def _look_up(self) -> None:
+        """Learn the leaders anew, not more often than retries need it."""
+        now_ms = monotonic_ms()
+        if now_ms < self._lookup_at_ms:
+            return
+        self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
+        topics = set(self._stale_topics)
+        try:
+            self._cluster.refresh(topics, Deadline.after(_LOOKUP_MS))
+        except (KafkaError, DeadlineExceededError) as error:
+            # Tried again in the next round, until the batches expire.
+            self._lookup_error = str(error)
+            return
+        self._lookup_error = ""
+        self._stale_topics -= topics
+        for topic in topics:
+            if self._cluster.knows(topic):
+                self._missing_since_ms.pop(topic, None)
+                continue
+            since_ms = self._missing_since_ms.setdefault(topic, now_ms)
+            if now_ms - since_ms >= self._cluster.unknown_topic_wait_ms:
+                raise self._cluster.unknown(TopicPartition(topic, 0))
