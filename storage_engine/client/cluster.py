@@ -151,17 +151,23 @@ class Cluster:
         if (leader := self.known_leader(tp)) is not None:
             return leader
         if tp.partition not in self.topic(tp.topic).partitions:
-            self._await(tp.topic, lambda: self._has(tp), self.unknown_topic_wait_ms)
-        if not self._has(tp):
+            self._await(tp.topic, lambda: self.has(tp), self.unknown_topic_wait_ms)
+        if not self.has(tp):
             raise self.unknown(tp)
         self._await(tp.topic, lambda: self.known_leader(tp) is not None, self.deadline_ms)
         leader = self.known_leader(tp)
         if leader is None:
-            raise DeadlineExceededError(
-                f"{tp} has had no leader for {self.deadline_ms} ms: none of its in-sync replicas "
-                "is alive; start the brokers that hold them"
-            )
+            error = self.without_leader(tp)
+            raise DeadlineExceededError(f"{error} (waited {self.deadline_ms} ms)")
         return leader
+
+    def without_leader(self, tp: TopicPartition) -> KafkaError:
+        """The error for a partition that nobody leads."""
+        return KafkaError(
+            f"{tp} has no leader: none of its in-sync replicas is alive; start the brokers that "
+            "hold them",
+            ErrorCode.LEADER_NOT_AVAILABLE,
+        )
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
         """From memory; None when there was no leader at the last refresh, or no such partition."""
@@ -175,7 +181,8 @@ class Cluster:
         """Whether the topic was there at the last refresh."""
         return topic in self._view.topics
 
-    def _has(self, tp: TopicPartition) -> bool:
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition was there at the last refresh."""
         topic = self._view.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions
 

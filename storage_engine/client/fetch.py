@@ -1,0 +1,380 @@
+"""Record batches of offset ranges, from the leaders of their partitions.
+
+Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
+caller gets the answer to the last one; a leader that moves or dies only delays. Source: R-CLI2,
+R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.fetch_cursor import Cursor
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+
+FETCH_BYTES = 2 << 20
+"""Of one fetch: large enough that its fixed cost does not count, small enough to stay near the CPU
+while decoded."""
+
+MAX_WAIT_MS = 500
+"""`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
+
+_LOOKUP_MS = 5_000
+"""For one look at the metadata; it is repeated until the reader's timeout."""
+
+_LONGEST_WAIT_MS = 100
+"""Retries are looked at this often."""
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition, from the one that holds `start_offset` on."""
+
+    tp: TopicPartition
+    records: memoryview
+    """Lives as long as a view of it is held."""
+    start_offset: int
+    """The offset asked for; the first batch may begin before it."""
+    next_offset: int
+    """Where the next fetch goes on: after the last batch."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+
+
+class _Fetch:
+    """A fetch in flight to one leader."""
+
+    __slots__ = ("connection", "cursors", "deadline")
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        cursors: dict[TopicPartition, Cursor],
+        deadline: Deadline,
+    ) -> None:
+        self.connection = connection
+        self.cursors = cursors
+        self.deadline = deadline
+
+
+class FetchReader:
+    """Reads several partitions at a time, each from its start to its end (None: for ever)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Mapping[TopicPartition, tuple[int, int | None]],
+        *,
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = MAX_WAIT_MS,
+        isolation: str = "read_uncommitted",
+        timeout_ms: int | None = None,
+        read_ahead: bool = True,
+    ) -> None:
+        """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
+        is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
+        when it is polled for."""
+        if isolation not in ISOLATION_LEVELS:
+            levels = ", ".join(ISOLATION_LEVELS)
+            raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
+        self._cluster = cluster
+        self._cursors = {
+            tp: Cursor(tp, start_offset, end_offset)
+            for tp, (start_offset, end_offset) in ranges.items()
+        }
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._isolation_level = ISOLATION_LEVELS[isolation]
+        self._isolation = isolation
+        self._timeout_ms = timeout_ms or cluster.deadline_ms
+        self._read_ahead = read_ahead
+        self._fetches: dict[int, _Fetch] = {}
+        self._lookup_at_ms = 0
+
+    @property
+    def done(self) -> bool:
+        """Every range is read to its end."""
+        return all(cursor.done for cursor in self._cursors.values())
+
+    def position(self, tp: TopicPartition) -> int:
+        """The next offset that will be read."""
+        return self._cursors[tp].position
+
+    def poll(self, timeout_ms: int) -> list[FetchedBatches]:
+        """What has come; empty when there is nothing within `timeout_ms`, or all is read.
+
+        Raises OffsetOutOfRangeError with the valid range, KafkaError for what no retry helps, and
+        DeadlineExceededError when a partition has failed for the reader's timeout.
+        """
+        deadline = Deadline.after(timeout_ms)
+        while True:
+            self._send_fetches()
+            found = self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
+            if found:
+                if self._read_ahead:
+                    self._send_fetches()
+                return found
+            self._check_patience()
+            if self.done or deadline.passed:
+                return []
+
+    def close(self) -> None:
+        """Give back the connections; those with a fetch under way are closed."""
+        for fetch in self._fetches.values():
+            self._cluster.give_back(fetch.connection)
+        self._fetches.clear()
+
+    # Requests out.
+
+    def _send_fetches(self) -> None:
+        now_ms = monotonic_ms()
+        by_leader: dict[int, dict[TopicPartition, Cursor]] = {}
+        stale = set()
+        for tp, cursor in self._cursors.items():
+            if not cursor.wants_fetch(now_ms):
+                continue
+            leader = self._cluster.known_leader(tp)
+            if leader is None or cursor.leader_unsure:
+                stale.add(tp.topic)
+            elif leader.broker_id not in self._fetches:
+                cursor.leader_epoch = leader.epoch
+                by_leader.setdefault(leader.broker_id, {})[tp] = cursor
+        for broker_id, cursors in by_leader.items():
+            self._send(broker_id, cursors)
+        if stale:
+            self._look_up(stale)
+
+    def _send(self, broker_id: int, cursors: dict[TopicPartition, Cursor]) -> None:
+        deadline = Deadline.after(self._cluster.request_timeout_ms + self._max_wait_ms)
+        share = max(self._max_bytes // len(cursors), self._max_bytes // 8)
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            partitions=[
+                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch)
+                for tp, cursor in cursors.items()
+            ],
+            isolation_level=self._isolation_level,
+        )
+        connection = None
+        try:
+            connection = self._cluster.take(broker_id, deadline)
+            connection.send(FETCH, request, deadline)
+        except (KafkaError, DeadlineExceededError) as error:
+            if connection is not None:
+                connection.close()
+            self._all_failed(cursors, error)
+            return
+        self._fetches[broker_id] = _Fetch(connection, cursors, deadline)
+        for cursor in cursors.values():
+            cursor.in_flight = True
+
+    def _look_up(self, topics: set[str]) -> None:
+        now_ms = monotonic_ms()
+        if now_ms < self._lookup_at_ms:
+            return
+        self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
+        try:
+            self._cluster.refresh(topics, Deadline.after(min(_LOOKUP_MS, self._timeout_ms)))
+        except (KafkaError, DeadlineExceededError) as error:
+            self._all_failed(
+                {tp: each for tp, each in self._cursors.items() if tp.topic in topics}, error
+            )
+            return
+        for tp, cursor in self._cursors.items():
+            if tp.topic not in topics or cursor.done or cursor.in_flight:
+                continue
+            cursor.leader_unsure = False
+            if self._cluster.known_leader(tp) is None:
+                cursor.failed(self._cluster.without_leader(tp))
+                if cursor.failing_ms() > self._cluster.unknown_topic_wait_ms:
+                    self._raise_if_unknown(tp)
+
+    def _raise_if_unknown(self, tp: TopicPartition) -> None:
+        if not self._cluster.has(tp):
+            raise self._cluster.unknown(tp)
+
+    def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise error
+        for cursor in cursors.values():
+            cursor.failed(error)
+
+    # Answers in.
+
+    def _receive(self, wait_ms: int) -> list[FetchedBatches]:
+        found: list[FetchedBatches] = []
+        if not self._fetches:
+            if not self.done:
+                sleep_ms(min(wait_ms, self._next_retry_ms()))
+            return found
+        by_socket = {fetch.connection.socket: id_ for id_, fetch in self._fetches.items()}
+        for socket in wait_readable(by_socket, wait_ms):
+            found += self._answered(by_socket[socket])
+        for broker_id, fetch in list(self._fetches.items()):
+            if fetch.deadline.passed:
+                self._lost(broker_id, DeadlineExceededError(f"{fetch.connection.name}: no answer"))
+        return found
+
+    def _next_retry_ms(self) -> int:
+        now_ms = monotonic_ms()
+        waits = [each.retry_at_ms - now_ms for each in self._cursors.values() if not each.done]
+        return max(1, min(waits, default=1))
+
+    def _answered(self, broker_id: int) -> list[FetchedBatches]:
+        fetch = self._fetches[broker_id]
+        try:
+            response: FetchResponse = fetch.connection.receive(fetch.deadline)
+        except (KafkaError, DeadlineExceededError) as error:
+            self._lost(broker_id, error)
+            return []
+        del self._fetches[broker_id]
+        self._cluster.give_back(fetch.connection)
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
+        found = []
+        for answer in response.partitions:
+            cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
+            if cursor is not None:
+                found += self._took(cursor, answer)
+        for cursor in fetch.cursors.values():
+            cursor.in_flight = False
+        return found
+
+    def _lost(self, broker_id: int, error: HeadraceError) -> None:
+        fetch = self._fetches.pop(broker_id)
+        fetch.connection.close()
+        self._all_failed(fetch.cursors, error)
+
+    def _took(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            cursor.failed(self._out_of_range(cursor))
+            return []
+        if code is not ErrorCode.NONE:
+            error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
+            if not code.retriable:
+                raise error
+            cursor.failed(error)
+            return []
+        start_offset = cursor.position
+        assert answer.records is None or isinstance(answer.records, memoryview)
+        records = cursor.took(answer.records, answer.high_watermark)
+        if records is None:
+            return []
+        return [
+            FetchedBatches(
+                cursor.tp,
+                records,
+                start_offset,
+                cursor.position,
+                answer.high_watermark,
+                answer.last_stable_offset,
+                answer.log_start_offset,
+                tuple(answer.aborted_transactions or ()),
+            )
+        ]
+
+    def _out_of_range(self, cursor: Cursor) -> KafkaError:
+        """Raise it where the leader still says so; a leader that has just been elected may not know
+        its end yet."""
+        tp = cursor.tp
+        start_offset = self._cluster.list_offsets({tp: EARLIEST})[tp]
+        end_offset = self._cluster.list_offsets({tp: LATEST}, isolation=self._isolation)[tp]
+        text = (
+            f"{tp}: offset {cursor.position} is out of range, the log has offsets "
+            f"{start_offset} to {end_offset} (exclusive)"
+        )
+        if start_offset <= cursor.position <= end_offset:
+            return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
+        raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
+
+    def _check_patience(self) -> None:
+        for cursor in self._cursors.values():
+            if (reason := cursor.stuck(self._timeout_ms)) is not None:
+                raise DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
+
+
+def read_range(
+    cluster: Cluster,
+    tp: TopicPartition,
+    start_offset: int,
+    end_offset: int | None,
+    *,
+    max_bytes: int = FETCH_BYTES,
+    fetches_in_flight: int = 2,
+    isolation: str = "read_uncommitted",
+    timeout_ms: int | None = None,
+    max_wait_ms: int = MAX_WAIT_MS,
+) -> Iterator[FetchedBatches]:
+    """The batches of one partition with offsets from `start_offset` to below `end_offset` (None:
+    for ever).
+
+    Offsets at the edges and in gaps are the caller's affair: the first batch may begin before
+    `start_offset`, the last may end after `end_offset`. With `fetches_in_flight` 2 one is on its
+    way while the caller works on the other. Raises as FetchReader.poll does; an `end_offset` that
+    the log does not reach is waited for up to `timeout_ms`.
+    """
+    ranges = {tp: (start_offset, end_offset)}
+    return read_ranges(
+        cluster,
+        ranges,
+        max_bytes=max_bytes,
+        fetches_in_flight=fetches_in_flight,
+        isolation=isolation,
+        timeout_ms=timeout_ms,
+        max_wait_ms=max_wait_ms,
+    )
+
+
+def read_ranges(
+    cluster: Cluster,
+    ranges: Mapping[TopicPartition, tuple[int, int | None]],
+    *,
+    max_bytes: int = FETCH_BYTES,
+    fetches_in_flight: int = 2,
+    isolation: str = "read_uncommitted",
+    timeout_ms: int | None = None,
+    max_wait_ms: int = MAX_WAIT_MS,
+) -> Iterator[FetchedBatches]:
+    """As `read_range`, for several partitions; those of one leader share its fetches."""
+    reader = FetchReader(
+        cluster,
+        ranges,
+        max_bytes=max_bytes,
+        max_wait_ms=max_wait_ms,
+        isolation=isolation,
+        timeout_ms=timeout_ms,
+        read_ahead=fetches_in_flight > 1,
+    )
+    return _read_all(reader)
+
+
+def _read_all(reader: FetchReader) -> Iterator[FetchedBatches]:
+    try:
+        while not reader.done:
+            yield from reader.poll(_LONGEST_WAIT_MS)
+    finally:
+        reader.close()
