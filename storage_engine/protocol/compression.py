@@ -79,7 +79,7 @@ def compress(codec: Codec, data: BytesLike) -> BytesLike:
         case Codec.LZ4:
             return _compress_lz4(data)
         case Codec.GZIP | Codec.ZSTD:
-            return memoryview(_arrow_codec(_STREAM_NAMES[codec]).compress(data))
+            return _view(_arrow_codec(_STREAM_NAMES[codec]).compress(data))
 
 
 def decompress(codec: int, data: BytesLike, *, max_bytes: int) -> BytesLike:
@@ -109,7 +109,7 @@ def _decompress_stream(name: str, data: BytesLike, max_bytes: int) -> BytesLike:
         with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
             while True:
                 wanted = min(room, max_bytes + 1 - total)
-                part = memoryview(stream.read_buffer(wanted))
+                part = _view(stream.read_buffer(wanted))
                 total += len(part)
                 if total > max_bytes:
                     raise _too_large(max_bytes)
@@ -187,7 +187,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> By
     if size > _SNAPPY_LARGEST_RATIO * len(block):
         raise _damaged("snappy", f"a block of {len(block)} bytes claims to yield {size}")
     try:
-        return memoryview(_arrow_codec("snappy").decompress(block, size))
+        return _view(_arrow_codec("snappy").decompress(block, size))
     except (OSError, ValueError) as error:
         raise _damaged("snappy", error) from None
 
@@ -197,6 +197,12 @@ def _arrow_codec(name: str) -> "pa.Codec":
     import pyarrow as pa
 
     return pa.Codec(name)
+
+
+def _view(buffer: Any) -> memoryview:
+    """The bytes of a pa.Buffer. A codec shrinks its output buffer, and a view of that buffer itself
+    would still have the old length (seen with PyArrow 26); a view of a slice has the right one."""
+    return memoryview(buffer.slice(0, buffer.size)).cast("B")
 
 
 def _too_large(max_bytes: int) -> CorruptRecordError:

@@ -78,13 +78,15 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
         first_lengths, _ = read_column(source, starts, stops)
     except DamagedVarintError:
         return None
+    if (first_lengths < LEAST_BODY_BYTES).any() or (first_lengths > stops - starts).any():
+        return None
     size = _record_sizes(first_lengths)
     expected = size * counts
     for extra, first in enumerate(_OFFSET_DELTA_GROWS_AT, start=1):
         grown = _record_sizes(first_lengths + extra)
         expected += (grown - size) * np.maximum(counts - first, 0)
         size = grown
-    if (first_lengths < LEAST_BODY_BYTES).any() or (expected != stops - starts).any():
+    if (expected != stops - starts).any():
         return None
     row_ends = np.cumsum(counts)
     row = np.arange(int(row_ends[-1])) - np.repeat(row_ends - counts, counts)
