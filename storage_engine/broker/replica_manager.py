@@ -66,8 +66,6 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, HostedPartition] = {}
         self._dirty: list[HostedPartition] = []
         self._stopped = False
-        self._high_watermarks = logs.high_watermarks()
-        """As checkpointed, for replicas that are not hosted yet."""
         self._isr = IsrWriter(
             coordination,
             scheduler,
@@ -227,7 +225,7 @@ class ReplicaManager:
                 log=self._logs.get_or_create(tp, config.log),
                 topic_id=item.topic_id,
                 config=config,
-                high_watermark=self._high_watermarks.pop(tp, 0),
+                high_watermark=self._logs.high_watermark(tp),
             )
             self._partitions[tp] = partition
         return partition
@@ -333,9 +331,10 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""
         try:
-            self._logs.write_high_watermarks(
+            self._logs.checkpoint_high_watermarks(
                 {
-                    **self._high_watermarks,
+                    # Not hosted yet: what was known at the start stays true.
+                    **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
                     **{tp: p.high_watermark for tp, p in self._partitions.items()},
                 }
             )

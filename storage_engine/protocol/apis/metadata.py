@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import (
+    NO_TOPIC_ID,
+    Reader,
+    Writer,
+    decode_answer_with,
+    decode_with,
+)
 
 FIRST_FLEXIBLE = 9
 NO_AUTHORIZED_OPERATIONS = -(2**31)
@@ -81,11 +87,14 @@ class MetadataResponse:
 
 
 def decode_request(version: int, body: memoryview) -> MetadataRequest:
+    # librdkafka 2.x writes the null list of "all topics" as four bytes of zero where a flexible
+    # version has one, so that three bytes are left over. Kafka lets them pass.
     return decode_with(
         f"Metadata request of version {version}",
         body,
         version >= FIRST_FLEXIBLE,
         lambda reader: _read_request(reader, version),
+        ignore_rest=True,
     )
 
 
@@ -198,7 +207,7 @@ def _write_topic(writer: Writer, version: int, topic: MetadataTopic) -> None:
 
 
 def decode_response(version: int, body: memoryview) -> MetadataResponse:
-    return decode_with(
+    return decode_answer_with(
         f"Metadata response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,

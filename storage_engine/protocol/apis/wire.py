@@ -227,13 +227,23 @@ class Reader:
 
 
 def decode_with(
-    what: str, data: memoryview, flexible: bool, read: Callable[[Reader], Item]
+    what: str,
+    data: memoryview,
+    flexible: bool,
+    read: Callable[[Reader], Item],
+    *,
+    ignore_rest: bool = False,
 ) -> Item:
-    """Read one whole message; InvalidRequestError for anything that is not exactly one."""
+    """Read one whole message; InvalidRequestError for anything that is not exactly one.
+
+    `ignore_rest` lets bytes after the message pass, for clients that are known to send some.
+    """
     reader = Reader(data, flexible=flexible)
     try:
         message = read(reader)
-        reader.finish()
+        if not ignore_rest:
+            if not rest_allowed or reader.position > reader.end:
+            reader.finish()
     except InvalidRequestError as error:
         malformed(what, error)
     except (struct.error, IndexError):
