@@ -1,0 +1,357 @@
+"""Topics and settings: create, delete, grow, describe, alter.
+
+Rule: requests go to the controller, and to the next one when it has changed. When an answer was
+lost, finding the work done counts as having done it. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.retry import Retry, pause_ms
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition, topic_name_problem
+from storage_engine.net.deadline import Deadline, sleep_ms
+from storage_engine.protocol.apis.registry import APIS, spec_for
+from storage_engine.protocol.apis.spec import ApiSpec
+
+BROKER_DEFAULT = -1
+"""As number of partitions or replicas: what the broker's settings say."""
+
+_CREATE_TOPICS = 19
+_DELETE_TOPICS = 20
+_DESCRIBE_CONFIGS = 32
+_CREATE_PARTITIONS = 37
+_INCREMENTAL_ALTER_CONFIGS = 44
+
+_TOPIC_RESOURCE = 2
+_BROKER_RESOURCE = 4
+_SET = 0
+_DELETE = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to be made; an `assignment` (partition -> brokers) stands for both numbers."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] | None = None
+
+
+class Setting(NamedTuple):
+    """One setting of a topic or broker as it is in force."""
+
+    name: str
+    value: str | None
+    source: int
+    """1 set on the topic, 4 in the broker's file, 5 the default."""
+    read_only: bool
+
+
+class _Outcome(NamedTuple):
+    """What became of one topic or resource of a request."""
+
+    name: str
+    code: ErrorCode
+    message: str | None
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int = BROKER_DEFAULT,
+    replication_factor: int = BROKER_DEFAULT,
+    configs: Mapping[str, str] | None = None,
+    *,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+) -> None:
+    """Create one topic; returns when every partition has a leader."""
+    new = NewTopic(
+        name=name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        configs=configs or {},
+        assignment=assignment,
+    )
+    create_topics(cluster, [new])
+
+
+def create_topics(
+    cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False
+) -> None:
+    """Create topics; returns when every partition has a leader. KafkaError for the first that
+    failed."""
+    wanted = list(topics)
+    for topic in wanted:
+        if (problem := topic_name_problem(topic.name)) is not None:
+            raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    spec, request = _api(_CREATE_TOPICS)
+    row = request.CreatableTopic
+
+    def message(left: Iterable[str]) -> Any:
+        names = set(left)
+        return request(
+            topics=[_creatable(row, topic) for topic in wanted if topic.name in names],
+            timeout_ms=cluster.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+    _ask_controller(
+        cluster,
+        spec,
+        [topic.name for topic in wanted],
+        message,
+        lambda answer: [_outcome(each) for each in answer.topics],
+        done_already=ErrorCode.TOPIC_ALREADY_EXISTS,
+    )
+    if not validate_only:
+        _wait_for_leaders(cluster, [topic.name for topic in wanted])
+
+
+def _creatable(row: Any, topic: NewTopic) -> Any:
+    configs = [
+        row.CreatableTopicConfig(name=key, value=str(value)) for key, value in topic.configs.items()
+    ]
+    if topic.assignment is None:
+        return row(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=configs,
+        )
+    return row(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT,
+        replication_factor=BROKER_DEFAULT,
+        assignments=[
+            row.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignment.items()
+        ],
+        configs=configs,
+    )
+
+
+def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
+    deadline = Deadline.after(cluster.deadline_ms)
+    attempt = 0
+    while True:
+        view = cluster.metadata(names)
+        if len(view.topics) == len(set(names)) and all(
+            partition.leader >= 0
+            for topic in view.topics.values()
+            for partition in topic.partitions.values()
+        ):
+            return
+        deadline.check(f"created, but no leader for every partition of {', '.join(names)}")
+        sleep_ms(min(pause_ms(attempt), deadline.left_ms))
+        attempt += 1
+
+
+def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
+    """Delete topics; returns when the brokers asked do not list them any more."""
+    wanted = list(dict.fromkeys(names))
+    spec, request = _api(_DELETE_TOPICS)
+
+    def message(left: Iterable[str]) -> Any:
+        # Version 6 has `topics`, those before have `topic_names`; the codec takes what its version
+        # knows.
+        names_left = list(left)
+        return request(
+            topics=[request.DeleteTopicState(name=name) for name in names_left],
+            topic_names=names_left,
+            timeout_ms=cluster.request_timeout_ms,
+        )
+
+    _ask_controller(
+        cluster,
+        spec,
+        wanted,
+        message,
+        lambda answer: [_outcome(each) for each in answer.responses],
+        done_already=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    deadline = Deadline.after(cluster.deadline_ms)
+    attempt = 0
+    while cluster.metadata(wanted).topics:
+        deadline.check(
+            f"{', '.join(wanted)} can't be deleted before all its brokers are up; not gone"
+        )
+        sleep_ms(min(pause_ms(attempt), deadline.left_ms))
+        attempt += 1
+
+
+def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
+    """Raise the number of partitions of topics to `counts`; returns when each has a leader."""
+    spec, request = _api(_CREATE_PARTITIONS)
+
+    def message(left: Iterable[str]) -> Any:
+        return request(
+            topics=[request.CreatePartitionsTopic(name=name, count=counts[name]) for name in left],
+            timeout_ms=cluster.request_timeout_ms,
+            validate_only=False,
+        )
+
+    _ask_controller(
+        cluster,
+        spec,
+        list(counts),
+        message,
+        lambda answer: [_outcome(each) for each in answer.results],
+        final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    for name, count in counts.items():
+        cluster.refresh([name])
+        for partition in range(count):
+            cluster.leader(TopicPartition(name, partition))
+
+
+def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, Setting]:
+    """The settings in force for a topic, by name."""
+    spec, message = _describe_request(_TOPIC_RESOURCE, topic)
+    retry = Retry(f"settings of topic '{topic}'", Deadline.after(cluster.deadline_ms))
+    while True:
+        outcome, settings = _described(cluster.ask_any(spec, message))
+        if outcome.code is ErrorCode.NONE:
+            return settings
+        if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            cluster.topic(topic)  # raises where the topic does not come to be
+        retry.pause(_error("settings of topic", outcome))
+
+
+def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, Setting]:
+    """The settings of a broker, which it tells itself."""
+    spec, message = _describe_request(_BROKER_RESOURCE, str(broker_id))
+    outcome, settings = _described(cluster.request(broker_id, spec, message))
+    if outcome.code is not ErrorCode.NONE:
+        raise _error("settings of broker", outcome)
+    return settings
+
+
+def _describe_request(resource_type: int, name: str) -> tuple[ApiSpec, Any]:
+    spec, request = _api(_DESCRIBE_CONFIGS)
+    resource = request.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    return spec, request(resources=[resource], include_synonyms=False, include_documentation=False)
+
+
+def _described(answer: Any) -> tuple[_Outcome, dict[str, Setting]]:
+    result = answer.results[0]
+    outcome = _Outcome(result.resource_name, ErrorCode.of(result.error_code), result.error_message)
+    settings = [
+        Setting(each.name, each.value, each.config_source, each.read_only)
+        for each in result.configs
+    ]
+    return outcome, {setting.name: setting for setting in settings}
+
+
+def alter_topic_configs(
+    cluster: Cluster, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+) -> None:
+    """Set some of a topic's settings, and set those of `remove` back to the broker's."""
+    spec, request = _api(_INCREMENTAL_ALTER_CONFIGS)
+    row = request.AlterConfigsResource
+    changes = [
+        row.AlterableConfig(name=name, config_operation=_SET, value=value)
+        for name, value in values.items()
+    ]
+    changes += [
+        row.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in remove
+    ]
+    if not changes:
+        raise ConfigError("no setting is given; give name=value, or the name of one to remove")
+    resource = row(resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=changes)
+    _ask_controller(
+        cluster,
+        spec,
+        [topic],
+        lambda _: request(resources=[resource], validate_only=False),
+        lambda answer: [
+            _Outcome(each.resource_name, ErrorCode.of(each.error_code), each.error_message)
+            for each in answer.responses
+        ],
+        final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+
+
+def _api(key: int) -> tuple[ApiSpec, Any]:
+    """The codecs of an API and its request class, imported now: most clients need none of them."""
+    entry = APIS[key]
+    module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
+    return spec_for(key), getattr(module, f"{entry.name}Request")
+
+
+def _outcome(row: Any) -> _Outcome:
+    return _Outcome(row.name, ErrorCode.of(row.error_code), getattr(row, "error_message", None))
+
+
+def _error(what: str, outcome: _Outcome) -> KafkaError:
+    text = outcome.message or outcome.code.meaning
+    if outcome.name not in text:
+        text = f"{what} '{outcome.name}': {text}"
+    return KafkaError(text, outcome.code)
+
+
+def _ask_controller(
+    cluster: Cluster,
+    spec: ApiSpec,
+    names: Sequence[str],
+    message: Callable[[Iterable[str]], Any],
+    outcomes: Callable[[Any], list[_Outcome]],
+    *,
+    done_already: ErrorCode | None = None,
+    final: ErrorCode | None = None,
+) -> None:
+    """Ask until every name is done, or one has a final error, or the deadline is over.
+
+    `done_already` is no error once an answer was lost; `final` is one that is otherwise retriable.
+    """
+    retry = Retry(spec.name, Deadline.after(cluster.deadline_ms))
+    left = list(dict.fromkeys(names))
+    answer_lost = False
+    while left:
+        try:
+            rows = outcomes(cluster.request(_controller(cluster), spec, message(left)))
+        except (KafkaError, DeadlineExceededError) as error:
+            answer_lost = True
+            _pause(cluster, retry, error)
+            continue
+        failed = [
+            row
+            for row in rows
+            if row.code is not ErrorCode.NONE and not (answer_lost and row.code is done_already)
+        ]
+        for row in failed:
+            if not row.code.retriable or row.code is final:
+                raise _error("topic", row)
+            answer_lost |= row.code is ErrorCode.REQUEST_TIMED_OUT
+        left = [row.name for row in failed]
+        if failed:
+            _pause(cluster, retry, _error("topic", failed[0]))
+
+
+def _pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
+    retry.pause(error)
+    cluster.refresh([])
+
+
+def _controller(cluster: Cluster) -> int:
+    view = cluster.metadata([])
+    if view.controller_id not in view.brokers:
+        raise KafkaError(
+            f"the cluster of {cluster.bootstrap_servers} has no controller at the moment",
+            ErrorCode.NOT_CONTROLLER,
+        )
+    return view.controller_id
