@@ -69,22 +69,35 @@ class EmbeddedZooKeeper:
 
     def stop(self, timeout_ms: int = 5_000) -> None:
         """SIGTERM, then SIGKILL after `timeout_ms`; returns when the process is gone."""
-        for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            if not self.is_alive():
-                break
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal_number)
-            self._wait_for_exit(timeout_ms)
-        if self.is_alive():
+        signals = (signal.SIGTERM, signal.SIGKILL)
+        if self.is_alive() and not any(self._end_by(number, timeout_ms) for number in signals):
             raise EmbeddedZooKeeperError(
                 f"ZooKeeper (pid {self.pid}) does not end, not even killed"
             )
         _pid_file(self.data_dir).unlink(missing_ok=True)
 
-    def _wait_for_exit(self, timeout_ms: int) -> None:
+    def _end_by(self, signal_number: signal.Signals, timeout_ms: int) -> bool:
+        """Whether the process has ended, its port with it, within `timeout_ms` of the signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal_number)
         deadline = time.monotonic() + timeout_ms / 1000
-        while self.is_alive() and time.monotonic() < deadline:
+        while not self._has_ended():
+            if time.monotonic() > deadline:
+                return False
             time.sleep(_POLL_S)
+        return True
+
+    def _has_ended(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is not None
+        # Without a command line it may still be ending and hold its port. At its end it is gone,
+        # or a zombie of one thread that its parent has not waited for.
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+            threads = len(list(Path(f"/proc/{self.pid}/task").iterdir()))
+        except OSError:
+            return True
+        return stat.rpartition(")")[2].split()[0] in "ZX" and threads <= 1
 
 
 def start_embedded(

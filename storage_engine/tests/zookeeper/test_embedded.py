@@ -61,6 +61,8 @@ def test_another_process_finds_and_stops_it(server: EmbeddedZooKeeper) -> None:
     assert (found.pid, found.port) == (server.pid, server.port)
     found.stop()
     assert not server.is_alive()
+    assert not is_serving(HOST, server.port)
+    start_embedded(server.data_dir, port=server.port, unsafe_no_fsync=True).stop()
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_not_it(tmp_path: Path) -> None:
