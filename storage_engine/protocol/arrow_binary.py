@@ -23,6 +23,7 @@ NULL_LENGTH = -1
 LARGEST_ARRAY_BYTES = 0x7FFF_FFFF
 """Binary arrays have 32-bit offsets."""
 
+_NO_BYTES = pa.py_buffer(b"")
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
@@ -35,7 +36,7 @@ class BinaryColumn:
     offsets: Offsets
     """Row i is data[offsets[i] : offsets[i + 1]]; a null row is empty."""
     data: Any
-    """A pa.Buffer, or None when there are no bytes at all."""
+    """A pa.Buffer."""
 
     @property
     def all_null(self) -> bool:
@@ -47,8 +48,7 @@ class BinaryColumn:
         offsets = (self.offsets[start : stop + 1] - self.offsets[start]).astype(
             np.int32, copy=False
         )
-        data = None if self.data is None else self.data.slice(first, last - first)
-        return binary_array(offsets, data)
+        return binary_array(offsets, self.data.slice(first, last - first))
 
 
 def binary_array(offsets: npt.NDArray[np.int32], data: Any, validity: Any = None) -> Any:
@@ -66,7 +66,7 @@ def as_column(array: Any, name: str) -> BinaryColumn:
         return BinaryColumn(
             lengths=np.full(count, NULL_LENGTH, np.int64),
             offsets=np.zeros(count + 1, np.int32),
-            data=None,
+            data=_NO_BYTES,
         )
     offsets = _offsets_of(array)
     lengths = np.diff(offsets).astype(np.int64, copy=False)
@@ -75,7 +75,7 @@ def as_column(array: Any, name: str) -> BinaryColumn:
         if lengths[is_null].any():
             return as_column(_with_empty_nulls(array), name)
         lengths[is_null] = NULL_LENGTH
-    return BinaryColumn(lengths=lengths, offsets=offsets, data=array.buffers()[2])
+    return BinaryColumn(lengths=lengths, offsets=offsets, data=array.buffers()[2] or _NO_BYTES)
 
 
 def _as_plain_binary(array: Any, name: str) -> Any:

@@ -245,12 +245,15 @@ def _walk_all(source: Bytes, regions: RecordRegions) -> RecordSpans:
     ):
         position = start
         for record in range(count):
-            length, body = read_varint(view, position, stop) or (-1, position)
+            read = read_varint(view, position, stop)
+            if read is None:
+                raise BrokenChainError(region, record, "its length is cut off or too long")
+            length, body = read
             if length < LEAST_BODY_BYTES or length > stop - body:
                 raise BrokenChainError(
                     region,
                     record,
-                    f"its length is {length}, {max(0, stop - body)} bytes are left in the batch",
+                    f"its length is {length}, {stop - body} bytes are left in the batch",
                 )
             position = body + length
             bodies[row] = body

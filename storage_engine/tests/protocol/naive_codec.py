@@ -1,5 +1,7 @@
-"""The record format written down as plainly as possible: the reference that the real codec is tested
-against. Slow and trusting on purpose."""
+"""The record format written down as plainly as possible: the reference for tests of the real codec.
+
+Its one rule: slow and trusting on purpose.
+"""
 
 import struct
 from dataclasses import dataclass, field

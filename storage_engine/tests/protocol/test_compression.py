@@ -18,7 +18,13 @@ from storage_engine.protocol.record_batch import Codec
 ROOM = 1 << 24
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox %d " * 9000
-INPUTS = [b"a", TEXT, os.urandom(3 * BLOCK_BYTES + 5), bytes(BLOCK_BYTES), TEXT[:BLOCK_BYTES] + b"!"]
+INPUTS = [
+    b"a",
+    TEXT,
+    os.urandom(3 * BLOCK_BYTES + 5),
+    bytes(BLOCK_BYTES),
+    TEXT[:BLOCK_BYTES] + b"!",
+]
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -44,7 +50,10 @@ def test_foreign_libraries_read_what_we_write(data):
         (Codec.SNAPPY, snappy.compress),
         (Codec.SNAPPY, snappy_encode),
         (Codec.LZ4, lz4.frame.compress),
-        (Codec.LZ4, lambda data: lz4.frame.compress(data, block_linked=False, content_checksum=True)),
+        (
+            Codec.LZ4,
+            lambda data: lz4.frame.compress(data, block_linked=False, content_checksum=True),
+        ),
         (Codec.LZ4, lambda data: lz4.frame.compress(data, store_size=False)),
         (Codec.ZSTD, zstandard.ZstdCompressor().compress),
         (Codec.ZSTD, zstandard.ZstdCompressor(write_content_size=False).compress),

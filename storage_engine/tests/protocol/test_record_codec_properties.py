@@ -7,11 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.protocol.record_batch import Codec, iter_headers
-from storage_engine.protocol.records import HEADERS_TYPE, decode_batches, encode_batches, iter_decoded
+from storage_engine.protocol.records import (
+    HEADERS_TYPE,
+    decode_batches,
+    encode_batches,
+    iter_decoded,
+)
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch
 
 # Bytes that look like lengths and attributes, so that false record starts abound.
-TRICKY = st.sampled_from([b"", b"\x00", b"\x0c\x00", b"\x80\x01\x00", b"\x0e\x00\x00\x00\x01\x01\x00"])
+TRICKY = st.sampled_from(
+    [b"", b"\x00", b"\x0c\x00", b"\x80\x01\x00", b"\x0e\x00\x00\x00\x01\x01\x00"]
+)
 BLOB = st.one_of(
     st.binary(max_size=12),
     st.lists(TRICKY, max_size=8).map(b"".join),
@@ -128,9 +135,7 @@ def test_the_decoder_reads_what_the_naive_encoder_writes(batches, data):
 @given(ROWS, st.integers(1, 5000))
 @settings(deadline=None, max_examples=40)
 def test_pieces_joined_are_the_whole(rows, group_bytes):
-    blob = b"".join(
-        encode_batch(records_of([row], [offset])) for offset, row in enumerate(rows)
-    )
+    blob = b"".join(encode_batch(records_of([row], [offset])) for offset, row in enumerate(rows))
     pieces = list(iter_decoded(blob, group_bytes=group_bytes))
     whole = decode_batches(blob)
     assert pa.concat_arrays([piece.values for piece in pieces]).equals(whole.values)

@@ -17,7 +17,11 @@ from storage_engine.protocol.varints import (
 )
 from storage_engine.tests.protocol.naive_codec import varint
 
-INT64 = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-200, 200) | st.integers(-(1 << 21), 1 << 21)
+INT64 = (
+    st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.integers(-200, 200)
+    | st.integers(-(1 << 21), 1 << 21)
+)
 
 
 @given(st.lists(INT64, min_size=1, max_size=30))
@@ -49,7 +53,13 @@ def test_an_empty_column_has_nothing_to_write():
 
 @pytest.mark.parametrize(
     ("data", "stop"),
-    [(b"\x80", 1), (b"\x80\x80\x01", 2), (b"\x01", 0), (b"\xff" * 5 + b"\x01", 6), (b"\xff" * 9, 9)],
+    [
+        (b"\x80", 1),
+        (b"\x80\x80\x01", 2),
+        (b"\x01", 0),
+        (b"\xff" * 5 + b"\x01", 6),
+        (b"\xff" * 9, 9),
+    ],
 )
 def test_a_damaged_varint_names_its_row(data, stop):
     source = np.frombuffer(b"\x02" + data, np.uint8)
