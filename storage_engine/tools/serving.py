@@ -9,7 +9,6 @@ others.
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import ClusterMetadata
@@ -24,37 +23,17 @@ _CONNECT_TIMEOUT_S = 1.0
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerView:
-    """What one broker says of its cluster."""
-
-    broker_ids: frozenset[int]
-    controller_id: int | None
-
-
-def ask_broker(entry: BrokerEntry) -> BrokerView | None:
-    """The cluster as that broker sees it; None when it does not answer."""
-    metadata = ask_metadata(entry, topics=[])
-    if metadata is None:
-        return None
-    controller = metadata.controller_id
-    return BrokerView(
-        broker_ids=frozenset(metadata.brokers),
-        controller_id=controller if controller in metadata.brokers else None,
-    )
-
-
-def ask_metadata(entry: BrokerEntry, *, topics: Sequence[str] | None) -> ClusterMetadata | None:
-    """Metadata of that very broker, of `topics` (None: all); None when it does not answer."""
+def ask_metadata(entry: BrokerEntry, *, topics: Sequence[str] | None) -> ClusterMetadata:
+    """Metadata of that very broker, of `topics` (None: all); HeadraceError when it has no answer."""
     try:
         # The client goes on trying a broker that refuses connections; here that is the answer.
         socket.create_connection((entry.host, entry.port), _CONNECT_TIMEOUT_S).close()
-        with Cluster(
-            entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
-        ) as cluster:
-            return cluster.metadata(topics)
-    except (HeadraceError, OSError):
-        return None
+    except OSError as error:
+        raise CommandError(f"{entry.address}: {error.strerror or error}") from None
+    with Cluster(
+        entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
+    ) as cluster:
+        return cluster.metadata(topics)
 
 
 def wait_until_serving(
@@ -76,8 +55,7 @@ def wait_until_serving(
     while waiting:
         check_alive()
         entry = waiting[0]
-        view = ask_broker(entry)
-        problem = _problem(view, frozenset(expected))
+        problem = _problem(entry, frozenset(expected))
         if problem is None:
             progress(f"broker {entry.id} serves on {entry.address}")
             waiting.pop(0)
@@ -88,12 +66,15 @@ def wait_until_serving(
         time.sleep(_POLL_S)
 
 
-def _problem(view: BrokerView | None, expected: frozenset[int]) -> str | None:
-    if view is None:
-        return "does not answer"
-    absent = sorted(expected - view.broker_ids)
+def _problem(entry: BrokerEntry, expected: frozenset[int]) -> str | None:
+    """What is missing until it serves; None when nothing is."""
+    try:
+        view = ask_metadata(entry, topics=[])
+    except HeadraceError as error:
+        return f"does not answer ({error})"
+    absent = sorted(expected - set(view.brokers))
     if absent:
         return f"does not know broker {', '.join(map(str, absent))} yet"
-    if view.controller_id is None:
+    if view.controller_id not in view.brokers:
         return "knows no controller yet"
     return None

@@ -12,8 +12,9 @@ import argparse
 from typing import Any
 
 from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.arguments import add_directory, add_json
-from storage_engine.tools.cluster_file import ClusterFile
+from storage_engine.tools.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local_cluster import LocalCluster
 from storage_engine.tools.serving import ask_metadata
 from storage_engine.tools.table import print_json, print_table, write_line
@@ -30,16 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace status`."""
     state = LocalCluster(args.dir).state
-    answers = {
-        entry.id: ask_metadata(entry, topics=None) if entry.pid is not None else None
-        for entry in state.brokers
-    }
+    answers = {entry.id: _ask(entry) for entry in state.brokers}
     document = describe(state, answers)
     if args.json:
         print_json(document)
     else:
         _print(document)
     return 0
+
+
+def _ask(entry: BrokerEntry) -> ClusterMetadata | None:
+    if entry.pid is None:
+        return None
+    try:
+        return ask_metadata(entry, topics=None)
+    except HeadraceError:
+        return None
 
 
 def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+"""Segment files written by hand, for tests that read them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage_engine.log import offset_index, time_index
+from storage_engine.protocol.record_batch import patch
+from storage_engine.protocol.records import encode_batches
+
+BASE_OFFSET = 100
+
+
+class Segment:
+    """A segment of batches with 2, 1 and 3 records from offset 100 on, and its indexes."""
+
+    def __init__(self, directory: Path) -> None:
+        stem = f"{BASE_OFFSET:020d}"
+        self.log = directory / f"{stem}.log"
+        self.index = directory / f"{stem}.index"
+        self.timeindex = directory / f"{stem}.timeindex"
+        self.positions: list[int] = []
+        content = bytearray()
+        offset = BASE_OFFSET
+        for number, count in enumerate((2, 1, 3)):
+            batch = encode_batches(
+                pa.array([b"value-%d" % (offset + i) for i in range(count)]),
+                pa.array([b"key", None, b"\xff"][:count], pa.binary()),
+                timestamps_ms=pa.array([1000 * (number + 1)] * count),
+                compression=("none", "lz4", "zstd")[number],
+            )[0]
+            patch(batch.data, 0, base_offset=offset, leader_epoch=7)
+            self.positions.append(len(content))
+            content += batch.data
+            offset += count
+        self.log.write_bytes(content)
+        self.index.write_bytes(
+            offset_index.ENTRY.pack(2, self.positions[1])
+            + offset_index.ENTRY.pack(5, self.positions[2])
+        )
+        self.timeindex.write_bytes(time_index.ENTRY.pack(2000, 2) + time_index.ENTRY.pack(3000, 5))
+
+    def damage(self, position: int, value: int = 0xAA) -> None:
+        content = bytearray(self.log.read_bytes())
+        content[position] ^= value
+        self.log.write_bytes(content)
