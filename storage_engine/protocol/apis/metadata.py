@@ -19,7 +19,6 @@ from storage_engine.protocol.apis.wire import (
     Reader,
     Writer,
     decode_answer_with,
-    decode_with,
 )
 
 FIRST_FLEXIBLE = 9
@@ -89,12 +88,11 @@ class MetadataResponse:
 def decode_request(version: int, body: memoryview) -> MetadataRequest:
     # librdkafka 2.x writes the null list of "all topics" as four bytes of zero where a flexible
     # version has one, so that three bytes are left over. Kafka lets them pass.
-    return decode_with(
+    return decode_answer_with(
         f"Metadata request of version {version}",
         body,
         version >= FIRST_FLEXIBLE,
         lambda reader: _read_request(reader, version),
-        ignore_rest=True,
     )
 
 

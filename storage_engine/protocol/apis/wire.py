@@ -227,22 +227,33 @@ class Reader:
 
 
 def decode_with(
+    what: str, data: memoryview, flexible: bool, read: Callable[[Reader], Item]
+) -> Item:
+    """Read one whole message; InvalidRequestError for anything that is not exactly one."""
+    return _decode(what, data, flexible, read, rest_allowed=False)
+
+
+def decode_answer_with(
+    what: str, data: memoryview, flexible: bool, read: Callable[[Reader], Item]
+) -> Item:
+    """Read a response. Bytes after it are ignored, as other clients do: librdkafka's mock cluster
+    sends one too many.
+    """
+    return _decode(what, data, flexible, read, rest_allowed=True)
+
+
+def _decode(
     what: str,
     data: memoryview,
     flexible: bool,
     read: Callable[[Reader], Item],
     *,
-    ignore_rest: bool = False,
+    rest_allowed: bool,
 ) -> Item:
-    """Read one whole message; InvalidRequestError for anything that is not exactly one.
-
-    `ignore_rest` lets bytes after the message pass, for clients that are known to send some.
-    """
     reader = Reader(data, flexible=flexible)
     try:
         message = read(reader)
-        if not ignore_rest:
-            if not rest_allowed or reader.position > reader.end:
+        if not rest_allowed or reader.position > reader.end:
             reader.finish()
     except InvalidRequestError as error:
         malformed(what, error)
