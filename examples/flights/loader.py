@@ -1,0 +1,165 @@
+"""Writes the records into the log, a day of departures at a time, in event time order.
+
+Rule: a day begins when every record of the day before is acknowledged by all in-sync replicas. So
+no airport is ever more than a day ahead of another in the log, also while the leader of one
+partition is dead; the stream's watermark relies on it.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from examples.flights.dataset import Records
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.partitioner import partitions_for_keys
+from storage_engine.client.produce import BatchWriter
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records import EncodedBatch, encode_batches
+
+DAY_MS = 24 * 3600 * 1000
+
+_RATE_DAYS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDay:
+    """One day as the producing client saw it; times are of the monotonic clock, in seconds."""
+
+    records: int
+    sent_at: float
+    acknowledged_at: float
+
+    @property
+    def seconds(self) -> float:
+        return self.acknowledged_at - self.sent_at
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionRecords:
+    partition: TopicPartition
+    records: Records
+    day_ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+class Loader(threading.Thread):
+    """Loads in the background, `seconds` in all when nothing holds it up."""
+
+    def __init__(
+        self, bootstrap_servers: str, topics: Mapping[str, tuple[Records, int]], *, seconds: float
+    ) -> None:
+        """`topics`: for each topic its records and the number of its partitions."""
+        super().__init__(name="loader", daemon=True)
+        self.total = sum(len(records) for records, _ in topics.values())
+        self.days: list[LoadedDay] = []
+        """Grows at its end only; other threads read it."""
+        self.acknowledged = 0
+        self.error: Exception | None = None
+        self._bootstrap_servers = bootstrap_servers
+        self._stopping = threading.Event()
+        self._first_ms = min(_first(records) for records, _ in topics.values())
+        last_ms = max(_last(records) for records, _ in topics.values())
+        self._day_count = (last_ms - self._first_ms) // DAY_MS + 1
+        self._seconds_per_day = seconds / self._day_count
+        self._partitions = [
+            part
+            for topic, (records, count) in topics.items()
+            for part in self._by_partition(topic, records, count)
+        ]
+
+    @property
+    def share(self) -> float:
+        """Acknowledged of all, from 0 to 1."""
+        return self.acknowledged / self.total
+
+    def rate(self) -> float:
+        """Records acknowledged a second, over the newest days."""
+        newest = self.days[-_RATE_DAYS:]
+        if not newest:
+            return 0.0
+        seconds = newest[-1].acknowledged_at - newest[0].sent_at
+        return sum(day.records for day in newest) / seconds
+
+    def stop(self) -> None:
+        """Ends the loading early; returns when it has ended."""
+        self._stopping.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            self._load()
+        except Exception as error:  # noqa: BLE001, the thread that waits for us raises it
+            self.error = error
+
+    def _load(self) -> None:
+        cluster = Cluster(self._bootstrap_servers)
+        writer = BatchWriter(cluster, acks=-1)
+        try:
+            due = time.monotonic()
+            for day in range(self._day_count):
+                if self._stopping.wait(max(0.0, due - time.monotonic())):
+                    break
+                due = max(due, time.monotonic() - 1.0) + self._seconds_per_day
+                self._load_day(writer, day)
+        finally:
+            writer.close()
+            cluster.close()
+
+    def _load_day(self, writer: BatchWriter, day: int) -> None:
+        sent_at = time.monotonic()
+        count = 0
+        for part in self._partitions:
+            for batch in _encode(part, day):
+                writer.append(part.partition, batch)
+                count += batch.record_count
+        writer.flush()
+        self.acknowledged += count
+        self.days.append(
+            LoadedDay(records=count, sent_at=sent_at, acknowledged_at=time.monotonic())
+        )
+
+    def _by_partition(
+        self, topic: str, records: Records, count: int
+    ) -> Iterator[_PartitionRecords]:
+        partitions = np.asarray(partitions_for_keys(records.keys, count))
+        for partition in range(count):
+            rows = np.flatnonzero(partitions == partition)
+            if not len(rows):
+                continue
+            chosen = _take(records, rows)
+            days = (chosen.timestamps_ms.to_numpy() - self._first_ms) // DAY_MS
+            ends = np.searchsorted(days, np.arange(self._day_count), side="right")
+            yield _PartitionRecords(TopicPartition(topic, partition), chosen, ends)
+
+
+def _encode(part: _PartitionRecords, day: int) -> Sequence[EncodedBatch]:
+    start = int(part.day_ends[day - 1]) if day else 0
+    length = int(part.day_ends[day]) - start
+    if not length:
+        return []
+    return encode_batches(
+        part.records.values.slice(start, length),
+        part.records.keys.slice(start, length),
+        timestamps_ms=part.records.timestamps_ms.slice(start, length),
+        compression="lz4",
+    )
+
+
+def _take(records: Records, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Records:
+    chosen = pa.array(rows)
+    return Records(
+        keys=records.keys.take(chosen),
+        values=records.values.take(chosen),
+        timestamps_ms=records.timestamps_ms.take(chosen),
+    )
+
+
+def _first(records: Records) -> int:
+    return int(records.timestamps_ms[0].as_py())
+
+
+def _last(records: Records) -> int:
+    return int(records.timestamps_ms[-1].as_py())

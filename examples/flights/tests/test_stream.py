@@ -1,0 +1,55 @@
+"""What the job prints is understood, and a job that fails is told."""
+
+import json
+import time
+
+import pytest
+
+from examples.flights import stream
+from examples.flights.stream import Stream, StreamError, StreamProgress
+
+LINE = {"batch": 3, "rows": 7, "late": 0, "milliseconds": 900, "watermark": None}
+
+
+def progress(*read):
+    return StreamProgress(batches=[stream._batch({**LINE, "read": list(read)})])
+
+
+def test_offsets_are_understood_as_objects_and_as_text():
+    flights = {"flights": {"0": 5}, "_from": {"flights": {"0": 0}}}
+    batch = stream._batch({**LINE, "read": [flights, json.dumps({"weather": {"0": 2}}), None]})
+    assert batch.read == {"flights": {"0": 5}, "weather": {"0": 2}}
+
+
+def test_everything_is_read_when_every_partition_is_at_its_end():
+    ends = {"flights": {"0": 5, "1": 0}, "weather": {"0": 2}}
+    assert progress({"flights": {"0": 5, "1": 0}}, {"weather": {"0": 2}}).has_read(ends)
+    assert not progress({"flights": {"0": 4, "1": 0}}, {"weather": {"0": 2}}).has_read(ends)
+    assert not progress({"flights": {"0": 5, "1": 0}}).has_read(ends)
+    assert not StreamProgress().has_read(ends)
+
+
+def test_a_job_that_fails_is_told_with_its_last_words(tmp_path, monkeypatch):
+    job = tmp_path / "job.py"
+    job.write_text("raise ValueError('the reason')")
+    monkeypatch.setattr(stream, "_JOB", job)
+    running = Stream("127.0.0.1:1", tmp_path / "checkpoint", tmp_path / "log")
+    try:
+        deadline = time.monotonic() + 30
+        with pytest.raises(StreamError, match=r"status 1: ValueError: the reason"):
+            while time.monotonic() < deadline:
+                running.check()
+                time.sleep(0.01)
+    finally:
+        running.stop()
+
+
+def test_stop_leaves_no_process_behind(tmp_path, monkeypatch):
+    job = tmp_path / "job.py"
+    job.write_text("import time\ntime.sleep(600)")
+    monkeypatch.setattr(stream, "_JOB", job)
+    running = Stream("127.0.0.1:1", tmp_path / "checkpoint", tmp_path / "log")
+    running.check()
+    running.stop()
+    with pytest.raises(StreamError):
+        running.check()

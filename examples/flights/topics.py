@@ -1,0 +1,97 @@
+"""The demo's topics, through Headrace's own client: create, look at, read back.
+
+Rule: nothing here is kept between calls; each answer is what the brokers say now.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from examples.flights.failover import PartitionView, View
+from storage_engine.client.admin import create_topic
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.fetch import read_range
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records import decode_batches
+
+REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """All records of a topic, those of a partition in the order of their offsets."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class Topics:
+    """A few topics of a cluster."""
+
+    def __init__(self, bootstrap_servers: str, partitions: Mapping[str, int]) -> None:
+        """`partitions`: how many each topic has."""
+        self._cluster = Cluster(bootstrap_servers)
+        self._partitions = partitions
+
+    def create(self) -> None:
+        """Creates them. The data is of 2013: retention by time would delete it at once."""
+        for topic, partitions in self._partitions.items():
+            create_topic(self._cluster, topic, partitions, REPLICAS, {"retention.ms": "-1"})
+
+    def view(self) -> View:
+        """Leader and in-sync replicas of every partition."""
+        metadata = self._cluster.metadata(self._partitions)
+        return {
+            TopicPartition(name, number): PartitionView(
+                leader=partition.leader, in_sync=tuple(partition.isr)
+            )
+            for name, topic in metadata.topics.items()
+            for number, partition in topic.partitions.items()
+        }
+
+    def ends(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
+        """End offsets, exclusive, by topic and partition, in the form of the stream's progress."""
+        return {
+            topic: {
+                str(part.partition): offset for part, offset in self._offsets(topic, LATEST).items()
+            }
+            for topic in topics
+        }
+
+    def read(self, topic: str) -> Content:
+        """Every record of the topic."""
+        starts, ends = self._offsets(topic, EARLIEST), self._offsets(topic, LATEST)
+        keys, values = [], []
+        for part, start in starts.items():
+            if start == ends[part]:
+                continue
+            for fetched in read_range(self._cluster, part, start, ends[part]):
+                records = decode_batches(fetched.records, start_offset=start, end_offset=ends[part])
+                keys.append(records.keys)
+                values.append(records.values)
+        return Content(keys=_joined(keys), values=_joined(values))
+
+    def _offsets(self, topic: str, which: int) -> dict[TopicPartition, int]:
+        parts = [TopicPartition(topic, number) for number in range(self._partitions[topic])]
+        return self._cluster.list_offsets(dict.fromkeys(parts, which))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cluster.close()
+
+
+def _joined(columns: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(columns) if columns else pa.array([], pa.binary())
