@@ -20,7 +20,6 @@ Source: R-REP11, R-CTL4, decision 5 of the architecture.
 
 import functools
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper import replies
+from storage_engine.zookeeper.call_window import MAX_BACKLOG, Call, CallWindow
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import (
     LoopHandler,
@@ -54,11 +54,6 @@ from storage_engine.zookeeper.session_file import (
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 128
-"""kazoo wakes its thread with one byte per request through a socket pair: some 280 of them fill it,
-and the loop would block."""
-MAX_BACKLOG = 200_000
-"""Operations that wait for their turn: a controller that loads 100,000 partitions, twice."""
 MAX_ZNODE_BYTES = 1_000_000
 """ZooKeeper cuts the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
 
@@ -89,8 +84,7 @@ class ZooKeeperSession:
         self._clock = clock
         self._data_dir = data_dir
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._backlog: deque[_Call] = deque()
-        self._in_flight: set[_Call] = set()
+        self._calls = CallWindow(self._post, clock, self._on_answer)
         self._closed = False
         # As the loop knows them; kazoo's thread hands changes over by `_post`.
         self._state = SessionState.LOST
@@ -118,7 +112,7 @@ class ZooKeeperSession:
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
         self._session_timeout_ms = self._negotiated_timeout_ms
-        self._last_answer_monotonic_ms = self._connect_sent_monotonic_ms
+        self._on_answer(self._connect_sent_monotonic_ms)
         if self._session_timeout_ms != self._requested_timeout_ms:
             log.warning(
                 "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: "
@@ -133,7 +127,7 @@ class ZooKeeperSession:
         if self._closed:
             return
         self._closed = True
-        self._fail_all()
+        self._calls.refuse_all()
         if stop_client(self._client, timeout_ms) and self._data_dir is not None:
             remove_credentials(self._data_dir)
         self._session_id = 0
@@ -256,68 +250,27 @@ class ZooKeeperSession:
         *,
         size_bytes: int = 0,
     ) -> None:
-        call = _Call(name, path, send, decode, on_reply)
+        call = Call(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
         problem = self._why_not(size_bytes)
-        if problem is not None:
+        if problem is None:
+            self._calls.submit(call)
+        else:
             log.warning("zookeeper %s not sent path=%.200s reason=%s", name, path, problem)
-            self._post(functools.partial(self._finish, call, replies.UNKNOWN))
-            return
-        self._backlog.append(call)
-        self._send_backlog()
+            self._calls.refuse(call)
 
     def _why_not(self, size_bytes: int) -> str | None:
         if self._closed:
             return "the session is closed"
         if self._state is SessionState.LOST:
             return "the session is lost"
-        if len(self._backlog) >= MAX_BACKLOG:
+        if self._calls.is_full:
             return f"{MAX_BACKLOG} operations are waiting already"
         if size_bytes > MAX_ZNODE_BYTES:
             return f"{size_bytes} bytes are more than ZooKeeper takes"
         return None
 
-    def _send_backlog(self) -> None:
-        while self._backlog and len(self._in_flight) < MAX_IN_FLIGHT:
-            call = self._backlog.popleft()
-            self._in_flight.add(call)
-            self._send(call)
-
-    def _send(self, call: "_Call") -> None:
-        call.sent_monotonic_ms = self._clock.monotonic_ms()
-        call.send().rawlink(functools.partial(self._on_result, call))
-
-    def _on_result(self, call: "_Call", result: Any) -> None:
-        error = result.exception
-        answered = error is None or replies.is_answer(error)
-        if answered:
-            self._last_answer_monotonic_ms = max(
-                self._last_answer_monotonic_ms, call.sent_monotonic_ms
-            )
-        if error is None:
-            reply = call.decode(result.value)
-        else:
-            reply = replies.from_error(error)
-            if reply.status is ZkStatus.UNKNOWN and not call.done:
-                level = logging.ERROR if answered else logging.INFO
-                log.log(
-                    level, "zookeeper %s unknown path=%.200s reason=%r", call.name, call.path, error
-                )
-        self._finish(call, reply)
-
-    def _finish(self, call: "_Call", reply: ZkReply) -> None:
-        # kazoo may fail a request twice when it is being closed.
-        if call.done:
-            return
-        call.done = True
-        self._in_flight.discard(call)
-        if not self._closed:
-            self._send_backlog()
-        call.on_reply(reply)
-
-    def _fail_all(self) -> None:
-        for call in (*self._in_flight, *self._backlog):
-            self._post(functools.partial(self._finish, call, replies.UNKNOWN))
-        self._backlog.clear()
+    def _on_answer(self, sent_monotonic_ms: int) -> None:
+        self._last_answer_monotonic_ms = max(self._last_answer_monotonic_ms, sent_monotonic_ms)
 
     def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
         if watch is None:
@@ -364,15 +317,13 @@ class ZooKeeperSession:
         if state is SessionState.CONNECTED:
             if self._state is SessionState.LOST:
                 # kazoo can lose a request that comes while it drops an expired session.
-                self._fail_all()
+                self._calls.refuse_all()
             self._session_id = session_id
             self._session_timeout_ms = timeout_ms
-            self._last_answer_monotonic_ms = max(self._last_answer_monotonic_ms, connect_sent_ms)
+            self._on_answer(connect_sent_ms)
         elif state is SessionState.LOST:
             self._session_id = 0
-            for call in self._backlog:
-                self._post(functools.partial(self._finish, call, replies.UNKNOWN))
-            self._backlog.clear()
+            self._calls.refuse_backlog()
         self._state = state
         for listener in tuple(self._listeners):
             listener(state)
@@ -381,7 +332,15 @@ class ZooKeeperSession:
         if self._state is SessionState.CONNECTED and not self._closed:
             # Past the backlog: a long queue must not cost the lease.
             send = functools.partial(self._client.exists_async, "/")
-            self._send(_Call("heartbeat", "/", send, replies.from_exists, _ignore))
+            self._calls.send_now(
+                Call(
+                    name="heartbeat",
+                    path="/",
+                    send=send,
+                    decode=replies.from_exists,
+                    on_reply=_ignore,
+                )
+            )
 
     def _save(self, session_id: int, password: bytes) -> None:
         if self._data_dir is None or session_id == self._saved_session_id:
@@ -424,28 +383,6 @@ class ZooKeeperSession:
             log.debug("callback dropped, the event loop is closed")
 
 
-class _Call:
-    """An operation on its way. Compared by identity."""
-
-    __slots__ = ("decode", "done", "name", "on_reply", "path", "send", "sent_monotonic_ms")
-
-    def __init__(
-        self,
-        name: str,
-        path: str,
-        send: Callable[[], Any],
-        decode: Callable[[Any], ZkReply],
-        on_reply: ZkCallback,
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.send = send
-        self.decode = decode
-        self.on_reply = on_reply
-        self.sent_monotonic_ms = 0
-        self.done = False
-
-
 def _add(transaction: Any, operation: ZkOp) -> None:
     match operation.kind:
         case ZkOpKind.CHECK:
@@ -459,4 +396,4 @@ def _add(transaction: Any, operation: ZkOp) -> None:
 
 
 def _ignore(_reply: ZkReply) -> None:
-    """The heartbeat's answer has done its work in `_on_result`."""
+    """The heartbeat's answer has done its work in `_on_answer`."""
