@@ -19,7 +19,7 @@ from math import inf
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped
+from kazoo.exceptions import ConnectionDropped, KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Close, Connect
 from kazoo.retry import KazooRetry
@@ -169,8 +169,11 @@ def stop_client(client: KazooClient, timeout_ms: int) -> bool:
     seconds and more for a server that is gone, so it does that on a thread of its own."""
 
     def stop() -> None:
-        client.stop()
-        client.close()
+        try:
+            client.stop()
+            client.close()
+        except KazooException as error:
+            log.warning("zookeeper client not stopped reason=%r", error)
 
     stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
     stopper.start()

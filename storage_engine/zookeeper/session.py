@@ -101,11 +101,12 @@ class ZooKeeperSession:
 
     def start(self, timeout_ms: int) -> None:
         """Close the predecessor's session, make the chroot, open a session; blocks at most about
-        `timeout_ms`. ZooKeeperUnreachableError when nobody answers."""
+        `timeout_ms`. ZooKeeperUnreachableError when nobody answers; it is closed then."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         prepare(self._connect, self._data_dir, self._requested_timeout_ms, wait_ms=timeout_ms)
         connected = self._client.start_async()
         if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
+            self._closed = True
             stop_client(self._client, 0)
             raise unreachable(self._connect)
         # The loop learns it by `_on_state` too, but operations may come before its next turn.
