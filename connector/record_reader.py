@@ -1,0 +1,93 @@
+"""Reads one range of one partition, as a task does. Its one rule: every record of the range that
+the log has is yielded once, in order; a broker that goes away only delays it.
+
+Source: R-SPARK1, R-CLI5.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from connector.arrow_rows import record_batches
+from connector.connections import cluster_for
+from connector.errors import in_one_line
+from connector.offset_specs import LATEST
+from connector.offsets import OffsetRange
+from connector.options import SourceOptions
+from connector.positions import report_losses
+from storage_engine.client.fetch import read_range
+from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
+from storage_engine.protocol.records import iter_decoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from storage_engine.protocol.records import DecodedRecords
+
+
+def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
+    """The records of `wanted` as rows of the source's schema."""
+    position = wanted.start_offset
+    with in_one_line():
+        while position < wanted.end_offset:
+            try:
+                for decoded in _decoded(options, wanted, position):
+                    yield from record_batches(
+                        decoded, wanted.topic_partition, include_headers=options.include_headers
+                    )
+                    position = decoded.offsets[-1].as_py() + 1
+                return
+            except OffsetOutOfRangeError as error:
+                position = _after_gap(options, wanted, position, error)
+            except DeadlineExceededError:
+                if not _log_got_shorter(options, wanted):
+                    raise
+                return
+
+
+def _decoded(
+    options: SourceOptions, wanted: OffsetRange, position: int
+) -> "Iterator[DecodedRecords]":
+    fetched = read_range(
+        cluster_for(options.connection),
+        wanted.topic_partition,
+        position,
+        wanted.end_offset,
+        max_bytes=options.fetch_bytes,
+        isolation=options.isolation_level,
+        timeout_ms=options.poll_timeout_ms,
+    )
+    return iter_decoded(
+        (each.records for each in fetched),
+        start_offset=position,
+        end_offset=wanted.end_offset,
+        include_headers=options.include_headers,
+    )
+
+
+def _after_gap(
+    options: SourceOptions, wanted: OffsetRange, position: int, error: OffsetOutOfRangeError
+) -> int:
+    """Where to go on when the log has no such offset: it was asked for before, when the range was
+    planned, so retention or a truncation came between."""
+    loss = (
+        f"offset {position} of {wanted.topic_partition} is wanted, but the log has the offsets "
+        f"from {error.log_start_offset} to {error.log_end_offset}"
+    )
+    report_losses([loss], fail_on_data_loss=options.fail_on_data_loss)
+    return error.log_start_offset if position < error.log_start_offset else wanted.end_offset
+
+
+def _log_got_shorter(options: SourceOptions, wanted: OffsetRange) -> bool:
+    """Whether nothing came for kafkaConsumer.pollTimeoutMs because the log now ends before the end
+    of the range: that is a loss."""
+    topic_partition = wanted.topic_partition
+    cluster = cluster_for(options.connection)
+    latest = cluster.list_offsets({topic_partition: LATEST}, isolation=options.isolation_level)
+    if latest[topic_partition] >= wanted.end_offset:
+        return False
+    loss = (
+        f"{topic_partition} is wanted up to offset {wanted.end_offset}, but now ends at "
+        f"{latest[topic_partition]}"
+    )
+    report_losses([loss], fail_on_data_loss=options.fail_on_data_loss)
+    return True

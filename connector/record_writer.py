@@ -1,0 +1,120 @@
+"""Writes the rows of one task. Its one rule: it returns only after every record was acknowledged.
+
+At least once: a task that Spark runs again writes its rows again. Within one attempt a request that
+is sent again doubles nothing, because the producer is idempotent (with acks=all).
+Source: R-SPARK1, R-CLI1, R-CLI7.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from connector.connections import cluster_for
+from connector.errors import RowError, in_one_line
+from connector.options import SinkOptions
+from connector.routing import Router, RowGroup
+from connector.topic_catalog import TopicCatalog
+from storage_engine.client.produce import BatchWriter
+from storage_engine.protocol.records import EncodedBatch, iter_encoded
+
+GATHER_ROWS = 50_000
+GATHER_BYTES = 8 * 1024 * 1024
+"""Rows are routed together up to either: Spark hands over 10,000 at a time, which over a few
+partitions make small batches, and small batches cost as much time as large ones."""
+
+UNCHECKED_BYTES = 16 * 1024
+"""Rows up to this go without asking for the topic's max.message.bytes; asking costs a short task
+more than writing. It is the default batch.size of Kafka's own producers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenRows(WriterCommitMessage):
+    """What a task has written and seen acknowledged."""
+
+    rows: int
+    batches: int
+
+
+def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> WrittenRows:
+    """Writes and waits. ConnectorError for a row that can't be written, or when the delivery
+    timeout has passed."""
+    gathered = gather(pieces)
+    first = next(gathered, None)
+    if first is None:
+        return WrittenRows(rows=0, batches=0)
+    rows = batches = 0
+    with in_one_line():
+        cluster = cluster_for(options.connection)
+        catalog = TopicCatalog(cluster, max_age_ms=options.connection.metadata_max_age_ms)
+        router = Router(topic=options.topic, partition_count=catalog.partition_count)
+        with BatchWriter(
+            cluster, acks=options.acks, delivery_timeout_ms=options.delivery_timeout_ms
+        ) as writer:
+            for piece in _chained(first, gathered):
+                for group in router.route(piece):
+                    for encoded in _encoded(group, options, catalog):
+                        writer.append(group.topic_partition, encoded)
+                        batches += 1
+                rows += piece.num_rows
+            writer.flush()
+    return WrittenRows(rows=rows, batches=batches)
+
+
+def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in record batches of at least GATHER_ROWS or GATHER_BYTES, but for the last."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for piece in pieces:
+        if piece.num_rows == 0:
+            continue
+        held.append(piece)
+        held_rows += piece.num_rows
+        held_bytes += piece.nbytes
+        if held_rows >= GATHER_ROWS or held_bytes >= GATHER_BYTES:
+            yield _joined(held)
+            held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(held) == 1:
+        return held[0]
+    (joined,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+    return joined
+
+
+def _encoded(
+    group: RowGroup, options: SinkOptions, catalog: TopicCatalog
+) -> Iterator[EncodedBatch]:
+    batch_bytes = options.batch_bytes
+    largest = None
+    if _payload_bytes(group) > UNCHECKED_BYTES:
+        largest = catalog.max_message_bytes(group.topic_partition.topic)
+        batch_bytes = min(batch_bytes, largest)
+    for encoded in iter_encoded(
+        group.values,
+        group.keys,
+        group.headers,
+        compression=options.compression,
+        batch_bytes=batch_bytes,
+    ):
+        if largest is not None and len(encoded) > largest:
+            raise RowError(
+                "MESSAGE_TOO_LARGE",
+                f"{group.topic_partition}: a record takes {len(encoded)} bytes, and the topic's "
+                f"max.message.bytes is {largest}; shorten the record, or raise that setting",
+            )
+        yield encoded
+
+
+def _payload_bytes(group: RowGroup) -> int:
+    columns = (group.values, group.keys, group.headers)
+    return sum(column.nbytes for column in columns if column is not None)

@@ -1,0 +1,315 @@
+"""Batch reads and writes through Spark, judged by confluent-kafka, and bad input in one line."""
+
+import json
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from integration_tests.spark_support import (
+    consume,
+    create_topic,
+    last_line,
+    produce,
+    spark,
+    spark_cluster,
+    topic,
+    wait_until,
+)
+
+__all__ = ["spark", "spark_cluster", "topic"]
+
+TIME_MS = 1_700_000_000_123
+
+
+@pytest.fixture
+def servers(spark_cluster):
+    return spark_cluster.bootstrap_servers
+
+
+def _read(spark, servers, topic, **options):
+    reader = spark.read.format("headrace").option("kafka.bootstrap.servers", servers)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+def _write(frame, servers, **options):
+    writer = frame.write.format("headrace").mode("append")
+    writer.option("kafka.bootstrap.servers", servers).options(**options).save()
+
+
+def test_every_column_of_a_record_is_read_as_it_was_produced(spark, servers, topic):
+    create_topic(servers, topic)
+    produce(
+        servers,
+        topic,
+        [
+            {
+                "key": b"k\x00",
+                "value": b"\xff1",
+                "partition": 1,
+                "timestamp": TIME_MS,
+                "headers": [("h", b"x"), ("h", None), ("ü", b"")],
+            },
+            {"key": None, "value": None, "partition": 1, "timestamp": TIME_MS + 1},
+            {"key": b"", "value": b"", "partition": 0, "timestamp": TIME_MS + 2},
+        ],
+    )
+    expected = spark.createDataFrame(
+        [
+            (bytearray(), bytearray(), topic, 0, 0, TIME_MS + 2, 0, None),
+            (
+                bytearray(b"k\x00"),
+                bytearray(b"\xff1"),
+                topic,
+                1,
+                0,
+                TIME_MS,
+                0,
+                [("h", bytearray(b"x")), ("h", None), ("ü", bytearray())],
+            ),
+            (None, None, topic, 1, 1, TIME_MS + 1, 0, None),
+        ],
+        "key binary, value binary, topic string, partition int, offset bigint, ms bigint, "
+        "timestampType int, headers array<struct<key:string,value:binary>>",
+    ).select(
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        F.timestamp_millis("ms").alias("timestamp"),
+        "timestampType",
+        "headers",
+    )
+    read = _read(spark, servers, topic, includeHeaders="true")
+    assert_df_equality(read.orderBy("partition", "offset"), expected, ignore_nullable=True)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_rows_written_are_read_by_another_client_byte_for_byte(spark, servers, topic, compression):
+    create_topic(servers, topic, partitions=3)
+    frame = spark.range(2000).select(
+        F.when(F.col("id") % 10 != 0, F.concat(F.lit("key"), F.col("id") % 17)).alias("key"),
+        F.when(F.col("id") % 100 != 7, F.repeat(F.col("id").cast("string"), 3)).alias("value"),
+        F.when(
+            F.col("id") % 3 == 0,
+            F.array(
+                F.struct(F.lit("h").alias("key"), F.lit("x").cast("binary").alias("value")),
+                F.struct(F.lit("h").alias("key"), F.lit(None).cast("binary").alias("value")),
+            ),
+        ).alias("headers"),
+    )
+    _write(frame, servers, topic=topic, **{"kafka.compression.type": compression})
+    expected = [
+        (
+            f"key{number % 17}".encode() if number % 10 else None,
+            (str(number) * 3).encode() if number % 100 != 7 else None,
+            [("h", b"x"), ("h", None)] if number % 3 == 0 else None,
+        )
+        for number in range(2000)
+    ]
+    messages = consume(servers, topic)
+    written = [(each.key(), each.value(), each.headers()) for each in messages]
+    assert sorted(written, key=repr) == sorted(expected, key=repr)
+    partition_of_key = {each.key(): each.partition() for each in messages if each.key()}
+    assert all(partition_of_key[each.key()] == each.partition() for each in messages if each.key())
+
+
+def test_keys_go_to_the_partition_that_kafkas_java_client_chooses(spark, servers, topic):
+    create_topic(servers, topic, partitions=5)
+    keys = [f"airport-{number}" for number in range(50)]
+    _write(spark.createDataFrame([(key, key) for key in keys], "key string, value string"),
+           servers, topic=topic)  # fmt: skip
+    ours = {each.key(): each.partition() for each in consume(servers, topic)}
+    theirs_topic = f"{topic}-theirs"
+    create_topic(servers, theirs_topic, partitions=5)
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+    for key in keys:
+        producer.produce(theirs_topic, key=key.encode(), value=b"v")
+    assert producer.flush(30) == 0
+    theirs = {each.key(): each.partition() for each in consume(servers, theirs_topic)}
+    assert ours == theirs
+
+
+def test_topic_and_partition_columns_say_where_a_row_goes(spark, servers, topic):
+    other = f"{topic}-other"
+    create_topic(servers, topic)
+    create_topic(servers, other, partitions=3)
+    frame = spark.createDataFrame(
+        [("a", topic, 1), ("b", other, 2), ("c", topic, 0)],
+        "value string, topic string, partition int",
+    )
+    _write(frame, servers)
+    found = {
+        (each.topic(), each.partition(), each.value())
+        for name in (topic, other)
+        for each in consume(servers, name)
+    }
+    assert found == {(topic, 1, b"a"), (other, 2, b"b"), (topic, 0, b"c")}
+
+
+def test_starting_and_ending_offsets_bound_a_read(spark, servers, topic):
+    create_topic(servers, topic, partitions=1)
+    produce(servers, topic, [{"value": str(number).encode()} for number in range(100)])
+    starting = json.dumps({topic: {"0": 10}})
+    ending = json.dumps({topic: {"0": 15}})
+    read = _read(spark, servers, topic, startingOffsets=starting, endingOffsets=ending)
+    expected = spark.createDataFrame([(number,) for number in range(10, 15)], "offset bigint")
+    assert_df_equality(read.select("offset").orderBy("offset"), expected, ignore_nullable=True)
+
+
+def test_assign_pattern_and_timestamps_choose_what_is_read(spark, servers, topic):
+    create_topic(servers, topic)
+    produce(
+        servers,
+        topic,
+        [
+            {"value": b"v", "partition": number % 2, "timestamp": TIME_MS + number}
+            for number in range(20)
+        ],
+    )
+    reader = spark.read.format("headrace").option("bootstrap.servers", servers)
+    assert reader.option("assign", json.dumps({topic: [1]})).load().count() == 10
+    reader = spark.read.format("headrace").option("bootstrap.servers", servers)
+    assert reader.option("subscribePattern", f"{topic[:-1]}.").load().count() == 20
+    late = _read(spark, servers, topic, startingTimestamp=str(TIME_MS + 16))
+    assert late.count() == 4
+    none = _read(
+        spark,
+        servers,
+        topic,
+        startingTimestamp=str(TIME_MS + 10**9),
+        startingOffsetsByTimestampStrategy="latest",
+    )
+    assert none.count() == 0
+
+
+def test_a_partition_is_split_over_tasks_without_losing_or_doubling_a_record(spark, servers, topic):
+    create_topic(servers, topic, partitions=1)
+    produce(servers, topic, [{"value": b"v"} for _ in range(1000)])
+    read = _read(spark, servers, topic, minPartitions="4")
+    assert read.rdd.getNumPartitions() == 4
+    assert read.select("offset").distinct().count() == read.count() == 1000
+
+
+def test_an_empty_topic_is_read_as_no_rows_and_no_rows_are_written(spark, servers, topic):
+    create_topic(servers, topic)
+    assert _read(spark, servers, topic).count() == 0
+    _write(spark.range(0).selectExpr("cast(id as string) as value"), servers, topic=topic)
+    assert consume(servers, topic) == []
+
+
+def test_records_that_retention_took_are_a_loss_or_are_stepped_over(spark, servers, topic):
+    create_topic(servers, topic, partitions=1, segment_bytes="20000", retention_bytes="30000")
+    for _ in range(10):
+        produce(servers, topic, [{"value": b"x" * 1000} for _ in range(10)])
+    starting = json.dumps({topic: {"0": 0}})
+    wait_until(
+        lambda: consume(servers, topic)[0].offset() > 0, "retention deletes the first segment"
+    )
+    with pytest.raises(Exception) as raised:
+        _read(spark, servers, topic, startingOffsets=starting).count()
+    assert last_line(raised.value).startswith(
+        f"[DATA_LOSS] 'startingOffsets' names offset 0 of {topic}-0, which has the offsets from "
+    )
+    lenient = _read(spark, servers, topic, startingOffsets=starting, failOnDataLoss="false")
+    assert 0 < lenient.count() < 100
+
+
+# --- bad input: one line that names the thing and the remedy
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            {"subscibe": "x"},
+            "[UNKNOWN_OPTION] 'subscibe' is not an option of the source; did you mean 'subscribe'?",
+        ),
+        (
+            {"startingOffsets": "soon"},
+            "[BAD_OPTION] 'startingOffsets' must be 'earliest', 'latest' or JSON such as "
+            """{"topic":{"0":23,"1":-2}}, not 'soon'""",
+        ),
+        ({"topic": "x"}, "[WRONG_OPTION] 'topic' is an option of the sink, not of the source"),
+    ],
+)
+def test_a_wrong_source_option_is_told_when_the_frame_is_made(spark, options, line):
+    with pytest.raises(AnalysisException) as raised:
+        _read(spark, "h:1", "t", **options)
+    assert last_line(raised.value) == line
+    assert len(str(raised.value).splitlines()) <= 6
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "line"),
+    [
+        (
+            "'v' as value",
+            {"topic": "t", "deliveryGuarantee": "exactly-once"},
+            "[OPTION_NOT_AVAILABLE] 'deliveryGuarantee' = 'exactly-once' is not available in this "
+            "version, use 'at-least-once'",
+        ),
+        (
+            "'v' as value",
+            {},
+            "[MISSING_OPTION] nothing says where to write: set the option 'topic' or add a column "
+            "'topic'",
+        ),
+        (
+            "1 as value",
+            {"topic": "t"},
+            "[BAD_COLUMN] the column 'value' must be string or binary, not int; cast it",
+        ),
+    ],
+)
+def test_a_wrong_write_is_told_before_anything_runs(spark, frame, options, line):
+    with pytest.raises(AnalysisException) as raised:
+        _write(spark.range(1).selectExpr(frame), "h:1", **options)
+    assert last_line(raised.value) == line
+    assert len(str(raised.value).splitlines()) <= 6
+
+
+def test_a_topic_that_does_not_exist_is_told(spark, servers):
+    with pytest.raises(Exception) as raised:
+        _read(spark, servers, "nowhere").count()
+    assert last_line(raised.value).startswith("[UNKNOWN_TOPIC] no topic nowhere on 127.0.0.1:")
+    with pytest.raises(Exception) as raised:
+        _write(spark.range(1).selectExpr("'v' as value"), servers, topic="nowhere")
+    assert "topic 'nowhere' does not exist" in last_line(raised.value)
+
+
+def test_brokers_that_are_not_there_are_told_with_their_addresses(spark):
+    with pytest.raises(Exception) as raised:
+        _read(spark, "127.0.0.1:9", "t", **{"kafka.request.timeout.ms": "1000"}).count()
+    assert "127.0.0.1:9" in last_line(raised.value)
+
+
+def test_rows_that_cannot_be_written_are_told(spark, servers, topic):
+    create_topic(servers, topic, max_message_bytes="2000")
+    null_topic = spark.createDataFrame([("v", None)], "value string, topic string")
+    with pytest.raises(Exception) as raised:
+        _write(null_topic, servers)
+    assert last_line(raised.value).startswith("[NULL_TOPIC] 1 of 1 rows have null")
+    no_partition = spark.createDataFrame([("v", 7)], "value string, partition int")
+    with pytest.raises(Exception) as raised:
+        _write(no_partition, servers, topic=topic)
+    assert f"names partition 7 of the topic '{topic}', which has partitions 0 to 1" in last_line(
+        raised.value
+    )
+    too_large = spark.range(1).select(F.repeat(F.lit("x"), 3000).alias("value"))
+    with pytest.raises(Exception) as raised:
+        _write(too_large, servers, topic=topic)
+    assert last_line(raised.value).startswith(
+        f"[RECORD_TOO_LARGE] a record for the topic '{topic}'"
+    )
+    assert consume(servers, topic) == []
+
+
+def test_many_small_records_fit_a_topic_with_a_small_limit(spark, servers, topic):
+    create_topic(servers, topic, max_message_bytes="2000")
+    _write(spark.range(5000).selectExpr("cast(id as string) value"), servers, topic=topic)
+    assert len(consume(servers, topic)) == 5000

@@ -1,0 +1,274 @@
+"""Reads through Spark, measured against a source that has its record batches in memory already.
+
+A cluster of its own in a temporary folder is filled with records of random bytes. Then, in turn,
+the format headrace and the in-memory source are read into Spark's sink `noop`, which throws rows
+away:
+
+  batch        all records at once: records a second
+  micro-batch  small triggers: milliseconds of one trigger, most of which is Spark's own work
+
+The ratio says what the log and its client cost; both sides share the machine's cores with Spark.
+
+examples:
+  headrace bench spark-read
+  headrace bench spark-read --records 1000000 --json
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.table import print_json, print_table, write_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+TOPIC = "bench"
+CORES = 2
+
+LEAST_BATCH_RATIO = 0.5
+MOST_OVERHEAD_RATIO = 1.3
+"""What the project asks of itself."""
+
+_LOAD_ROWS = 100_000
+_IN_MEMORY_BATCH_ROWS = 20_000
+_WARM_UP_TRIGGERS = 3
+_QUERY_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One comparison; the unit is in `measure`."""
+
+    measure: str
+    headrace: float
+    in_memory: float
+    ratio: float
+    target: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench spark-read`."""
+    whole = {"type": positive_integer, "metavar": "N"}
+    parser.add_argument("--records", default=4_000_000, help="records in the log", **whole)
+    parser.add_argument("--value-bytes", default=100, help="size of a value", **whole)
+    parser.add_argument("--partitions", default=2, help="of the topic, and Spark tasks", **whole)
+    parser.add_argument("--brokers", default=1, help="brokers of the cluster", **whole)
+    parser.add_argument("--rounds", default=3, help="of each batch read", **whole)
+    parser.add_argument("--triggers", default=20, help="micro-batches measured", **whole)
+    parser.add_argument("--trigger-rows", default=10_000, help="records of a micro-batch", **whole)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench spark-read`."""
+    say = _to_stderr if args.json else write_line
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
+        servers = stack.enter_context(_cluster(Path(folder), args.brokers, say))
+        _load(servers, args, say)
+        spark = stack.enter_context(_session())
+        results = [
+            _measure_batch(spark, servers, args, say),
+            _measure_micro_batch(spark, servers, args, say),
+        ]
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        print_table(
+            ["measure", "headrace", "in memory", "ratio", "target"],
+            [
+                [each.measure, each.headrace, each.in_memory, each.ratio, each.target]
+                for each in results
+            ],
+        )
+    return 0
+
+
+def _measure_batch(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Callable[[str], None]
+) -> Result:
+    readers = {
+        "headrace": lambda: _headrace(spark.read, servers),
+        "in memory": lambda: _in_memory(spark.read, args, args.records),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in readers}
+    for turn in range(args.rounds + 1):
+        for name, reader in readers.items():
+            started = time.perf_counter()
+            reader().load().write.format("noop").mode("overwrite").save()
+            rate = args.records / (time.perf_counter() - started)
+            if turn:  # The first round starts Python workers and fills caches.
+                rates[name].append(rate)
+                say(f"batch, round {turn}: {name} {rate:,.0f} records/s")
+    ours, theirs = (statistics.median(rates[name]) for name in readers)
+    return Result(
+        measure="batch read, records/s",
+        headrace=round(ours),
+        in_memory=round(theirs),
+        ratio=round(ours / theirs, 2),
+        target=f">= {LEAST_BATCH_RATIO}",
+    )
+
+
+def _measure_micro_batch(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Callable[[str], None]
+) -> Result:
+    triggers = args.triggers + _WARM_UP_TRIGGERS
+    rows = args.trigger_rows
+    readers = {
+        "headrace": lambda: _headrace(spark.readStream, servers).option(
+            "maxOffsetsPerTrigger", rows
+        ),
+        "in memory": lambda: _in_memory(spark.readStream, args, rows * triggers),
+    }
+    times_ms: dict[str, float] = {}
+    for name, reader in readers.items():
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+            query = (
+                reader()
+                .load()
+                .writeStream.format("noop")
+                .option("checkpointLocation", checkpoint)
+                .start()
+            )
+            durations_ms = _trigger_times_ms(query, triggers)
+        times_ms[name] = statistics.median(durations_ms[_WARM_UP_TRIGGERS:])
+        say(f"micro-batch: {name} {times_ms[name]:.0f} ms")
+    return Result(
+        measure=f"micro-batch of {rows} records, ms",
+        headrace=round(times_ms["headrace"]),
+        in_memory=round(times_ms["in memory"]),
+        ratio=round(times_ms["headrace"] / times_ms["in memory"], 2),
+        target=f"<= {MOST_OVERHEAD_RATIO}",
+    )
+
+
+def _headrace(reader: Any, servers: str) -> Any:
+    return (
+        reader.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+    )
+
+
+def _in_memory(reader: Any, args: argparse.Namespace, records: int) -> Any:
+    from storage_engine.tools.spark_in_memory import FORMAT
+
+    return (
+        reader.format(FORMAT)
+        .option("records", records // args.partitions)
+        .option("tasks", args.partitions)
+        .option("batchRows", _IN_MEMORY_BATCH_ROWS)
+        .option("valueBytes", args.value_bytes)
+        .option("rowsPerTrigger", args.trigger_rows)
+    )
+
+
+def _trigger_times_ms(query: "StreamingQuery", triggers: int) -> list[int]:
+    """Of the first `triggers` micro-batches that had rows."""
+    by_batch: dict[int, int] = {}
+    deadline = time.monotonic() + _QUERY_TIMEOUT_S
+    try:
+        while len(by_batch) < triggers:
+            for progress in query.recentProgress:
+                if progress.numInputRows:
+                    by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
+            error = query.exception()
+            if error is not None:
+                raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"{len(by_batch)} of {triggers} micro-batches in {_QUERY_TIMEOUT_S} s; "
+                    "ask for fewer with --triggers"
+                )
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
+
+
+@contextlib.contextmanager
+def _session() -> "Iterator[SparkSession]":
+    from pyspark.sql import SparkSession
+
+    from storage_engine.tools.spark_in_memory import InMemorySource
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .appName("headrace bench spark-read")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(InMemorySource)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _cluster(folder: Path, brokers: int, say: Callable[[str], None]) -> Iterator[str]:
+    from storage_engine.tools.cluster_plan import UpRequest
+    from storage_engine.tools.local_cluster import LocalCluster
+
+    request = UpRequest(brokers=brokers, port=0)
+    with LocalCluster.running(folder, request) as cluster:
+        say(f"cluster of {brokers} on {cluster.bootstrap_servers}")
+        yield cluster.bootstrap_servers
+
+
+def _load(servers: str, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Batches of random values, encoded once and sent over and over."""
+    from storage_engine.client.admin import create_topic
+    from storage_engine.client.cluster import Cluster
+    from storage_engine.client.produce import BatchWriter
+    from storage_engine.core.ids import TopicPartition
+    from storage_engine.protocol.records import EncodedBatch, encode_batches
+    from storage_engine.tools.spark_in_memory import random_values
+
+    values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
+    whole = encode_batches(values)
+    started = time.perf_counter()
+    with Cluster(servers) as cluster:
+        create_topic(cluster, TOPIC, args.partitions, args.brokers)
+        with BatchWriter(cluster) as writer:
+            for partition in range(args.partitions):
+                left = args.records // args.partitions
+                while left:
+                    batches = whole if left >= _LOAD_ROWS else encode_batches(values[:left])
+                    for batch in batches:
+                        # The writer stamps and keeps the bytes: it gets a copy.
+                        copy = EncodedBatch(
+                            data=bytearray(batch.data), record_count=batch.record_count
+                        )
+                        writer.append(TopicPartition(TOPIC, partition), copy)
+                    left -= min(left, _LOAD_ROWS)
+    seconds = time.perf_counter() - started
+    say(f"{args.records:,} records of {args.value_bytes} B written in {seconds:.1f} s")
+
+
+def _last_line(text: str) -> str:
+    return [line for line in text.splitlines() if line.strip()][-1]
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
