@@ -185,6 +185,23 @@ def test_stop_leaves_a_node_that_is_already_anothers(server: FakeZooKeeper) -> N
     assert ControllerZNode.PATH in server.nodes
 
 
+def test_a_controller_told_of_a_newer_epoch_resigns_and_follows_its_successor(
+    server: FakeZooKeeper,
+) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    server.watches.clear()  # the first does not learn that its node is gone
+    server.remove(ControllerZNode.PATH)
+    second.election.start()
+    server.run()
+    first.election.reconsider()
+    server.run()
+    assert first.events == [(1, 1), "resigned"]
+    assert first.election.controller_id == 2
+    assert second.election.is_controller
+
+
 def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
     broker.coordination.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)
