@@ -5,7 +5,8 @@ that seems to ask for a loop. Its one rule: guess every start at once, then keep
 
 1. After the length stands the attributes byte, 0. Every 0 behind a byte that can end a length is
    taken for one, and the length before it is read backwards: candidates, with every true start.
-2. Each candidate names the start of the next. One whose successor is no candidate is dropped.
+2. Each candidate names the start of the next. One whose successor is no candidate, or that is
+   nobody's successor, is dropped.
 3. If every candidate's successor is the next candidate, the chain is proven. Else those that the
    chain passes are marked by doubling: 1, 2, 4, … records ahead of the first start.
 
@@ -16,6 +17,7 @@ writes) a plain walk says what is wrong, or finds that nothing is.
 Source: the record format of the Kafka protocol. Measurements: DESIGN.md of this package.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -115,93 +117,98 @@ def _record_sizes(lengths: Ints) -> Ints:
 
 def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     """None when the chain can't be proven from the candidates."""
-    candidates = _candidates(source)
-    linked = _link(candidates, regions, len(source))
-    if linked is None:
-        return None
-    chain = _chain(linked, int(regions.starts[0]), len(source))
+    end = len(source)
+    parts = [_linked(part, regions, end) for part in _candidates(source)]
+    links = _joined(_without_dead_ends(parts, regions, end))
+    chain = _chain(links, int(regions.starts[0]), end)
     if chain is None or len(chain.starts) != int(regions.counts.sum()):
         return None
     firsts = np.searchsorted(chain.starts, regions.starts)
     if not np.array_equal(np.diff(firsts, append=len(chain.starts)), regions.counts):
         return None
-    return RecordSpans(chain.bodies, chain.following)
+    return RecordSpans(chain.bodies, chain.stops)
 
 
 class _Candidates(NamedTuple):
+    """Places that read as a length and attributes of 0, by ascending start."""
+
     starts: Ints
     bodies: Ints
-    following: Ints
-    """End of the record."""
+    stops: Ints
 
 
-def _candidates(source: Bytes) -> _Candidates:
-    """Every place that reads as a length and attributes of 0, by ascending start."""
+def _candidates(source: Bytes) -> Iterator[_Candidates]:
+    """All of them, apart by the bytes of their length varint."""
     ends_length = source[:-1].view(np.int8) > 0
-    bodies = np.flatnonzero(ends_length & (source[1:] == 0)) + 1
-    last = source[bodies - 1]
-    before = source[bodies - 2]
-    continued = before >= 0x80
-    if len(bodies) and bodies[0] < 2:
-        continued[0] = False
-    short = np.flatnonzero(((last & 1) == 0) & (last >= 2 * LEAST_BODY_BYTES))
-    parts = [_with_length(bodies[short], 1, last[short].astype(np.int64))]
-    encoded = last.astype(np.int64)
-    for size in range(2, VARINT_BYTES + 1):
+    ends_length &= source[1:] == 0
+    bodies = np.flatnonzero(ends_length) + 1
+    encoded = source[bodies - 1].astype(np.int64)
+    for size in range(1, VARINT_BYTES + 1):
+        # Zigzag: lengths are even. A byte before with the top bit may be a part of the length.
+        possible = (encoded & 1) == 0
+        possible &= encoded >= 2 * LEAST_BODY_BYTES
+        rows = np.flatnonzero(possible)
+        lengths = encoded[rows] >> 1
+        yield _Candidates(bodies[rows] - size, bodies[rows], bodies[rows] + lengths)
+        before = source[bodies - size - 1]
+        continued = before >= 0x80
+        if len(bodies) and bodies[0] <= size:
+            continued &= bodies > size
         rows = np.flatnonzero(continued)
         if not len(rows):
-            break
+            return
         bodies = bodies[rows]
         encoded = (encoded[rows] << 7) | (before[rows] & 0x7F)
-        parts.append(_with_length(bodies, size, encoded))
-        before = source[bodies - size - 1]
-        continued = (before >= 0x80) & (bodies > size)
-    parts = [part for part in parts if len(part.starts)] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    joined = _Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    order = np.argsort(joined.starts, kind="stable")
-    return _Candidates(*(column[order] for column in joined))
-
-
-def _with_length(bodies: Ints, size: int, encoded: Ints) -> _Candidates:
-    """Those whose zigzag-encoded length, a varint of `size` bytes, is possible."""
-    possible = ((encoded & 1) == 0) & (encoded >= 2 * LEAST_BODY_BYTES)
-    if not possible.all():
-        bodies, encoded = bodies[possible], encoded[possible]
-    return _Candidates(bodies - size, bodies, bodies + (encoded >> 1))
 
 
 class _Links(NamedTuple):
+    """Candidates, and the start of the record after each: it may be in the next region, and is the
+    end of the source after the last."""
+
     starts: Ints
     bodies: Ints
-    following: Ints
-    """End of the record."""
+    stops: Ints
     successors: Ints
-    """Start of the next record, which may be in the next region; after the last, the end."""
 
 
-def _link(found: _Candidates, regions: RecordRegions, end: int) -> _Links | None:
-    """The candidates with their successors, without those that no chain can pass."""
-    firsts = np.searchsorted(found.starts, regions.starts)
-    if firsts[-1] >= len(found.starts) or (found.starts[firsts] != regions.starts).any():
-        return None
+def _linked(found: _Candidates, regions: RecordRegions, end: int) -> _Links:
+    """Those that end within their region."""
     if len(regions.starts) == 1:
-        stops: Ints | int = int(regions.stops[0])
-        nexts: Ints | int = end
+        region_stops: Ints | int = int(regions.stops[0])
+        next_starts: Ints | int = end
     else:
-        counts = np.diff(firsts, append=len(found.starts))
-        stops = np.repeat(regions.stops, counts)
-        nexts = np.repeat(np.append(regions.starts[1:], end), counts)
-    starts, bodies, following = (column[firsts[0] :] for column in found)
-    successors = np.where(following == stops, nexts, following)
+        counts = np.diff(np.searchsorted(found.starts, regions.starts[1:]), prepend=0)
+        counts = np.append(counts, len(found.starts) - counts.sum())
+        region_stops = np.repeat(regions.stops, counts)
+        next_starts = np.repeat(np.append(regions.starts[1:], end), counts)
+    successors = np.where(found.stops == region_stops, next_starts, found.stops)
+    return _select(_Links(*found, successors), found.stops <= region_stops)
+
+
+def _without_dead_ends(parts: list[_Links], regions: RecordRegions, end: int) -> list[_Links]:
+    """Those that have a successor, and are one or begin a region."""
     is_start = np.zeros(end + 1, np.bool_)
-    is_start[starts] = True
     is_start[end] = True
-    possible = following <= stops
-    possible &= is_start[np.minimum(successors, end)]
-    links = _Links(starts, bodies, following, successors)
-    return links if possible.all() else _Links(*(column[possible] for column in links))
+    is_successor = np.zeros(end + 1, np.bool_)
+    is_successor[regions.starts] = True
+    for part in parts:
+        is_start[part.starts] = True
+        is_successor[part.successors] = True
+    return [_select(part, is_start[part.successors] & is_successor[part.starts]) for part in parts]
+
+
+def _joined(parts: list[_Links]) -> _Links:
+    """All in one, by ascending start."""
+    filled = [part for part in parts if len(part.starts)] or parts[:1]
+    if len(filled) == 1:
+        return filled[0]
+    joined = _Links(*(np.concatenate(columns) for columns in zip(*filled, strict=True)))
+    order = np.argsort(joined.starts, kind="stable")
+    return _Links(*(column[order] for column in joined))
+
+
+def _select(links: _Links, wanted: npt.NDArray[np.bool_]) -> _Links:
+    return links if wanted.all() else _Links(*(column[wanted] for column in links))
 
 
 def _chain(links: _Links, first: int, end: int) -> _Links | None:
@@ -212,7 +219,7 @@ def _chain(links: _Links, first: int, end: int) -> _Links | None:
     if successors[-1] == end and np.array_equal(successors[:-1], starts[1:]):
         return links
     passed = _passed(starts, successors, end)
-    return None if passed is None else _Links(*(column[passed] for column in links))
+    return None if passed is None else _select(links, passed)
 
 
 def _passed(starts: Ints, successors: Ints, end: int) -> npt.NDArray[np.bool_] | None:
