@@ -1,0 +1,1 @@
+"""Real ZooKeeper, real brokers, real Spark, real clients: one file per promise."""

@@ -1,0 +1,93 @@
+"""Clusters of real processes for tests, and waiting without sleeping blindly."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from storage_engine.tools.cluster_plan import UpRequest
+from storage_engine.tools.local_cluster import LocalCluster
+
+Value = TypeVar("Value")
+
+SESSION_TIMEOUT_MS = 2000
+"""Short, so that a killed broker is noticed soon; ZooKeeper's least is twice its tick."""
+
+QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
+
+DEADLINE_S = 60.0
+
+
+def wait_until(
+    condition: Callable[[], Value], what: str, *, timeout_s: float = DEADLINE_S
+) -> Value:
+    """The first true value of `condition`; AssertionError with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def running_cluster(
+    directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
+) -> Iterator[LocalCluster]:
+    """A cluster on free ports that is gone after the block, whatever happens in it."""
+    request = UpRequest(brokers=brokers, port=0, settings=(*QUICK_FAILOVER, *settings))
+    with LocalCluster.running(directory, request) as cluster:
+        yield cluster
+
+
+def admin(cluster: LocalCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+
+def create_topic(
+    cluster: LocalCluster,
+    topic: str,
+    *,
+    partitions: int = 1,
+    replication_factor: int = 3,
+    config: dict[str, str] | None = None,
+) -> None:
+    """Create a topic and wait until it can be used."""
+    new = NewTopic(topic, partitions, replication_factor, config=config or {})
+    client = admin(cluster)
+    client.create_topics([new])[topic].result(30)
+
+
+def partition_metadata(client: AdminClient, topic: str, partition: int = 0) -> Any:
+    """Leader and ISR as some live broker tells them; None while it can't."""
+    from confluent_kafka import KafkaException
+
+    try:
+        metadata = client.list_topics(topic, timeout=5)
+    except KafkaException:
+        return None
+    return metadata.topics[topic].partitions.get(partition)
+
+
+def leader_of(client: AdminClient, topic: str, partition: int = 0) -> int:
+    """Waits for a leader."""
+
+    def leader() -> int | None:
+        found = partition_metadata(client, topic, partition)
+        return found.leader if found is not None and found.leader > 0 else None
+
+    result = wait_until(leader, f"{topic}-{partition} has a leader")
+    assert result is not None
+    return result
+
+
+def wait_for_isr(client: AdminClient, topic: str, size: int, partition: int = 0) -> None:
+    def complete() -> bool:
+        found = partition_metadata(client, topic, partition)
+        return found is not None and len(found.isrs) == size
+
+    wait_until(complete, f"{size} replicas of {topic}-{partition} are in sync")
