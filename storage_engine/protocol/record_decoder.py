@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.protocol.arrow_binary import LARGEST_ARRAY_BYTES, NULL_LENGTH, gather
+from storage_engine.protocol.arrow_binary import LARGEST_ARRAY_BYTES, gather
 from storage_engine.protocol.compression import decompress
 from storage_engine.protocol.record_batch import (
     HEADER_BYTES,
@@ -33,22 +33,15 @@ from storage_engine.protocol.record_chain import (
     LEAST_RECORD_BYTES,
     BrokenChainError,
     RecordRegions,
-    RecordSpans,
     find_records,
 )
+from storage_engine.protocol.record_fields import DamagedRecordError, RecordFields, read_fields
 from storage_engine.protocol.record_headers import (
     HEADERS_TYPE,
     DamagedHeaderError,
     decode_headers,
 )
-from storage_engine.protocol.varints import (
-    VARINT_BYTES,
-    VARLONG_BYTES,
-    Bytes,
-    DamagedVarintError,
-    Ints,
-    read_column,
-)
+from storage_engine.protocol.varints import Ints
 
 GROUP_BYTES = 1 << 20
 """Decompressed bytes decoded in one pass: enough to hide a pass's fixed cost, few enough to stay in
@@ -57,7 +50,8 @@ the cache."""
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 """Of one batch. Kafka's max.message.bytes is 1 MiB by default; text compresses tenfold or so."""
 
-MICROSECONDS = 1000
+_MICROSECONDS = 1000
+_LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +76,9 @@ class DecodedRecords:
 
     @property
     def timestamps(self) -> Any:
-        """timestamp[us, UTC], as Spark has them."""
-        microseconds = self.timestamps_ms.to_numpy() * MICROSECONDS
+        """timestamp[us, UTC], as Spark has them; times it can't hold become its first or last."""
+        most = _LARGEST_TIMESTAMP_MS
+        microseconds = np.clip(self.timestamps_ms.to_numpy(), -most, most) * _MICROSECONDS
         return _plain_array(microseconds, pa.timestamp("us", tz="UTC"))
 
 
@@ -244,7 +239,7 @@ def _decode_group(
         decoded = _decode(group, wanted, include_headers=include_headers)
     except BrokenChainError as error:
         raise _corrupt(headers[error.region], f"record {error.record}: {error.reason}") from None
-    except _DamagedRecordError as error:
+    except DamagedRecordError as error:
         ends = np.cumsum([header.records_count for header in headers])
         region = int(np.searchsorted(ends, error.row, side="right"))
         record = error.row - int(ends[region]) + headers[region].records_count
@@ -259,19 +254,10 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
     )
 
 
-class _DamagedRecordError(ValueError):
-    """Record `row` of the group is damaged."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(reason)
-        self.row = row
-        self.reason = reason
-
-
 def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedRecords:
     buffer, regions = _lay_out(group)
     source = np.frombuffer(buffer, np.uint8)
-    fields = _read_fields(source, find_records(source, regions))
+    fields = read_fields(source, find_records(source, regions))
     per_batch = _PerBatch([part.header for part in group.parts], regions.counts)
     deltas = fields.offset_deltas
     _check_offset_deltas(deltas, per_batch, regions.counts)
@@ -285,7 +271,7 @@ def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedR
             inside &= offsets < wanted.stop
         rows = np.flatnonzero(inside)
         offsets, timestamps, types = offsets[rows], timestamps[rows], types[rows]
-        fields = _Fields(*(column[rows] for column in fields))
+        fields = RecordFields(*(column[rows] for column in fields))
     arrow_buffer = pa.py_buffer(buffer)
     headers = None
     if include_headers:
@@ -295,7 +281,7 @@ def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedR
             )
         except DamagedHeaderError as error:
             row = error.index if rows is None else int(rows[error.index])
-            raise _DamagedRecordError(row, error.reason) from None
+            raise DamagedRecordError(row, error.reason) from None
     return DecodedRecords(
         keys=gather(arrow_buffer, fields.key_starts, fields.key_lengths),
         values=gather(arrow_buffer, fields.value_starts, fields.value_lengths),
@@ -355,76 +341,7 @@ def _check_offset_deltas(deltas: Ints, per_batch: _PerBatch, counts: Ints) -> No
     bad[1:] |= descends
     if bad.any():
         row = int(np.argmax(bad))
-        raise _DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")
-
-
-class _Fields(NamedTuple):
-    """The fields of records, a column each; positions are into the group's buffer."""
-
-    timestamp_deltas: Ints
-    offset_deltas: Ints
-    key_starts: Ints
-    key_lengths: Ints
-    value_starts: Ints
-    value_lengths: Ints
-    header_counts: Ints
-    header_starts: Ints
-    stops: Ints
-
-
-def _read_fields(source: Bytes, spans: RecordSpans) -> _Fields:
-    stops = spans.stops
-    after_attributes = spans.bodies + 1
-    timestamp_deltas, at = _read_numbers(
-        source, after_attributes, stops, "timestamp delta", VARLONG_BYTES
-    )
-    offset_deltas, at = _read_numbers(source, at, stops, "offset delta")
-    key_lengths, key_starts = _read_lengths(source, at, stops, "key")
-    at = key_starts + np.maximum(key_lengths, 0)
-    value_lengths, value_starts = _read_lengths(source, at, stops, "value")
-    at = value_starts + np.maximum(value_lengths, 0)
-    header_counts, header_starts = _read_numbers(source, at, stops, "header count")
-    bad = (header_counts < 0) | ((header_counts == 0) & (header_starts != stops))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _DamagedRecordError(
-            row,
-            f"its header count is {int(header_counts[row])},"
-            f" {int(stops[row] - header_starts[row])} bytes come after",
-        )
-    return _Fields(
-        timestamp_deltas=timestamp_deltas,
-        offset_deltas=offset_deltas,
-        key_starts=key_starts,
-        key_lengths=key_lengths,
-        value_starts=value_starts,
-        value_lengths=value_lengths,
-        header_counts=header_counts,
-        header_starts=header_starts,
-        stops=stops,
-    )
-
-
-def _read_numbers(
-    source: Bytes, positions: Ints, stops: Ints, name: str, max_bytes: int = VARINT_BYTES
-) -> tuple[Ints, Ints]:
-    try:
-        return read_column(source, positions, stops, max_bytes=max_bytes)
-    except DamagedVarintError as error:
-        raise _DamagedRecordError(error.index, f"its {name} is cut off or too long") from None
-
-
-def _read_lengths(source: Bytes, positions: Ints, stops: Ints, name: str) -> tuple[Ints, Ints]:
-    lengths, starts = _read_numbers(source, positions, stops, f"{name} length")
-    bad = (lengths < NULL_LENGTH) | (lengths > stops - starts)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _DamagedRecordError(
-            row,
-            f"its {name} length is {int(lengths[row])}, {int(stops[row] - starts[row])} bytes are"
-            " left",
-        )
-    return lengths, starts
+        raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")
 
 
 def _plain_array(column: Any, kind: Any) -> Any:

@@ -157,19 +157,19 @@ def iter_encoded(
     """encode_batches, one batch at a time, so that the first can be sent while the next is made."""
     codec = codec_named(compression)
     rows = _rows(values, keys, headers, timestamps_ms, now_ms)
-    attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
+    transactional_bit = TRANSACTIONAL_BIT if transactional else 0
     sequence = base_sequence
     for bounds in _groups(rows, batch_bytes):
         for (start, stop), plain in zip(pairwise(bounds), _encode(rows, bounds), strict=True):
             count = stop - start
-            data = plain if codec is Codec.NONE else _compressed(codec, plain)
+            data, used = _compressed(codec, plain)
             header = BatchHeader(
                 base_offset=0,
                 length=len(data) - LENGTH_END,
                 partition_leader_epoch=0,
                 magic=MAGIC,
                 crc=0,
-                attributes=attributes,
+                attributes=used | transactional_bit,
                 last_offset_delta=count - 1,
                 base_timestamp=_timestamp_at(rows.timestamps, start),
                 max_timestamp=_largest_timestamp(rows.timestamps, start, stop),
@@ -305,10 +305,17 @@ def _encode(rows: _Rows, bounds: list[int]) -> Iterator[memoryview]:
         yield data[position:end]
 
 
-def _compressed(codec: Codec, batch: memoryview) -> memoryview:
-    compressed = bytearray(HEADER_BYTES)
-    compressed += compress(codec, batch[HEADER_BYTES:])
-    return memoryview(compressed)
+def _compressed(codec: Codec, plain: memoryview) -> tuple[memoryview, Codec]:
+    """The batch and its codec: NONE where `codec` would make it larger, so that batches keep to
+    their size whatever is in them."""
+    if codec is Codec.NONE:
+        return plain, codec
+    records = compress(codec, plain[HEADER_BYTES:])
+    if len(records) >= len(plain) - HEADER_BYTES:
+        return plain, Codec.NONE
+    batch = bytearray(HEADER_BYTES)
+    batch += records
+    return memoryview(batch), codec
 
 
 def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:

@@ -118,6 +118,14 @@ def test_binary_of_fixed_size_is_written():
     assert values_of(one_batch(pa.array([b"abc", None], pa.binary(3))).data) == [b"abc", None]
 
 
+def test_times_beyond_sparks_are_its_last_and_first():
+    timestamps = pa.array([(1 << 63) - 1, -(1 << 62)])
+    decoded = decode_batches(one_batch(pa.array([b"a", b"b"]), timestamps_ms=timestamps).data)
+    assert decoded.timestamps_ms.equals(timestamps)
+    limit = ((1 << 63) - 1) // 1000 * 1000
+    assert decoded.timestamps.cast(pa.int64()).to_pylist() == [limit, -limit]
+
+
 def test_other_types_are_refused_by_name():
     with pytest.raises(InvalidRecordError, match="the value column has type int64: cast it"):
         encode_batches(pa.array([1]))
@@ -285,6 +293,15 @@ def test_batches_keep_to_their_size_and_use_it(batch_bytes):
     total = sum(len(batch) for batch in batches)
     assert len(batches) <= 1.5 * total / batch_bytes + 1
     assert sum(batch.record_count for batch in batches) == len(values)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_batch_that_compression_would_enlarge_goes_uncompressed(codec):
+    """Else a full batch of random bytes would exceed max.message.bytes by the codec's framing."""
+    values = pa.array([np.random.default_rng(1).bytes(50_000)])
+    batch = one_batch(values, compression=codec.name.lower())
+    assert read_header(batch.data).compression == Codec.NONE
+    assert values_of(batch.data) == values.to_pylist()
 
 
 def test_record_larger_than_a_batch_gets_a_batch_of_its_own():
