@@ -17,6 +17,7 @@ from storage_engine.broker.controller_watches import ControllerWatches
 from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
+    BalanceChecked,
     ControlledShutdownRequested,
     DeleteTopicNodes,
     Deliver,
@@ -59,6 +60,9 @@ class ControllerSettings:
     broker_id: BrokerId
     delete_topic_enable: bool
     unclean_default: bool
+    balance_check_ms: int | None
+    """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
+    balance_percentage: int
 
 
 class ActingController:
@@ -76,6 +80,7 @@ class ActingController:
         resign: Callable[[], None],
     ) -> None:
         self.controller_epoch = controller_epoch
+        self._settings = settings
         self._scheduler = scheduler
         self._resign = resign
         self._closed = False
@@ -108,6 +113,19 @@ class ActingController:
     def start(self) -> None:
         """Set the watches, load everything, send all leadership to all brokers."""
         self._watches.start()
+        self._check_balance_later()
+
+    def _check_balance_later(self) -> None:
+        interval_ms = self._settings.balance_check_ms
+        if interval_ms is not None:
+            self._scheduler.call_later(interval_ms, self._check_balance)
+
+    def _check_balance(self) -> None:
+        if self._closed:
+            return
+        if self.loaded:
+            self.submit(BalanceChecked(percentage=self._settings.balance_percentage))
+        self._check_balance_later()
 
     def close(self) -> None:
         self._closed = True

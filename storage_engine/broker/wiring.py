@@ -94,6 +94,10 @@ def build(
             broker_id=broker_id,
             delete_topic_enable=config.flag("delete.topic.enable"),
             unclean_default=config.flag("unclean.leader.election.enable"),
+            balance_check_ms=config.integer("leader.imbalance.check.interval.seconds") * 1000
+            if config.flag("auto.leader.rebalance.enable")
+            else None,
+            balance_percentage=config.integer("leader.imbalance.per.broker.percentage"),
         ),
         coordination=coordination,
         transport=transport,

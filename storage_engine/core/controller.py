@@ -6,11 +6,13 @@ conditional write. Only an accepted write is told to brokers. So a new controlle
 a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 and 001.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
+    BalanceChecked,
     BrokersChanged,
     ControlledShutdownRequested,
     DeleteTopicNodes,
@@ -39,6 +41,7 @@ from storage_engine.core.election import (
     controlled_shutdown_election,
     first_election,
     offline_election,
+    preferred_election,
     shrink_to_live,
 )
 from storage_engine.core.ids import (
@@ -68,6 +71,8 @@ class Controller:
     _reading: set[TopicPartition] = field(default_factory=set)
     _dirty: set[TopicPartition] = field(default_factory=set)
     _unready: set[str] = field(default_factory=set)
+    _preferring: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose preferred replica shall lead, at their next decision."""
     _deliveries: Deliveries = field(default_factory=Deliveries)
 
     def step(self, event: Event) -> list[Effect]:
@@ -86,6 +91,8 @@ class Controller:
                 effects.extend(self._on_states_written(event.outcomes))
             case ControlledShutdownRequested():
                 self._on_controlled_shutdown(event)
+            case BalanceChecked():
+                self._on_balance_checked(event.percentage)
             case TopicDeletionRequested():
                 self._on_deletion_requested(event.topics)
             case TopicDeleted():
@@ -186,6 +193,22 @@ class Controller:
             if event.broker in replicas:
                 self._dirty.add(partition)
 
+    def _on_balance_checked(self, percentage: int) -> None:
+        """Kafka's rule: the share of a broker's preferred partitions that others lead."""
+        led_elsewhere: dict[BrokerId, list[TopicPartition]] = {}
+        preferred_count: Counter[BrokerId] = Counter()
+        for partition, assigned in self._assignments():
+            state = self.states.get(partition)
+            if state is None or partition.topic in self.deleting:
+                continue
+            preferred_count[assigned[0]] += 1
+            if state.leader != assigned[0]:
+                led_elsewhere.setdefault(assigned[0], []).append(partition)
+        for broker, partitions in led_elsewhere.items():
+            if 100 * len(partitions) > percentage * preferred_count[broker]:
+                self._preferring.update(partitions)
+                self._dirty.update(partitions)
+
     def _on_deletion_requested(self, topics: Iterable[str]) -> None:
         if not self.delete_topic_enable:
             return
@@ -212,7 +235,7 @@ class Controller:
             tp = TopicPartition(topic, partition)
             self.states.pop(tp, None)
             self._bounced.pop(tp, None)
-            for pending in (self._dirty, self._writing, self._reading):
+            for pending in (self._dirty, self._writing, self._reading, self._preferring):
                 pending.discard(tp)
         self._deliveries.forget_topic(topic)
 
@@ -233,6 +256,7 @@ class Controller:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
                 del self._bounced[partition]
                 wanted = self._wanted(partition)
+            self._preferring.discard(partition)
             if wanted is None:
                 continue
             if wanted.leader == -1 and (state is None or state.leader != -1):
@@ -285,7 +309,10 @@ class Controller:
             )
             if moved is not None:
                 return moved
-        return shrink_to_live(assigned, state.leader, state.isr, live)
+        shrunk = shrink_to_live(assigned, state.leader, state.isr, live)
+        if shrunk is None and partition in self._preferring:
+            return preferred_election(assigned, state.leader, state.isr, live - self.shutting_down)
+        return shrunk
 
     def _shutdown_progress(self) -> list[Effect]:
         """For each broker that is leaving: which partitions it still leads though another could."""

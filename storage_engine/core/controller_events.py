@@ -70,6 +70,17 @@ class ControlledShutdownRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceChecked:
+    """Time to look whether preferred replicas lead (R-CTL7).
+
+    A broker of which more than `percentage` of the partitions that prefer it are led by others gets
+    them back.
+    """
+
+    percentage: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionRequested:
     """Topics named under /admin/delete_topics."""
 
@@ -135,6 +146,7 @@ Event = (
     | StatesRead
     | StatesWritten
     | ControlledShutdownRequested
+    | BalanceChecked
     | TopicDeletionRequested
     | TopicDeleted
     | Delivered
