@@ -6,7 +6,9 @@ Rule: the same argument has the same name, meaning and check everywhere.
 import argparse
 from pathlib import Path
 
-BOOTSTRAP_HELP = "brokers to ask first, as HOST:PORT[,HOST:PORT…]"
+BOOTSTRAP_HELP = (
+    "brokers to ask first, as HOST:PORT[,HOST:PORT…]; given up when none answers for 10 s"
+)
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage_engine.client.admin import describe_topic_configs
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.partitioner import partitions_for_keys
 from storage_engine.client.produce import DELIVERY_TIMEOUT_MS, BatchWriter
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records import DEFAULT_BATCH_BYTES, encode_batches
 from storage_engine.tools.arguments import add_bootstrap_server, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.line_records import LineSplitter, split_keys
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     acks = _ACKS[args.acks]
     with Cluster(args.bootstrap_server) as cluster:
         partition_count = len(cluster.topic(args.topic).partitions)
+        limit = describe_topic_configs(cluster, args.topic).get("max.message.bytes")
+        largest = int(limit.value) if limit is not None and limit.value else DEFAULT_BATCH_BYTES
         with BatchWriter(
             cluster, acks=acks, delivery_timeout_ms=args.delivery_timeout_ms
         ) as writer:
@@ -86,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
                 partition_count=partition_count,
                 separator=separator,
                 compression=args.compression,
+                batch_bytes=min(largest, DEFAULT_BATCH_BYTES),
             )
             report = _progress_reporter()
             try:
@@ -115,12 +119,14 @@ class LineSender:
         partition_count: int,
         separator: bytes | None,
         compression: str,
+        batch_bytes: int,
     ) -> None:
         self._writer = writer
         self._topic = topic
         self._partition_count = partition_count
         self._separator = separator
         self._compression = compression
+        self._batch_bytes = batch_bytes
         self._turn = itertools.cycle(range(partition_count))
         self.sent = 0
 
@@ -130,14 +136,21 @@ class LineSender:
             # A chunk goes to one partition: large batches, and every partition in turn.
             self._append(next(self._turn), lines, None)
             return
-        keys, values = split_keys(lines, self._separator, lines_before=self.sent)
+        keys, values = split_keys(lines, self._separator)
         destinations = partitions_for_keys(keys, self._partition_count)
         for partition in np.unique(destinations).tolist():
             rows = pa.array(np.flatnonzero(destinations == partition))
             self._append(partition, values.take(rows), keys.take(rows))
+        if len(keys) < len(lines):
+            raise CommandError(
+                f"line {self.sent + 1} of the input has no key separator "
+                f"'{os.fsdecode(self._separator)}'; the lines before it were sent"
+            )
 
     def _append(self, partition: int, values: Any, keys: Any) -> None:
-        for batch in encode_batches(values, keys, compression=self._compression):
+        for batch in encode_batches(
+            values, keys, compression=self._compression, batch_bytes=self._batch_bytes
+        ):
             self._writer.append(TopicPartition(self._topic, partition), batch)
             self.sent += batch.record_count
 

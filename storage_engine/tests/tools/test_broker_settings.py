@@ -104,7 +104,7 @@ def test_a_file_that_says_the_same_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_equals_is_wrong_usage() -> None:
-    with pytest.raises(UsageError, match="'--set num.partitions' is not of the form KEY=VALUE"):
+    with pytest.raises(UsageError, match=r"'--set num\.partitions' is not of the form KEY=VALUE"):
         parse_setting("num.partitions")
 
 

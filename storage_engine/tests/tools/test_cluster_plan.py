@@ -125,7 +125,7 @@ def test_a_stopped_zookeeper_whose_port_was_taken_moves() -> None:
 
 
 def test_a_stopped_zookeeper_does_not_move_from_under_running_brokers() -> None:
-    with pytest.raises(CommandError, match="port 2181 .* for ZooKeeper, is in use"):
+    with pytest.raises(CommandError, match=r"port 2181 .* for ZooKeeper, is in use"):
         _plan(_plan(), taken={2181}, running={1})
 
 

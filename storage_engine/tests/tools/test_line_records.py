@@ -50,19 +50,22 @@ def test_a_line_without_end_is_refused_with_its_number() -> None:
 
 def test_the_first_separator_parts_key_and_value() -> None:
     lines = pa.array([b"k=>v=>w", b"=>", b"k=>"], pa.binary())
-    keys, values = split_keys(lines, b"=>", lines_before=0)
+    keys, values = split_keys(lines, b"=>")
     assert keys.to_pylist() == [b"k", b"", b"k"]
     assert values.to_pylist() == [b"v=>w", b"", b""]
 
 
 def test_a_separator_may_be_bytes_that_are_no_text() -> None:
-    keys, values = split_keys(pa.array([b"a\xffb"], pa.binary()), b"\xff", lines_before=0)
+    keys, values = split_keys(pa.array([b"a\xffb"], pa.binary()), b"\xff")
     assert (keys.to_pylist(), values.to_pylist()) == ([b"a"], [b"b"])
 
 
-def test_a_line_without_separator_is_named_by_its_number() -> None:
-    with pytest.raises(CommandError, match="line 12 of the input has no key separator ':'"):
-        split_keys(pa.array([b"a:b", b"c"], pa.binary()), b":", lines_before=10)
+def test_keys_and_values_end_before_the_first_line_without_a_separator() -> None:
+    lines = pa.array([b"a:b", b"c:d", b"e", b"f:g"], pa.binary())
+    keys, values = split_keys(lines, b":")
+    assert (keys.to_pylist(), values.to_pylist()) == ([b"a", b"c"], [b"b", b"d"])
+    keys, values = split_keys(lines.slice(2), b":")
+    assert (keys.to_pylist(), values.to_pylist()) == ([], [])
 
 
 def test_values_are_joined_to_lines_as_they_are() -> None:

@@ -20,8 +20,8 @@ from storage_engine.tools.processes import (
     stop_process,
 )
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
 OBEDIENT = "import time; print(1, flush=True); time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {OBEDIENT}"
 
 
 class Child:
