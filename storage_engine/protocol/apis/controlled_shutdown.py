@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def encode_request(version: int, request: ControlledShutdownRequest) -> list[Buf
 
 
 def decode_response(version: int, body: memoryview) -> ControlledShutdownResponse:
-    return decode_with(
+    return decode_leniently(
         f"ControlledShutdown response of version {version}", body, False, _read_response
     )
 

@@ -22,6 +22,7 @@ from storage_engine.protocol.apis.wire import (
     Reader,
     Writer,
     count,
+    decode_leniently,
     decode_with,
     string,
     uvarint,
@@ -320,7 +321,7 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
 
 
 def decode_response(version: int, body: memoryview) -> FetchResponse:
-    return decode_with(
+    return decode_leniently(
         f"Fetch response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,

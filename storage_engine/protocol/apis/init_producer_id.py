@@ -8,7 +8,7 @@ InitProducerIdResponse.json; KIP-98.
 from dataclasses import dataclass
 
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
 
 FIRST_FLEXIBLE = 2
 NO_PRODUCER_ID = -1
@@ -80,7 +80,7 @@ def encode_response(version: int, response: InitProducerIdResponse) -> list[Buff
 
 
 def decode_response(version: int, body: memoryview) -> InitProducerIdResponse:
-    return decode_with(
+    return decode_leniently(
         f"InitProducerId response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,

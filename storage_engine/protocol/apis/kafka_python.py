@@ -20,7 +20,7 @@ from typing import Any
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import APIS
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode
-from storage_engine.protocol.apis.wire import Reader, decode_with
+from storage_engine.protocol.apis.wire import Reader, decode_leniently, decode_with
 
 Read = Callable[[Reader], Any]
 
@@ -38,9 +38,13 @@ def kafka_python_api(key: int, request_class: Any, response_class: Any) -> ApiSp
         min_version=entry.versions.min_version,
         max_version=entry.versions.max_version,
         first_flexible_version=first_flexible,
-        decode_request=_decoder(f"{entry.name} request", request_class, first_flexible),
+        decode_request=_decoder(
+            f"{entry.name} request", request_class, first_flexible, decode_with
+        ),
         encode_request=_encode,
-        decode_response=_decoder(f"{entry.name} response", response_class, first_flexible),
+        decode_response=_decoder(
+            f"{entry.name} response", response_class, first_flexible, decode_leniently
+        ),
         encode_response=_encode,
     )
 
@@ -50,7 +54,7 @@ def _encode(version: int, message: Any) -> list[Buffer]:
     return [encoded]
 
 
-def _decoder(what: str, message_class: Any, first_flexible: int | None) -> Decode:
+def _decoder(what: str, message_class: Any, first_flexible: int | None, whole: Any) -> Decode:
     @functools.cache
     def reader_for(version: int, flexible: bool) -> Read:
         fields = message_class.fields.values()
@@ -59,7 +63,7 @@ def _decoder(what: str, message_class: Any, first_flexible: int | None) -> Decod
     def decode(version: int, body: memoryview) -> Any:
         flexible = first_flexible is not None and version >= first_flexible
         read = reader_for(version, flexible)
-        return decode_with(f"{what} of version {version}", body, flexible, read)
+        return whole(f"{what} of version {version}", body, flexible, read)
 
     return decode
 

@@ -22,7 +22,13 @@ from storage_engine.core.ids import (
     PartitionEpoch,
 )
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import (
+    NO_TOPIC_ID,
+    Reader,
+    Writer,
+    decode_leniently,
+    decode_with,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +156,9 @@ def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
 
 
 def decode_response(version: int, body: memoryview) -> LeaderAndIsrResponse:
-    return decode_with(f"LeaderAndIsr response of version {version}", body, False, _read_response)
+    return decode_leniently(
+        f"LeaderAndIsr response of version {version}", body, False, _read_response
+    )
 
 
 def _read_response(reader: Reader) -> LeaderAndIsrResponse:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from storage_engine.protocol.apis.grouping import group_by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
 
 FIRST_FLEXIBLE = 6
 LATEST_TIMESTAMP = -1
@@ -122,7 +122,7 @@ def encode_response(version: int, response: ListOffsetsResponse) -> list[Buffer]
 
 
 def decode_response(version: int, body: memoryview) -> ListOffsetsResponse:
-    return decode_with(
+    return decode_leniently(
         f"ListOffsets response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,

@@ -18,7 +18,7 @@ from storage_engine.protocol.apis.wire import (
     NO_TOPIC_ID,
     Reader,
     Writer,
-    decode_answer_with,
+    decode_leniently,
 )
 
 FIRST_FLEXIBLE = 9
@@ -88,7 +88,7 @@ class MetadataResponse:
 def decode_request(version: int, body: memoryview) -> MetadataRequest:
     # librdkafka 2.x writes the null list of "all topics" as four bytes of zero where a flexible
     # version has one, so that three bytes are left over. Kafka lets them pass.
-    return decode_answer_with(
+    return decode_leniently(
         f"Metadata request of version {version}",
         body,
         version >= FIRST_FLEXIBLE,
@@ -205,7 +205,7 @@ def _write_topic(writer: Writer, version: int, topic: MetadataTopic) -> None:
 
 
 def decode_response(version: int, body: memoryview) -> MetadataResponse:
-    return decode_answer_with(
+    return decode_leniently(
         f"Metadata response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,

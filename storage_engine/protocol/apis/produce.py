@@ -22,6 +22,7 @@ from storage_engine.protocol.apis.wire import (
     Reader,
     cached_name,
     count,
+    decode_leniently,
     decode_with,
     name_from,
     nullable_string,
@@ -115,7 +116,7 @@ def _decode_single(body: memoryview) -> ProduceRequest | None:
         None,
         acks,
         timeout_ms,
-        (ProducePartition(cached_name(raw) or name_from(raw), index, body[position:]),),
+        [ProducePartition(cached_name(raw) or name_from(raw), index, body[position:])],
     )
 
 
@@ -146,7 +147,7 @@ def _decode_flexible_single(body: memoryview) -> ProduceRequest | None:
         None,
         acks,
         timeout_ms,
-        (ProducePartition(cached_name(raw) or name_from(raw), index, body[position:end]),),
+        [ProducePartition(cached_name(raw) or name_from(raw), index, body[position:end])],
     )
 
 
@@ -266,7 +267,7 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
 
 
 def decode_response(version: int, body: memoryview) -> ProduceResponse:
-    return decode_with(
+    return decode_leniently(
         f"Produce response of version {version}",
         body,
         version >= FIRST_FLEXIBLE,
@@ -311,7 +312,8 @@ def _read_errors(reader: Reader) -> str | None:
         reader.tags()
         if first is None:
             first = f"record {index}: {text or 'not accepted'}"
-    return reader.nullable_string() or first
+    message = reader.nullable_string()
+    return first if message is None else message
 
 
 API = ApiSpec(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,9 @@ def encode_request(version: int, request: StopReplicaRequest) -> list[Buffer]:
 
 
 def decode_response(version: int, body: memoryview) -> StopReplicaResponse:
-    return decode_with(f"StopReplica response of version {version}", body, False, _read_response)
+    return decode_leniently(
+        f"StopReplica response of version {version}", body, False, _read_response
+    )
 
 
 def _read_response(reader: Reader) -> StopReplicaResponse:

@@ -16,7 +16,13 @@ from uuid import UUID
 
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import (
+    NO_TOPIC_ID,
+    Reader,
+    Writer,
+    decode_leniently,
+    decode_with,
+)
 
 ANY_BROKER_EPOCH = BrokerEpoch(-1)
 """Whatever incarnation the receiver is."""
@@ -142,7 +148,7 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
 
 
 def decode_response(version: int, body: memoryview) -> UpdateMetadataResponse:
-    return decode_with(
+    return decode_leniently(
         f"UpdateMetadata response of version {version}",
         body,
         False,

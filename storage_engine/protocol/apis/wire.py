@@ -233,11 +233,11 @@ def decode_with(
     return _decode(what, data, flexible, read, rest_allowed=False)
 
 
-def decode_answer_with(
+def decode_leniently(
     what: str, data: memoryview, flexible: bool, read: Callable[[Reader], Item]
 ) -> Item:
-    """Read a response. Bytes after it are ignored, as other clients do: librdkafka's mock cluster
-    sends one too many.
+    """Read a message and ignore what is left over: for responses, as other clients do (librdkafka's
+    mock cluster sends a byte too many), and for requests of clients that are known to be untidy.
     """
     return _decode(what, data, flexible, read, rest_allowed=True)
 

@@ -1,0 +1,184 @@
+"""What kio cannot say about Produce, Fetch and Metadata: records, old versions, special fields."""
+
+import datetime
+import struct
+from uuid import UUID
+
+import pytest
+from kafka.protocol.consumer import FetchResponse as ForeignFetchResponse
+from kafka.protocol.producer import ProduceRequest as ForeignProduceRequest
+from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32, i64
+
+from storage_engine.protocol.apis import fetch, grouping, metadata, produce
+from storage_engine.tests.protocol.apis import kio_messages
+from storage_engine.tests.protocol.apis.buffers import joined
+
+
+@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("topics", [1, 2])
+def test_kafka_python_writes_produce_requests_that_we_read(version: int, topics: int) -> None:
+    theirs = ForeignProduceRequest(
+        acks=-1,
+        timeout_ms=1500,
+        topic_data=[
+            ForeignProduceRequest.TopicProduceData(
+                name=f"flights{topic}",
+                partition_data=[
+                    ForeignProduceRequest.TopicProduceData.PartitionProduceData(
+                        index=4, records=b"batch"
+                    )
+                ],
+            )
+            for topic in range(topics)
+        ],
+    )
+    data = theirs.encode(version=version)
+    assert produce.decode_request(version, memoryview(data)) == produce.ProduceRequest(
+        None,
+        -1,
+        1500,
+        [produce.ProducePartition(f"flights{topic}", 4, b"batch") for topic in range(topics)],
+    )
+    ours = produce.decode_request(version, memoryview(data))
+    assert joined(produce.encode_request(version, ours)) == data
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_kafka_python_reads_our_produce_responses(version: int) -> None:
+    response = produce.ProduceResponse(
+        [
+            produce.ProducePartitionResponse("a", 1, 0, 70, -1, 5),
+            produce.ProducePartitionResponse("a", 2, 10, error_message="too large"),
+        ],
+        throttle_time_ms=3,
+    )
+    data = joined(produce.encode_response(version, response))
+    theirs = ForeignProduceResponse.decode(data, version=version)
+    first, second = theirs.responses[0].partition_responses
+    assert (first.index, first.error_code, first.base_offset) == (1, 0, 70)
+    assert (second.index, second.error_code, second.base_offset) == (2, 10, -1)
+    if version >= 1:
+        assert theirs.throttle_time_ms == 3
+    if version >= 8:
+        assert (first.error_message, second.error_message) == (None, "too large")
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_the_short_path_for_one_partition_writes_what_the_long_one_writes(version: int) -> None:
+    one = produce.ProducePartitionResponse("flights", 1, 6, 70, 9, 5)
+    short = joined(produce.encode_response(version, produce.ProduceResponse([one], 3)))
+    assert short == produce._encode_many(version, produce.ProduceResponse([one], 3))
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2_097_151, 2_097_152])
+def test_records_are_slices_of_the_frame_and_never_copied(version: int, size: int) -> None:
+    records = bytes(size)
+    partition = produce.ProducePartition("flights", 1, records)
+    buffers = produce.encode_request(version, produce.ProduceRequest(None, 1, 1000, [partition]))
+    assert size == 0 or any(buffer is records for buffer in buffers)
+    frame = bytearray(joined(buffers))
+    decoded = produce.decode_request(version, memoryview(frame)).partitions[0].records
+    assert isinstance(decoded, memoryview)
+    assert decoded.obj is frame
+    assert decoded == records
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_topic_name_as_long_as_names_get_takes_the_long_path(version: int) -> None:
+    name = "n" * 249
+    request = produce.ProduceRequest(None, 1, 0, [produce.ProducePartition(name, 0, b"x")])
+    data = memoryview(joined(produce.encode_request(version, request)))
+    assert produce.decode_request(version, data) == request
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_errors_of_single_records_become_the_message_when_there_is_no_other(version: int) -> None:
+    kio_class = kio_messages.kio_class(0, version, "response")
+    module = __import__(kio_class.__module__, fromlist=["*"])
+    theirs = kio_class(
+        throttle_time=datetime.timedelta(),
+        responses=(
+            module.TopicProduceResponse(
+                name="a",
+                partition_responses=(
+                    module.PartitionProduceResponse(
+                        index=i32(0),
+                        error_code=ErrorCode.invalid_record,
+                        base_offset=i64(-1),
+                        log_append_time=None,
+                        record_errors=(
+                            module.BatchIndexAndErrorMessage(
+                                batch_index=i32(4), batch_index_error_message="no key"
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+    data = kio_messages.encode(theirs)
+    (partition,) = produce.decode_response(version, memoryview(data)).partitions
+    assert partition.error_message == "record 4: no key"
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_null_records_are_read_as_none_and_none_is_written_as_no_bytes(version: int) -> None:
+    response = fetch.FetchResponse([fetch.FetchPartitionResponse("a", 0, 6)])
+    data = joined(fetch.encode_response(version, response))
+    theirs = ForeignFetchResponse.decode(data, version=version)
+    assert theirs.responses[0].partitions[0].records == b""
+    null = data[:-4] + b"\x00\x00\x00\x00" if version >= 12 else data[:-4] + b"\xff\xff\xff\xff"
+    (partition,) = fetch.decode_response(version, memoryview(null)).partitions
+    assert partition.records is None
+
+
+def test_the_incarnation_of_a_follower_travels_where_kafka_15_has_it() -> None:
+    request = fetch.FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=9, partitions=[], replica_id=3, replica_epoch=77
+    )
+    data = joined(fetch.encode_request(12, request))
+    assert data.endswith(b"\x01\x01\x0d" + struct.pack(">iqb", 3, 77, 0))
+    assert fetch.decode_request(12, memoryview(data)) == request._replace(forgotten=[])
+
+
+def test_the_order_of_fetched_partitions_is_kept_even_when_topics_alternate() -> None:
+    partitions = [fetch.FetchPartition(topic, index, 0, 9) for index in (0, 1) for topic in "ab"]
+    request = fetch.FetchRequest(1, 1, 1, partitions)
+    data = joined(fetch.encode_request(11, request))
+    assert fetch.decode_request(11, memoryview(data)).partitions == partitions
+
+
+def test_topics_that_alternate_are_written_once_in_produce() -> None:
+    partitions = [produce.ProducePartition(topic, i, b"x") for i in (0, 1) for topic in "ab"]
+    assert [topic for topic, _ in grouping.group_by_topic(partitions)] == ["a", "b"]
+    data = joined(produce.encode_request(8, produce.ProduceRequest(None, 1, 1, partitions)))
+    theirs = ForeignProduceRequest.decode(data, version=8)
+    assert [topic.name for topic in theirs.topic_data] == ["a", "b"]
+
+
+def test_metadata_0_asks_for_all_topics_with_an_empty_list_and_later_ones_with_null() -> None:
+    everything = metadata.MetadataRequest(topics=None)
+    nothing = metadata.MetadataRequest(topics=[])
+    assert joined(metadata.encode_request(0, everything)) == struct.pack(">i", 0)
+    assert joined(metadata.encode_request(1, everything)) == struct.pack(">i", -1)
+    assert joined(metadata.encode_request(1, nothing)) == struct.pack(">i", 0)
+    assert metadata.decode_request(0, memoryview(bytes(4))).topics is None
+    assert metadata.decode_request(1, memoryview(bytes(4))).topics == []
+    with pytest.raises(ValueError, match="can't ask for no topics"):
+        metadata.encode_request(0, nothing)
+
+
+def test_metadata_by_topic_id_needs_version_12() -> None:
+    request = metadata.MetadataRequest(topics=[], topic_ids=[UUID(int=5)])
+    with pytest.raises(ValueError, match="can't ask for topics by id"):
+        metadata.encode_request(11, request)
+    data = memoryview(joined(metadata.encode_request(12, request)))
+    assert metadata.decode_request(12, data).topic_ids == [UUID(int=5)]
+
+
+def test_a_name_of_more_than_32_kib_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ValueError, match="32768 bytes does not fit"):
+        metadata.encode_request(1, metadata.MetadataRequest(topics=["n" * 32_768]))
