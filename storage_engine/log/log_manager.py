@@ -59,7 +59,7 @@ class LogManager:
         self._clock = clock
         self._disk = disk
         self._background = background
-        self._pool = pool or OpenFiles()
+        self._pool = OpenFiles() if pool is None else pool
         self._config_of = config_of or (lambda topic: default_config)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}

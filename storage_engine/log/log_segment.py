@@ -198,6 +198,15 @@ class LogSegment:
                 return at, header.base_offset
         return self.size, self.next_offset
 
+    def end_offset_at(self, position: int) -> int:
+        """The offset after the last batch that ends at or before byte `position`."""
+        end_offset = self.base_offset
+        entry = self.offset_index.floor_of_position(position - 1)
+        start = self._trusted_start(entry)
+        for _, header in self.scan(start or 0, position):
+            end_offset = header.next_offset
+        return end_offset
+
     def view(self, position: int, size: int) -> memoryview:
         """The bytes, copied when they are few, else mapped."""
         if size <= COPY_MAX_BYTES:

@@ -125,7 +125,9 @@ class PartitionLog:
         `on_recovery_point_lowered` is called within a truncation, and must bring the new recovery
         point to the medium.
         """
-        folder = LogFolder(disk=disk, pool=pool or OpenFiles(), path=directory, config=config)
+        folder = LogFolder(
+            disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
+        )
         return cls(
             folder,
             topic_partition,
@@ -306,7 +308,8 @@ class PartitionLog:
             self.producer_state = load_producers(
                 self._snapshots, self._segments.all, self.log_start_offset
             )
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset:
+            self._start_anew_at(self.log_start_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )

@@ -68,10 +68,8 @@ class SegmentList:
         self._delete_from(self.number_of(offset) + 1)
         self.active = active = self.all[-1]
         found = active.find(offset)
-        if found is None:
-            active.truncate(active.size, offset)
-        else:
-            active.truncate(found[0], min(offset, found[1].base_offset))
+        position = active.size if found is None else found[0]
+        active.truncate(position, active.end_offset_at(position))
         return active.next_offset
 
     def drop_oldest(self, count: int) -> None:

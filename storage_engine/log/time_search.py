@@ -4,11 +4,20 @@ that is late enough.
 Source: KIP-79; R-LOG11.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from storage_engine.core.errors import KafkaError
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.protocol.record_batch import BatchHeader
+
+DECOMPRESSED_MAX_BYTES = 64 << 20
+"""A batch that is larger inside answers as a whole: what a producer packed must not fill a
+broker.
+"""
+
+logger = logging.getLogger(__name__)
 
 
 class TimestampedOffset(NamedTuple):
@@ -91,12 +100,18 @@ def _within_batch(
     # Only here: it loads Arrow, which a broker that is never asked for times does without.
     from storage_engine.protocol.records import decode_batches
 
-    decoded = decode_batches(
-        segment.view(position, header.size_in_bytes),
-        start_offset=start_offset,
-        end_offset=end_offset,
-        include_headers=False,
-    )
+    batch = segment.view(position, header.size_in_bytes)
+    try:
+        decoded = decode_batches(
+            batch,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            max_decompressed_bytes=DECOMPRESSED_MAX_BYTES,
+        )
+    except KafkaError as error:
+        # A producer may have sealed nonsense; not every search over it shall fail.
+        logger.warning("batch not decoded segment=%s error=%s", segment.file.path, error)
+        return TimestampedOffset(max(header.base_offset, start_offset), header.max_timestamp, epoch)
     for offset, timestamp in zip(
         decoded.offsets.to_pylist(), decoded.timestamps_ms.to_pylist(), strict=True
     ):

@@ -1,0 +1,171 @@
+"""Sequence checks of idempotent producers: KIP-98, KIP-360."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from storage_engine.core.producer_state import (
+    BATCHES_REMEMBERED,
+    MAX_SEQUENCE,
+    ProducerBatch,
+    ProducerStates,
+)
+
+
+class Writer:
+    """Appends batches of one producer to a table, as a log would."""
+
+    def __init__(self, *, forgotten: bool = False) -> None:
+        self.states = ProducerStates(forgotten=forgotten)
+        self.next_offset = 0
+
+    def send(self, sequence: int, count: int = 1, epoch: int = 0) -> tuple[str, int]:
+        last = (sequence + count - 1) & MAX_SEQUENCE
+        duplicate = self.states.check(7, epoch, sequence, last)
+        if duplicate is not None:
+            return "duplicate", duplicate.base_offset
+        base = self.next_offset
+        self.next_offset += count
+        self.states.record(7, epoch, ProducerBatch(sequence, last, base, base + count - 1, 100))
+        return "appended", base
+
+
+def test_batches_in_sequence_are_appended():
+    writer = Writer()
+    assert writer.send(0, 10) == ("appended", 0)
+    assert writer.send(10, 5) == ("appended", 10)
+
+
+def test_a_repeated_batch_is_a_duplicate_with_the_offset_of_the_first_time():
+    writer = Writer()
+    for sequence in range(0, 50, 10):
+        writer.send(sequence, 10)
+    for sequence in range(0, 50, 10):
+        assert writer.send(sequence, 10) == ("duplicate", sequence)
+    assert writer.send(50, 10) == ("appended", 50)
+
+
+def test_a_duplicate_older_than_the_batches_remembered_is_out_of_order():
+    writer = Writer()
+    for sequence in range(BATCHES_REMEMBERED + 1):
+        writer.send(sequence)
+    assert writer.send(1) == ("duplicate", 1)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(0)
+
+
+def test_a_gap_is_out_of_order():
+    writer = Writer()
+    writer.send(0, 10)
+    with pytest.raises(OutOfOrderSequenceError, match="sent sequence 11, expected 10"):
+        writer.send(11)
+
+
+def test_a_repeated_sequence_with_another_count_is_out_of_order():
+    writer = Writer()
+    writer.send(0, 10)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(0, 5)
+
+
+def test_the_sequence_wraps_from_the_largest_int32_to_0():
+    writer = Writer(forgotten=True)
+    assert writer.send(MAX_SEQUENCE - 1, 2) == ("appended", 0)
+    assert writer.send(0) == ("appended", 2)
+    assert writer.send(MAX_SEQUENCE - 1, 2) == ("duplicate", 0)
+
+
+def test_a_batch_that_wraps_inside_is_followed_by_the_right_sequence():
+    writer = Writer(forgotten=True)
+    assert writer.send(MAX_SEQUENCE, 3) == ("appended", 0)
+    assert writer.send(2) == ("appended", 3)
+
+
+def test_a_new_epoch_begins_with_sequence_0():
+    writer = Writer()
+    writer.send(0, 10)
+    with pytest.raises(OutOfOrderSequenceError, match="begins epoch 1 with sequence 10"):
+        writer.send(10, epoch=1)
+    assert writer.send(0, epoch=1) == ("appended", 10)
+    assert writer.send(1, epoch=1) == ("appended", 11)
+
+
+def test_an_older_epoch_is_fenced():
+    writer = Writer()
+    writer.send(0, epoch=3)
+    with pytest.raises(InvalidProducerEpochError, match="epoch 2"):
+        writer.send(1, epoch=2)
+
+
+def test_the_batches_of_an_older_epoch_are_no_duplicates_of_the_new_one():
+    writer = Writer()
+    writer.send(0, epoch=0)
+    assert writer.send(0, epoch=1) == ("appended", 1)
+
+
+def test_an_unknown_producer_must_begin_with_0_while_the_history_is_complete():
+    writer = Writer()
+    with pytest.raises(OutOfOrderSequenceError, match="expected sequence 0"):
+        writer.send(4)
+    assert writer.send(0) == ("appended", 0)
+
+
+def test_an_unknown_producer_may_begin_anywhere_once_something_was_forgotten():
+    """KIP-360: its records may have been deleted, and its state with them."""
+    assert Writer(forgotten=True).send(4) == ("appended", 0)
+
+
+def test_an_expired_producer_is_forgotten_and_may_come_back_anywhere():
+    writer = Writer()
+    writer.send(0)
+    assert writer.states.expire(now_ms=1099, expiration_ms=1000) == 0
+    assert writer.states.expire(now_ms=1100, expiration_ms=1000) == 1
+    assert writer.states.get(7) is None
+    assert writer.send(1) == ("appended", 1)
+
+
+def test_a_marker_with_a_newer_epoch_resets_the_sequence():
+    """KIP-890: the coordinator raises the epoch with every transaction's end."""
+    writer = Writer()
+    writer.send(0, 10)
+    writer.states.record_marker(7, 1, 200)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(10, epoch=1)
+    assert writer.send(0, epoch=1) == ("appended", 10)
+
+
+def test_a_marker_with_the_same_epoch_keeps_the_sequence():
+    writer = Writer()
+    writer.send(0, 10)
+    writer.states.record_marker(7, 0, 200)
+    assert writer.send(10) == ("appended", 10)
+
+
+def test_a_trial_copy_changes_nothing():
+    writer = Writer()
+    writer.send(0)
+    trial = writer.states.copy_of([7, 8])
+    trial.record(7, 0, ProducerBatch(1, 1, 1, 1, 100))
+    assert writer.send(1) == ("appended", 1)
+
+
+@given(
+    counts=st.lists(st.integers(1, 50), min_size=1, max_size=12),
+    retries=st.lists(st.integers(0, 4), max_size=12),
+    start=st.sampled_from([0, MAX_SEQUENCE - 60, MAX_SEQUENCE]),
+)
+def test_retries_of_the_last_five_never_append_twice(counts, retries, start):
+    writer = Writer(forgotten=True)
+    sent: list[tuple[int, int, int]] = []
+    sequence = start
+    for step, count in enumerate(counts):
+        outcome, base = writer.send(sequence, count)
+        assert outcome == "appended"
+        sent.append((sequence, count, base))
+        sequence = (sequence + count) & MAX_SEQUENCE
+        for back in retries[: step + 1]:
+            if back < len(sent):
+                again, count_again, first_base = sent[-1 - back]
+                assert writer.send(again, count_again) == ("duplicate", first_base)
+    assert writer.next_offset == sum(counts)

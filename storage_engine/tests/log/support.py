@@ -1,0 +1,130 @@
+"""What the tests of the log share: a clock by hand, batches with any header, short ways to open and
+read a log.
+"""
+
+import struct
+from pathlib import Path
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.segment_slice import SegmentSlice
+from storage_engine.protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    BatchHeader,
+    iter_headers,
+    seal,
+)
+
+TP = TopicPartition("topic", 0)
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
+"""Many segments and index entries from few batches."""
+
+
+class ManualClock:
+    """Time that stands still until moved."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    payload: bytes = b"payload",
+    base_offset: int = 0,
+    epoch: int = -1,
+    timestamp_ms: int = 1000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    attributes: int = 0,
+) -> memoryview:
+    """A sealed batch of `count` records in a writable buffer; the log does not look at the
+    records.
+    """
+    buffer = bytearray(HEADER_BYTES) + payload
+    header = BatchHeader(
+        base_offset,
+        len(buffer) - LENGTH_END,
+        epoch,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        *producer,
+        count,
+    )
+    seal(buffer, 0, header)
+    return memoryview(buffer)
+
+
+def join(*batches: memoryview) -> memoryview:
+    return memoryview(bytearray(b"".join(batches)))
+
+
+def open_log(path: Path, config: LogConfig = SMALL, **options) -> PartitionLog:
+    options.setdefault("clock", ManualClock())
+    return PartitionLog.open(path / str(TP), TP, config, **options)
+
+
+def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = 5000, **batch):
+    return log.append_as_leader(make_batch(count, **batch), leader_epoch=epoch, now_ms=now_ms)
+
+
+def fill(log: PartitionLog, batches: int, *, epoch: int = 0) -> None:
+    """Appends batches of one to three records, payloads and times that tell their base offset."""
+    for number in range(batches):
+        offset = log.log_end_offset
+        append(
+            log,
+            1 + number % 3,
+            epoch=epoch,
+            payload=struct.pack(">q", offset) * 8,
+            timestamp_ms=1000 + offset,
+        )
+
+
+def read_all(
+    log: PartitionLog, offset: int | None = None, max_bytes: int = 500
+) -> list[BatchHeader]:
+    """Headers of all batches from `offset` (default: the log's start) to the end, read piece by
+    piece.
+    """
+    position = log.log_start_offset if offset is None else offset
+    headers: list[BatchHeader] = []
+    while (piece := log.read(position, max_bytes=max_bytes)) is not None:
+        view = piece.view()
+        assert len(view) == len(piece)
+        found = [header for _, header in iter_headers(view)]
+        assert sum(header.size_in_bytes for header in found) == len(piece)
+        assert piece.end_offset > position
+        headers += found
+        position = piece.end_offset
+    return headers
+
+
+def read_one(log: PartitionLog, offset: int, max_bytes: int = 1) -> SegmentSlice:
+    """A read that must bring something; by default just the batch with `offset`."""
+    piece = log.read(offset, max_bytes=max_bytes)
+    assert piece is not None
+    return piece
+
+
+def offsets_of(headers: list[BatchHeader]) -> list[int]:
+    """Every offset the batches have."""
+    return [
+        offset for header in headers for offset in range(header.base_offset, header.next_offset)
+    ]
+
+
+def segment_files(path: Path, suffix: str = ".log") -> list[Path]:
+    return sorted((path / str(TP)).glob("*" + suffix))

@@ -1,0 +1,130 @@
+"""Who may use a data folder: R-CTL4, and ARCHITECTURE's boot id."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage_engine.core.errors import StorageError
+from storage_engine.log.data_folder import DataFolder
+from storage_engine.log.disk import REAL_DISK, RealDisk
+
+
+def open_folder(path: Path, *, broker_id: int = 1, cluster_id: str | None = "c1", disk=REAL_DISK):
+    return DataFolder(disk, path, broker_id=broker_id, cluster_id=cluster_id)
+
+
+class RestartedMachine(RealDisk):
+    def boot_id(self) -> str:
+        return "another boot"
+
+
+def begun(path: Path) -> None:
+    folder = open_folder(path)
+    folder.begin()
+    folder.unlock()
+
+
+def test_a_new_folder_gets_its_papers(tmp_path):
+    folder = open_folder(tmp_path / "data")
+    assert (folder.is_new, folder.was_clean_shutdown, folder.same_boot) == (True, False, False)
+    folder.begin()
+    meta = (tmp_path / "data" / "meta.properties").read_text()
+    assert meta == "version=1\nbroker.id=1\ncluster.id=c1\n"
+
+
+def test_a_stop_without_mark_is_unclean_on_the_same_boot(tmp_path):
+    begun(tmp_path)
+    folder = open_folder(tmp_path)
+    assert (folder.is_new, folder.was_clean_shutdown, folder.same_boot) == (False, False, True)
+
+
+def test_a_marked_stop_is_clean_until_the_next_start(tmp_path):
+    folder = open_folder(tmp_path)
+    folder.begin()
+    folder.mark_clean()
+    folder.unlock()
+    folder = open_folder(tmp_path)
+    assert folder.was_clean_shutdown
+    folder.begin()
+    folder.unlock()
+    assert not open_folder(tmp_path).was_clean_shutdown
+
+
+def test_a_restart_of_the_machine_is_noticed(tmp_path):
+    begun(tmp_path)
+    folder = open_folder(tmp_path, disk=RestartedMachine())
+    assert not folder.same_boot
+    folder.begin()
+    folder.unlock()
+    assert open_folder(tmp_path, disk=RestartedMachine()).same_boot
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    code = (
+        "import sys; from pathlib import Path;"
+        "from storage_engine.tests.log.test_data_folder import open_folder;"
+        "open_folder(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(StorageError, match="in use by another process: stop that broker"):
+            open_folder(tmp_path)
+    finally:
+        holder.communicate(b"")
+    open_folder(tmp_path)
+
+
+def test_another_brokers_folder_is_refused(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(StorageError, match=r"belongs to broker 1, this is broker 2: correct"):
+        open_folder(tmp_path, broker_id=2)
+    open_folder(tmp_path)
+
+
+def test_another_clusters_folder_is_refused(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(StorageError, match=r"belongs to cluster c1, ZooKeeper says c2"):
+        open_folder(tmp_path, cluster_id="c2")
+    folder = open_folder(tmp_path, cluster_id=None)
+    with pytest.raises(StorageError, match="ZooKeeper says c2"):
+        folder.set_cluster_id("c2")
+
+
+def test_the_cluster_id_may_come_later(tmp_path):
+    folder = open_folder(tmp_path, cluster_id=None)
+    folder.begin()
+    folder.set_cluster_id("c7")
+    folder.unlock()
+    assert "cluster.id=c7" in (tmp_path / "meta.properties").read_text()
+
+
+@pytest.mark.parametrize("version", ["2", "", "x", "0"])
+def test_a_folder_of_another_format_is_refused(tmp_path, version):
+    (tmp_path / "meta.properties").write_text(f"version={version}\nbroker.id=1\n")
+    with pytest.raises(StorageError, match=f"format version '{version}', this release knows 1"):
+        open_folder(tmp_path)
+
+
+def test_a_path_that_is_no_folder_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="can't be written") as raised:
+        open_folder(tmp_path / "file" / "data")
+    assert "\n" not in str(raised.value)
+
+
+def test_only_folders_of_partitions_are_taken_for_such(tmp_path):
+    for name in ("a-0", "b-c-12", "junk", "x-1.abc-delete", ".hidden-1"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file-3").write_text("")
+    folder = open_folder(tmp_path)
+    assert [str(found) for found in folder.partitions()] == ["a-0", "b-c-12"]
+    assert folder.deleted_folders() == [tmp_path / "x-1.abc-delete"]

@@ -1,0 +1,104 @@
+"""Offsets by time: R-LOG11, KIP-79."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.log.log_config import LogConfig
+from storage_engine.protocol.records import encode_batches
+from storage_engine.tests.log.support import SMALL, append, open_log
+
+
+def append_times(log, *times_ms: int, compression: str = "none", epoch: int = 0) -> None:
+    """One batch with a record for each time."""
+    values = pa.array([b"v"] * len(times_ms))
+    (batch,) = encode_batches(
+        values, timestamps_ms=pa.array(times_ms, pa.int64()), compression=compression
+    )
+    log.append_as_leader(memoryview(bytearray(batch.data)), leader_epoch=epoch, now_ms=0)
+
+
+def test_the_first_record_at_or_after_a_time_is_found_within_a_batch(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, 10, 20, 20, 30, epoch=2)
+    assert log.offset_for_timestamp(0) == (0, 10, 2)
+    assert log.offset_for_timestamp(20) == (1, 20, 2)
+    assert log.offset_for_timestamp(21) == (3, 30, 2)
+    assert log.offset_for_timestamp(31) is None
+
+
+def test_compressed_batches_are_searched_too(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, 10, 20, 30, compression="zstd")
+    assert log.offset_for_timestamp(15) == (1, 20, 0)
+
+
+def test_an_earlier_record_of_a_batch_that_is_out_of_order_wins(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, 50, 10)
+    append_times(log, 40)
+    assert log.offset_for_timestamp(40) == (0, 50, 0)
+
+
+def test_records_at_or_beyond_the_bound_are_not_found(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, 10, 20)
+    append_times(log, 30)
+    assert log.offset_for_timestamp(20, max_offset=1) is None
+    assert log.offset_for_timestamp(30, max_offset=2) is None
+    assert log.offset_for_timestamp(20, max_offset=2) == (1, 20, 0)
+
+
+def test_records_below_the_log_start_are_not_found(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, 10, 20, 30)
+    log.advance_log_start(2)
+    assert log.offset_for_timestamp(0) == (2, 30, 0)
+
+
+def test_with_append_time_every_record_of_a_batch_has_its_time(tmp_path):
+    log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    append(log, 3, now_ms=100)
+    append(log, 3, now_ms=200)
+    assert log.offset_for_timestamp(150) == (3, 200, 0)
+
+
+def test_a_batch_that_cannot_be_decoded_answers_as_a_whole(tmp_path):
+    log = open_log(tmp_path)
+    append(log, 3, payload=b"no records", timestamp_ms=100)
+    assert log.offset_for_timestamp(50) == (0, 100, 0)
+
+
+def test_the_largest_timestamp_is_found_with_the_first_record_that_has_it(tmp_path):
+    log = open_log(tmp_path)
+    assert log.offset_of_largest_timestamp() is None
+    append_times(log, 10, 90, 20)
+    append_times(log, 90)
+    append_times(log, 95)
+    assert log.offset_of_largest_timestamp() == (4, 95, 0)
+    assert log.offset_of_largest_timestamp(max_offset=4) == (1, 90, 0)
+
+
+@pytest.mark.parametrize("reopened", ["no", "clean", "unclean"])
+@settings(max_examples=25, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=25),
+)
+def test_every_answer_equals_that_of_a_plain_search(tmp_path_factory, reopened, batches):
+    path = tmp_path_factory.mktemp("time")
+    log = open_log(path, SMALL)
+    for times_ms in batches:
+        append_times(log, *times_ms)
+    if reopened != "no":
+        log.close()
+        clean = reopened == "clean"
+        log = open_log(path, SMALL, clean=clean, recovery_point=999 if clean else 0)
+    flat = [time_ms for times_ms in batches for time_ms in times_ms]
+    for wanted_ms in range(0, 62, 3):
+        expected = next(
+            ((offset, time, 0) for offset, time in enumerate(flat) if time >= wanted_ms), None
+        )
+        assert log.offset_for_timestamp(wanted_ms) == expected
+    assert log.offset_of_largest_timestamp() == (flat.index(max(flat)), max(flat), 0)
+    log.close_without_flush()
