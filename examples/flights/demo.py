@@ -4,11 +4,12 @@ Rule: exit status 0 means that the result was found exact; no process outlives t
 """
 
 import argparse
+import contextlib
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -23,7 +24,9 @@ from examples.flights.loader import DAY_MS, Loader
 from examples.flights.stream import Stream, StreamError
 from examples.flights.topics import Topics
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools import cluster_file
 from storage_engine.tools.cluster_plan import UpRequest
+from storage_engine.tools.directory_lock import directory_lock
 from storage_engine.tools.local_cluster import LocalCluster
 
 PARTITIONS = {"flights": 4, "weather": 4, "delays": 4}
@@ -51,42 +54,42 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
-    directory = output / "cluster"
-    for stale in (directory, output / "checkpoint"):
-        shutil.rmtree(stale, ignore_errors=True)
+    directory, checkpoint, chart = output / "cluster", output / "checkpoint", output / "delays.png"
     output.mkdir(parents=True, exist_ok=True)
-    display.event("reading the data set")
-    flights, weather = _first_days(arguments.days, dataset.flights(), dataset.weather())
-    display.event(f"{len(flights):,} flights and {len(weather):,} weather reports, as JSON next")
-    inputs = {
-        "flights": (dataset.flight_records(flights), PARTITIONS["flights"]),
-        "weather": (dataset.weather_records(weather), PARTITIONS["weather"]),
-    }
-    with LocalCluster.running(directory, UpRequest(brokers=3, port=0)) as cluster:
-        display.event(f"three brokers serve on {cluster.bootstrap_servers}")
-        with Topics(cluster.bootstrap_servers, PARTITIONS) as topics:
-            topics.create()
-            display.event("topics flights, weather and delays created, three replicas each")
-            loader = Loader(cluster.bootstrap_servers, inputs, seconds=arguments.seconds)
-            failover = Failover(cluster, display.event)
-            stream = Stream(cluster.bootstrap_servers, output / "checkpoint", output / "spark.log")
-            try:
-                loader.start()
-                _watch(display, topics, loader, stream, failover)
-            finally:
-                loader.stop()
-                stream.stop()
-            display.event("loaded and streamed; now reading everything back")
-            findings = report.examine(topics, flights, weather)
-    chart = output / "delays.png"
-    report.draw(findings, chart)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(directory_lock(output, timeout_s=0))
+        if cluster_file.exists(directory):
+            LocalCluster(directory).down()
+        _remove(directory, checkpoint)
+        cluster = stack.enter_context(LocalCluster.running(directory, UpRequest(brokers=3, port=0)))
+        servers = cluster.bootstrap_servers
+        display.event(f"three brokers serve on {servers}")
+        topics = stack.enter_context(Topics(servers, PARTITIONS))
+        topics.create()
+        display.event("topics flights, weather and delays made, three replicas each; Spark starts")
+        stream = Stream(servers, checkpoint, output / "spark.log")
+        stack.callback(stream.stop)
+        flights, weather = _first_days(arguments.days, dataset.flights(), dataset.weather())
+        inputs = {
+            "flights": (dataset.flight_records(flights), PARTITIONS["flights"]),
+            "weather": (dataset.weather_records(weather), PARTITIONS["weather"]),
+        }
+        loader = Loader(servers, inputs, seconds=arguments.seconds)
+        stack.callback(loader.stop)
+        display.event(f"read {len(flights):,} flights and {len(weather):,} weather reports")
+        failover = Failover(cluster, display.event)
+        _watch(display, topics, loader, stream, failover)
+        stream.stop()
+        display.event("all is loaded and streamed; now everything is read back and compared")
+        findings = report.examine(topics, flights, weather)
+        report.draw(findings, chart)
+        display.event("done; the cluster stops")
     display.table("What happened", report.happened(loader, stream.progress, findings))
     display.table("The failover as a client saw it", failover.rows(loader.days))
     display.lines(["", f"chart: {chart}", *report.verdict(findings)])
     if not findings.exact:
         return 1
-    for data in (directory, output / "checkpoint"):
-        shutil.rmtree(data, ignore_errors=True)
+    _remove(directory, checkpoint)
     return 0
 
 
@@ -95,30 +98,39 @@ def _watch(
 ) -> None:
     """Until all is loaded and streamed and the killed broker is back."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
-    display.event("Spark starts; the year is loaded day by day, in event time order")
     ends: dict[str, dict[str, int]] | None = None
-    while True:
-        stream.check()
-        if loader.error is not None:
-            raise loader.error
-        failover.step(topics.view())
-        batches = stream.progress.batches
-        if failover.killed_at is None and batches and loader.share >= KILL_AT:
-            failover.kill(topics.view())
-        if ends is None and not loader.is_alive():
-            ends = topics.ends(["flights", "weather"])
-            display.event("everything is in the log")
-        if ends is not None and failover.over and stream.progress.has_read(ends):
-            return
+    while ends is None or not (failover.over and stream.progress.is_through(ends, loader.end)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not done after {_DEADLINE_SECONDS} s; see the logs")
-        display.progress(
-            loader.acknowledged,
-            loader.total,
-            f"loaded {loader.acknowledged:,} at {loader.rate():,.0f}/s, streamed"
-            f" {stream.progress.rows:,} in {len(batches)} micro-batches",
-        )
         time.sleep(_LOOK_SECONDS)
+        stream.check()
+        loader.check()
+        if not loader.started:
+            if stream.progress.started:
+                display.event("the stream runs; the year is loaded, day by day")
+                loader.start()
+            continue
+        view = topics.view()
+        failover.step(view)
+        if failover.killed_at is None and stream.progress.batches and loader.share >= KILL_AT:
+            failover.kill(view)
+        if ends is None and loader.done:
+            ends = topics.ends(["flights", "weather"])
+            display.event("everything is in the log")
+        display.progress(loader.acknowledged, loader.total, _progress(loader, stream))
+
+
+def _progress(loader: Loader, stream: Stream) -> str:
+    rate = "" if loader.done else f" at {loader.rate():,.0f} a second"
+    return (
+        f"{loader.acknowledged:,} loaded{rate}, {stream.progress.rows:,} streamed in"
+        f" {len(stream.progress.batches)} micro-batches"
+    )
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _first_days(days: int, flights: pa.Table, weather: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -144,9 +156,16 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    # Once: a second Ctrl-C must not break the clean-up off.
+    _on_interrupt(signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
+def _on_interrupt(handler: signal.Handlers | Callable[[int, FrameType | None], NoReturn]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _interrupt)
+    _on_interrupt(_interrupt)
     sys.exit(main(parse_arguments(sys.argv[1:])))

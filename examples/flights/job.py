@@ -2,10 +2,10 @@
 
     spark-submit examples/flights/job.py --bootstrap-servers 127.0.0.1:9092 --checkpoint DIR
 
-reads `flights` and `weather`, and writes to `delays` a JSON record under the key `airport|hour`
-each time an hour of an airport changes; the last record of a key is the result. One line of JSON
-per micro-batch goes to stdout. It runs until it is told to stop (Ctrl-C, SIGTERM), or, with
-`--available-now`, until it has read what is there.
+reads `flights` and `weather`, and writes to `delays` one JSON record under the key `airport|hour`
+for each hour of an airport, as soon as the watermark says that the hour is complete. A line of JSON
+at the start and for every micro-batch goes to stdout. It runs until it is told to stop (Ctrl-C,
+SIGTERM), or, with `--available-now`, until it has read what is there.
 """
 
 import argparse
@@ -36,7 +36,8 @@ def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
 
     Each topic has a watermark of its own, and Spark goes by the one that is further behind: neither
     topic can make records of the other late. Both are brought to the same columns and aggregated as
-    one stream, so that an hour appears with its first record, be it a flight or a weather report.
+    one stream, so that an hour needs a flight or a weather report, but not both. A record without a
+    value moves the watermark on and counts nowhere.
     """
     events = _events(flights, FLIGHT).unionByName(
         _events(weather, WEATHER), allowMissingColumns=True
@@ -85,7 +86,7 @@ def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
         delays(topic("flights"), topic("weather"))
         .writeStream.format("headrace")
         .queryName("delays")
-        .outputMode("update")
+        .outputMode("append")
         .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
         .option("topic", "delays")
         .option("checkpointLocation", arguments.checkpoint)
@@ -96,9 +97,10 @@ def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
 
 
 class ProgressLines(StreamingQueryListener):
-    """Prints what each micro-batch did, one line of JSON each."""
+    """Prints the start and what each micro-batch did, one line of JSON each."""
 
-    def onQueryStarted(self, event: Any) -> None: ...
+    def onQueryStarted(self, event: Any) -> None:
+        print(json.dumps({"started": event.name}), flush=True)
 
     def onQueryProgress(self, event: Any) -> None:
         progress = json.loads(event.progress.json)

@@ -25,7 +25,7 @@ class Findings:
     weather: Comparison
     results: Comparison
     records: dict[str, int]
-    """Records in the log by topic, repeats included."""
+    """Records in the log by topic, repeats and the closing record included."""
     latest_results: pa.Table
 
     @property
@@ -54,7 +54,7 @@ def examine(topics: Topics, flights: pa.Table, weather: pa.Table) -> Findings:
 
 
 def _inputs(source: pa.Table, content: Content, key: tuple[str, ...]) -> Comparison:
-    return proof.compare(source, proof.parse(content.values, source.schema), key)
+    return proof.compare(source, proof.parse(content.values.drop_null(), source.schema), key)
 
 
 def draw(findings: Findings, path: Path) -> None:

@@ -41,6 +41,8 @@ class Batch:
     rows: int
     late: int
     milliseconds: int
+    watermark: str
+    """In event time, ISO 8601 with milliseconds: hours that ended before it are written."""
     read: dict[str, dict[str, int]]
     """End offset, exclusive, by topic and partition."""
 
@@ -49,6 +51,7 @@ class Batch:
 class StreamProgress:
     """The micro-batches so far; `batches` grows at its end only."""
 
+    started: bool = False
     batches: list[Batch] = field(default_factory=list)
 
     @property
@@ -59,12 +62,17 @@ class StreamProgress:
     def late(self) -> int:
         return sum(batch.late for batch in self.batches)
 
-    def has_read(self, ends: dict[str, dict[str, int]]) -> bool:
-        """Whether the newest micro-batch ended at or beyond all of these offsets."""
+    @property
+    def watermark(self) -> str:
+        """That of the newest micro-batch; empty before there was one."""
+        return self.batches[-1].watermark if self.batches else ""
+
+    def is_through(self, ends: dict[str, dict[str, int]], end: str) -> bool:
+        """Whether every partition is read to its end, and every hour before `end` is written."""
         if not self.batches:
             return False
         read = self.batches[-1].read
-        return all(
+        return self.watermark >= end and all(
             read.get(topic, {}).get(partition, 0) >= end
             for topic, partitions in ends.items()
             for partition, end in partitions.items()
@@ -88,7 +96,12 @@ class Stream:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYSPARK_SUBMIT_ARGS": " ".join(_SPARK_ARGUMENTS)},
+                env={
+                    **os.environ,
+                    "PYSPARK_SUBMIT_ARGS": " ".join(_SPARK_ARGUMENTS),
+                    # Else Spark's workers would be the first python3 on the path.
+                    "PYSPARK_PYTHON": sys.executable,
+                },
                 # A group of its own: Ctrl-C reaches the demo, which stops the job in order.
                 start_new_session=True,
             )
@@ -118,7 +131,9 @@ class Stream:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                if line.startswith(b'{"batch"'):
+                if line.startswith(b'{"started"'):
+                    self.progress.started = True
+                elif line.startswith(b'{"batch"'):
                     self.progress.batches.append(_batch(json.loads(line)))
 
     def _last_words(self) -> str:
@@ -130,13 +145,14 @@ class Stream:
 def _batch(line: dict[str, Any]) -> Batch:
     read: dict[str, dict[str, int]] = {}
     for offsets in line["read"]:
-        # None before the first end offset. Names that start with "_" are the source's own.
+        # None before the first end offset. "@from" is where the source began.
         topics = json.loads(offsets) if isinstance(offsets, str) else offsets or {}
-        read.update({name: ends for name, ends in topics.items() if not name.startswith("_")})
+        read.update({name: ends for name, ends in topics.items() if not name.startswith("@")})
     return Batch(
         number=line["batch"],
         rows=line["rows"],
         late=line["late"],
         milliseconds=line["milliseconds"],
+        watermark=line["watermark"] or "",
         read=read,
     )

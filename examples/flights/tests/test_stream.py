@@ -8,7 +8,13 @@ import pytest
 from examples.flights import stream
 from examples.flights.stream import Stream, StreamError, StreamProgress
 
-LINE = {"batch": 3, "rows": 7, "late": 0, "milliseconds": 900, "watermark": None}
+LINE = {
+    "batch": 3,
+    "rows": 7,
+    "late": 0,
+    "milliseconds": 900,
+    "watermark": "2014-01-02T00:00:00.000Z",
+}
 
 
 def progress(*read):
@@ -16,17 +22,20 @@ def progress(*read):
 
 
 def test_offsets_are_understood_as_objects_and_as_text():
-    flights = {"flights": {"0": 5}, "_from": {"flights": {"0": 0}}}
+    flights = {"flights": {"0": 5}, "@from": {"flights": {"0": 0}}}
     batch = stream._batch({**LINE, "read": [flights, json.dumps({"weather": {"0": 2}}), None]})
     assert batch.read == {"flights": {"0": 5}, "weather": {"0": 2}}
 
 
-def test_everything_is_read_when_every_partition_is_at_its_end():
+def test_the_stream_is_through_when_every_partition_is_read_and_every_hour_written():
     ends = {"flights": {"0": 5, "1": 0}, "weather": {"0": 2}}
-    assert progress({"flights": {"0": 5, "1": 0}}, {"weather": {"0": 2}}).has_read(ends)
-    assert not progress({"flights": {"0": 4, "1": 0}}, {"weather": {"0": 2}}).has_read(ends)
-    assert not progress({"flights": {"0": 5, "1": 0}}).has_read(ends)
-    assert not StreamProgress().has_read(ends)
+    weather = {"weather": {"0": 2}}
+    whole = progress({"flights": {"0": 5, "1": 0}}, weather)
+    assert whole.is_through(ends, "2014-01-02T00:00:00.000Z")
+    assert not whole.is_through(ends, "2014-01-03T00:00:00.000Z")
+    assert not progress({"flights": {"0": 4, "1": 0}}, weather).is_through(ends, "")
+    assert not progress({"flights": {"0": 5, "1": 0}}).is_through(ends, "")
+    assert not StreamProgress().is_through(ends, "")
 
 
 def test_a_job_that_fails_is_told_with_its_last_words(tmp_path, monkeypatch):
