@@ -115,8 +115,8 @@ def _field_reader(field: Any, version: int, flexible: bool) -> tuple[Read, int]:
         return _array_reader(read, least_bytes, nullable), 1 if flexible else 4
     if field.type_str == "string":
         return (Reader.nullable_string if nullable else Reader.string), 1 if flexible else 2
-    if field.type_str in ("bytes", "records"):
-        return (Reader.records if nullable else _read_bytes), 1 if flexible else 4
+    if field.type_str == "bytes":
+        return (_read_nullable_bytes if nullable else _read_bytes), 1 if flexible else 4
     return _FIXED[field.type_str]
 
 
@@ -140,8 +140,14 @@ def _nullable(read_struct: Read) -> Read:
     return read
 
 
-def _read_bytes(reader: Reader) -> memoryview:
+def _read_nullable_bytes(reader: Reader) -> bytes | None:
+    """A copy: what comes here is small, and outlives the frame."""
     data = reader.records()
+    return None if data is None else bytes(data)
+
+
+def _read_bytes(reader: Reader) -> bytes:
+    data = _read_nullable_bytes(reader)
     if data is None:
         raise InvalidRequestError("bytes are null where none may be")
     return data

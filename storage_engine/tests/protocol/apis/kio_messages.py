@@ -81,6 +81,7 @@ def _primitive(kafka_type: str) -> st.SearchStrategy[Any]:
         "int64": _integers(64),
         "string": st.text(st.characters(codec="utf-8"), max_size=150),
         "uuid": st.uuids(),
+        "bytes": st.binary(max_size=150),
         "records": st.binary(min_size=1, max_size=300),
         "error_code": st.sampled_from(list(KioErrorCode)),
         "timedelta_i32": _integers(32).map(lambda ms: datetime.timedelta(milliseconds=ms)),
