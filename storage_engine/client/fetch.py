@@ -5,7 +5,7 @@ caller gets the answer to the last one; a leader that moves or dies only delays.
 R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
@@ -37,7 +37,7 @@ while decoded."""
 MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
 
-_LOOKUP_MS = 5_000
+_LOOKUP_MS = 1_000
 """For one look at the metadata; it is repeated until the reader's timeout."""
 
 _LONGEST_WAIT_MS = 100
@@ -328,7 +328,7 @@ def read_range(
     isolation: str = "read_uncommitted",
     timeout_ms: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
-) -> Iterator[FetchedBatches]:
+) -> Generator[FetchedBatches, None, None]:
     """The batches of one partition with offsets from `start_offset` to below `end_offset` (None:
     for ever).
 
@@ -358,7 +358,7 @@ def read_ranges(
     isolation: str = "read_uncommitted",
     timeout_ms: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
-) -> Iterator[FetchedBatches]:
+) -> Generator[FetchedBatches, None, None]:
     """As `read_range`, for several partitions; those of one leader share its fetches."""
     reader = FetchReader(
         cluster,
@@ -372,7 +372,7 @@ def read_ranges(
     return _read_all(reader)
 
 
-def _read_all(reader: FetchReader) -> Iterator[FetchedBatches]:
+def _read_all(reader: FetchReader) -> Generator[FetchedBatches, None, None]:
     try:
         while not reader.done:
             yield from reader.poll(_LONGEST_WAIT_MS)

@@ -63,7 +63,7 @@ arrive."""
 _LONGEST_WAIT_MS = 100
 """Timers (retries, expiry) are looked at this often."""
 
-_LOOKUP_MS = 5_000
+_LOOKUP_MS = 1_000
 """For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
 
 _UNKNOWN_OUTCOME = frozenset(
@@ -116,7 +116,7 @@ class BatchWriter:
         self._on_delivered = on_delivered
         self._producer: Producer | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # Partitions with batches that wait, in the order of their turn.
+        # Partitions with batches that wait or are set aside, in the order of their turn.
         self._turns: dict[TopicPartition, PartitionQueue] = {}
         self._lanes: dict[int, Lane] = {}
         self._buffered_bytes = 0
@@ -252,7 +252,8 @@ class BatchWriter:
         sizes: dict[int, int] = {}
         for tp, queue in list(self._turns.items()):
             if not queue.waiting:
-                del self._turns[tp]
+                if not queue.recovering:
+                    del self._turns[tp]
                 continue
             broker_id = self._destination(queue, now_ms)
             if broker_id is None:
@@ -440,6 +441,13 @@ class BatchWriter:
                     f"{self._lookup_error or queue.last_error or 'it has no leader'}"
                 )
 
+    def _lookup_ms(self, now_ms: int) -> int:
+        """Not beyond the time when the first batch expires."""
+        queues = self._turns.values()
+        expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
+        left_ms = min(expiries, default=now_ms) - now_ms
+        return max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms))
+
     def _look_up(self) -> None:
         """Learn the leaders anew, not more often than retries need it."""
         now_ms = monotonic_ms()
@@ -448,7 +456,7 @@ class BatchWriter:
         self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
         topics = set(self._stale_topics)
         try:
-            self._cluster.refresh(topics, Deadline.after(_LOOKUP_MS))
+            self._cluster.refresh(topics, Deadline.after(self._lookup_ms(now_ms)))
         except (KafkaError, DeadlineExceededError) as error:
             # Tried again in the next round, until the batches expire.
             self._lookup_error = str(error)

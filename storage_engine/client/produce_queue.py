@@ -119,7 +119,12 @@ class PartitionQueue:
         """Whether the first batch that waits may go to the leader now."""
         if not self.waiting or self._set_aside or now_ms < self.retry_at_ms:
             return False
-        return len(self.in_flight) < (1 if one_at_a_time else IN_FLIGHT_PER_PARTITION)
+        if not self.in_flight:
+            return True
+        # Not the number in flight but the distance counts: the oldest one, which may be a
+        # repetition, must be among the batches that the leader remembers when it arrives.
+        distance = self.waiting[0].number - self.in_flight[0].number
+        return not one_at_a_time and distance < IN_FLIGHT_PER_PARTITION
 
     def start_first(self, broker_id: int) -> PendingBatch:
         """The first batch that waits is now in flight."""

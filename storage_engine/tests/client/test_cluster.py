@@ -1,0 +1,236 @@
+"""Finding brokers, topics, leaders and offsets (R-CLI1)."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.metadata import API as METADATA
+from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.spec import VersionRange
+from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.fake_cluster import Fault
+
+T0 = TopicPartition("t", 0)
+
+
+def refused_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_metadata_names_brokers_topics_and_leaders(fake, cluster):
+    fake.add_topic("t", [1, 2, 3])
+    view = cluster.metadata()
+    assert sorted(view.brokers) == [1, 2, 3]
+    assert view.cluster_id == "fake"
+    assert view.controller_id == 1
+    assert [p.leader for p in view.topics["t"].partitions.values()] == [1, 2, 3]
+
+
+def test_metadata_of_a_topic_that_does_not_exist_tells_so_at_once(fake, cluster):
+    fake.add_topic("t", [1])
+    view = cluster.metadata(["t", "nope"])
+    assert list(view.topics) == ["t"]
+    assert view.errors == {"nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_metadata_young_enough_is_not_asked_for_again(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.add_topic("u", [1])
+    cluster.metadata(["t"], max_age_ms=60_000)
+    asked = fake.count("Metadata")
+    cluster.metadata(["t"], max_age_ms=60_000)
+    assert fake.count("Metadata") == asked
+    cluster.metadata(["t"])
+    cluster.metadata(["t", "u"], max_age_ms=60_000)
+    assert fake.count("Metadata") == asked + 2
+    cluster.metadata(max_age_ms=60_000)
+    cluster.metadata(max_age_ms=60_000)
+    cluster.metadata(["u"], max_age_ms=60_000)
+    assert fake.count("Metadata") == asked + 3
+
+
+def test_no_broker_is_one_line_that_names_every_address_and_comes_in_time():
+    ports = [refused_port(), refused_port()]
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    started = time.monotonic()
+    with pytest.raises(KafkaError) as raised:
+        Cluster(servers, bootstrap_timeout_ms=300).metadata()
+    assert time.monotonic() - started < 3
+    text = str(raised.value)
+    assert "\n" not in text
+    assert all(f"127.0.0.1:{port} (Connection refused)" in text for port in ports)
+    assert "check bootstrap.servers" in text
+    assert raised.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_an_address_without_a_broker_is_passed_over(fake):
+    servers = f"127.0.0.1:{refused_port()},{fake.bootstrap_servers}"
+    for _ in range(5):
+        with Cluster(servers) as cluster:
+            assert len(cluster.metadata([]).brokers) == 3
+
+
+def test_a_bootstrap_broker_that_comes_up_a_little_later_is_found(fake):
+    port = fake.stop_broker(1)
+    for broker_id in (2, 3):
+        fake.stop_broker(broker_id)
+    fake.loop.call_soon_threadsafe(
+        fake.loop.call_later, 0.3, lambda: fake.loop.create_task(_start(fake, port))
+    )
+    with Cluster(f"127.0.0.1:{port}", bootstrap_timeout_ms=5000) as cluster:
+        assert list(cluster.metadata([]).brokers) == [1]
+
+
+async def _start(fake, port):
+    from storage_engine.net.server import Server
+
+    server = Server(fake.loop, "127.0.0.1", port, lambda c, f: fake._handle(1, c, f))
+    await server.start()
+    fake.servers[1] = server
+
+
+@pytest.mark.parametrize(
+    "servers", ["", " , ", "localhost", "localhost:", ":9092", "h:0", "h:70000", "h:x", "a:b:1"]
+)
+def test_a_wrong_bootstrap_list_is_refused_by_name(servers):
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        Cluster(servers)
+
+
+def test_an_ipv6_address_is_written_in_brackets():
+    Cluster("[::1]:9092, localhost:9093")
+
+
+def test_a_topic_that_does_not_exist_is_an_error_that_names_it_after_a_while(cluster):
+    started = time.monotonic()
+    with pytest.raises(KafkaError, match="topic 'nope' does not exist on 127") as raised:
+        cluster.leader(TopicPartition("nope", 0))
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert 0.3 <= time.monotonic() - started < 3
+
+
+def test_a_topic_that_appears_meanwhile_is_found(fake, cluster):
+    fake.loop.call_soon_threadsafe(fake.loop.call_later, 0.1, lambda: fake.add_topic("t", [2]))
+    assert cluster.leader(T0).broker_id == 2
+
+
+def test_a_partition_that_does_not_exist_is_an_error_that_says_how_many_there_are(fake, cluster):
+    fake.add_topic("t", [1, 2])
+    with pytest.raises(KafkaError, match="topic 't' has 2 partitions, so there is no partition 7"):
+        cluster.leader(TopicPartition("t", 7))
+
+
+def test_a_leader_is_waited_for(fake, cluster):
+    fake.add_topic("t", [-1])
+    fake.loop.call_soon_threadsafe(fake.loop.call_later, 0.2, lambda: fake.move_leader("t", 0, 3))
+    leader = cluster.leader(T0)
+    assert (leader.broker_id, leader.epoch) == (3, 1)
+
+
+def test_a_partition_without_a_leader_is_an_error_at_the_deadline(fake):
+    fake.add_topic("t", [-1])
+    with (
+        Cluster(fake.bootstrap_servers, deadline_ms=300) as cluster,
+        pytest.raises(DeadlineExceededError, match="t-0 has no leader"),
+    ):
+        cluster.leader(T0)
+
+
+def test_offsets_come_from_all_leaders(fake, cluster):
+    fake.add_topic("t", [1, 2, 3])
+    fake.partition("t", 1).append(bytes(numbered_batch(0, record_count=5).data))
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    assert list(cluster.list_offsets(dict.fromkeys(partitions, LATEST)).values()) == [0, 5, 0]
+    assert list(cluster.list_offsets(dict.fromkeys(partitions, EARLIEST)).values()) == [0, 0, 0]
+    assert cluster.list_offsets({}) == {}
+
+
+def test_offsets_are_asked_again_where_the_leader_has_moved_or_the_answer_was_lost(fake, cluster):
+    fake.add_topic("t", [1, 2])
+    cluster.metadata()
+    fake.move_leader("t", 0, 3)
+    faults = {2: Fault.DROP, 4: ErrorCode.LEADER_NOT_AVAILABLE}
+    fake.fault = lambda asked: faults.get(asked.number) if asked.api == "ListOffsets" else None
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    assert list(cluster.list_offsets(dict.fromkeys(partitions, LATEST)).values()) == [0, 0]
+
+
+def test_a_lost_connection_to_any_broker_is_retried(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.fault = lambda a: Fault.DROP if a.api == "Metadata" and a.number < 4 else None
+    assert list(cluster.metadata().topics) == ["t"]
+
+
+def test_a_broker_that_does_not_answer_is_an_error_at_the_deadline(fake):
+    fake.fault = lambda asked: Fault.SILENCE if asked.api == "Metadata" else None
+    started = time.monotonic()
+    with (
+        Cluster(fake.bootstrap_servers, request_timeout_ms=100, deadline_ms=400) as cluster,
+        pytest.raises(DeadlineExceededError, match="no answer within"),
+    ):
+        cluster.metadata()
+    assert time.monotonic() - started < 3
+
+
+def test_the_newest_common_version_is_used(fake):
+    fake.api_versions[METADATA.key] = VersionRange(3, 5)
+    fake.api_versions[18] = VersionRange(0, 2)
+    fake.add_topic("t", [1])
+    with Cluster(fake.bootstrap_servers) as cluster:
+        assert list(cluster.metadata().topics) == ["t"]
+        connection = cluster.take(1, Deadline.after(1000))
+        assert connection.version_for(METADATA) == 5
+        connection.close()
+
+
+def test_an_api_that_the_broker_does_not_serve_is_an_error_that_names_both(fake):
+    fake.api_versions[METADATA.key] = VersionRange(100, 101)
+    with (
+        Cluster(fake.bootstrap_servers) as cluster,
+        pytest.raises(UnsupportedVersionError, match="serves Metadata in versions 100-101"),
+    ):
+        cluster.metadata()
+
+
+def test_connections_are_used_again(fake, cluster):
+    fake.add_topic("t", [1])
+    for _ in range(20):
+        cluster.metadata()
+        cluster.list_offsets({T0: LATEST})
+    assert fake.count("ApiVersions") <= 2
+
+
+def test_a_connection_that_the_broker_has_closed_meanwhile_is_replaced(fake, cluster):
+    cluster.metadata()
+    for broker_id in (1, 2, 3):
+        fake.start_broker(broker_id, fake.stop_broker(broker_id))
+    assert len(cluster.request(1, METADATA, MetadataRequest(topics=[])).brokers) == 3
+
+
+def test_a_forked_child_opens_its_own_connections(fake, cluster):
+    fake.add_topic("t", [1])
+    cluster.metadata()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if list(cluster.metadata().topics) == ["t"] else 2
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert list(cluster.metadata().topics) == ["t"]

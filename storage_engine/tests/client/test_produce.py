@@ -1,0 +1,368 @@
+"""Batches arrive once and in order, whatever happens on the way (R-CLI1, R-CLI7)."""
+
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.produce import BatchWriter
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    RecordTooLargeError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.record_batch import read_header
+from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.fake_cluster import Fault, values_of
+
+T0 = TopicPartition("t", 0)
+
+
+def write(writer, count, *partitions, start=0, padding=0):
+    for number in range(start, start + count):
+        for tp in partitions or (T0,):
+            writer.append(tp, numbered_batch(number, padding=padding))
+
+
+def on_produce(*faults):
+    """One fault per Produce request, then none."""
+
+    def fault(asked):
+        if asked.api != "Produce" or asked.number > len(faults):
+            return None
+        return faults[asked.number - 1]
+
+    return fault
+
+
+def test_batches_of_many_partitions_and_leaders_arrive_in_order(fake, cluster):
+    fake.add_topic("t", [1, 2, 3, 1, 2, 3])
+    partitions = [TopicPartition("t", number) for number in range(6)]
+    with BatchWriter(cluster) as writer:
+        write(writer, 200, *partitions)
+    for tp in partitions:
+        assert values_of(fake.partition(*tp)) == list(range(200))
+        delivery = writer.deliveries[tp]
+        assert (delivery.first_offset, delivery.last_offset) == (0, 599)
+        assert (delivery.batches, delivery.records) == (200, 600)
+
+
+def test_sequences_go_on_over_the_batches_of_a_partition(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster) as writer:
+        write(writer, 5)
+    headers = [read_header(batch) for batch in fake.partition("t").batches]
+    assert [header.base_sequence for header in headers] == [0, 3, 6, 9, 12]
+    assert len({header.producer_id for header in headers}) == 1
+
+
+def test_ready_batches_of_one_leader_share_a_request_up_to_its_size(fake, cluster):
+    fake.add_topic("t", [1] * 20)
+    partitions = [TopicPartition("t", number) for number in range(20)]
+    with BatchWriter(cluster, max_request_bytes=5000) as writer:
+        write(writer, 3, *partitions, padding=400)
+    requests = [asked.message for asked in fake.asked if asked.api == "Produce"]
+    assert len(requests) < 30
+    assert max(len(request.partitions) for request in requests) > 5
+    assert max(sum(len(p.records) for p in request.partitions) for request in requests) <= 5000
+
+
+def test_a_batch_larger_than_a_request_goes_alone(fake, cluster):
+    fake.add_topic("t", [1, 1])
+    with BatchWriter(cluster, max_request_bytes=100) as writer:
+        write(writer, 2, T0, TopicPartition("t", 1), padding=1000)
+    requests = [asked.message for asked in fake.asked if asked.api == "Produce"]
+    assert [len(request.partitions) for request in requests] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("fault", [Fault.DROP, Fault.DO_AND_DROP, Fault.SILENCE])
+def test_a_lost_answer_neither_loses_nor_doubles(fake, fault):
+    fake.add_topic("t", [1])
+    fake.fault = on_produce(None, fault, None, fault)
+    with (
+        Cluster(fake.bootstrap_servers, request_timeout_ms=200) as cluster,
+        BatchWriter(cluster) as writer,
+    ):
+        writer._request_timeout_ms = 200
+        write(writer, 20)
+        writer.flush()
+    assert values_of(fake.partition("t")) == list(range(20))
+
+
+def test_a_retriable_error_in_the_middle_of_a_pipeline_keeps_the_order(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.partition("t").errors.extend(
+        [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
+    )
+    fake.partition("t").errors.popleft()
+    with BatchWriter(cluster) as writer:
+        write(writer, 30)
+    assert values_of(fake.partition("t")) == list(range(30))
+
+
+def test_batches_follow_a_leader_that_moves(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster) as writer:
+        for leader in (2, 3, 1, 2):
+            write(writer, 10, start=len(fake.partition("t").batches))
+            fake.move_leader("t", 0, leader)
+            write(writer, 10, start=fake_next(fake, writer))
+            writer.flush()
+    assert values_of(fake.partition("t")) == list(range(80))
+
+
+def fake_next(fake, writer):
+    """The number of the next batch: those appended so far to the log and to the writer."""
+    queue = writer._queues[T0]
+    return len(fake.partition("t").batches) + len(queue.waiting) + len(queue.in_flight)
+
+
+def test_a_broker_that_dies_and_comes_back_gets_the_rest(fake, cluster):
+    fake.add_topic("t", [1, 2])
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    with BatchWriter(cluster) as writer:
+        write(writer, 10, *partitions)
+        port = fake.stop_broker(1)
+        write(writer, 10, *partitions, start=10)
+        writer.poll(50)
+        fake.start_broker(1, port)
+        writer.flush()
+    for tp in partitions:
+        assert values_of(fake.partition(*tp)) == list(range(20))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_random_faults_every_batch_arrives_once_and_in_order(fake, seed):
+    chance = random.Random(seed)
+    leaders = [1, 2, 3, 1]
+    fake.add_topic("t", leaders)
+    partitions = [TopicPartition("t", number) for number in range(len(leaders))]
+    faults = [
+        None,
+        Fault.DROP,
+        Fault.DO_AND_DROP,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        "move",
+    ]
+
+    def fault(asked):
+        if asked.api != "Produce":
+            return Fault.DROP if asked.api == "Metadata" and chance.random() < 0.1 else None
+        chosen = chance.choices(faults, [12, 1, 1, 1, 1, 1, 1])[0]
+        if chosen == "move":
+            fake.move_leader("t", chance.randrange(len(leaders)), chance.choice([1, 2, 3]))
+            return None
+        return chosen
+
+    fake.fault = fault
+    with Cluster(fake.bootstrap_servers) as cluster, BatchWriter(cluster) as writer:
+        write(writer, 80, *partitions, padding=3000)
+    for tp in partitions:
+        assert values_of(fake.partition(*tp)) == list(range(80))
+
+
+def test_without_idempotence_order_holds_and_one_batch_at_a_time_is_in_flight(fake, cluster):
+    fake.add_topic("t", [1, 1])
+    fake.partition("t").errors.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 2)
+    partitions = [T0, TopicPartition("t", 1)]
+    with BatchWriter(cluster, idempotent=False) as writer:
+        write(writer, 30, *partitions)
+    assert fake.count("InitProducerId") == 0
+    for tp in partitions:
+        assert values_of(fake.partition(*tp)) == list(range(30))
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_weaker_acks_deliver_too(fake, cluster, acks):
+    fake.add_topic("t", [1, 2])
+    partitions = [T0, TopicPartition("t", 1)]
+    with BatchWriter(cluster, acks=acks) as writer:
+        write(writer, 30, *partitions)
+    deadline = time.monotonic() + 5
+    while sum(len(fake.partition(*tp).batches) for tp in partitions) < 60:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    for tp in partitions:
+        assert values_of(fake.partition(*tp)) == list(range(30))
+        assert writer.deliveries[tp].records == 90
+    assert {a.message.acks for a in fake.asked if a.api == "Produce"} == {acks}
+
+
+def test_an_old_duplicate_counts_as_delivered(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.partition("t").errors.append(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    with BatchWriter(cluster) as writer:
+        write(writer, 1)
+    assert writer.deliveries[T0].batches == 1
+
+
+def test_a_forgotten_producer_gets_a_new_identity_when_that_is_safe(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster) as writer:
+        write(writer, 10)
+        writer.flush()
+        fake.partition("t").producers.clear()
+        write(writer, 10, start=10)
+    assert values_of(fake.partition("t")) == list(range(20))
+    headers = [read_header(batch) for batch in fake.partition("t").batches]
+    assert len({header.producer_id for header in headers}) == 2
+    assert [header.base_sequence for header in headers[10:]] == list(range(0, 30, 3))
+
+
+def test_a_forgotten_producer_is_an_error_when_a_batch_may_have_arrived_before(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster) as writer:
+        write(writer, 1)
+        writer.flush()
+        lost = fake.count("Produce") + 1
+
+        def fault(asked):
+            if asked.api == "Produce" and asked.number == lost:
+                fake.partition("t").producers.clear()
+                return Fault.DROP
+            return None
+
+        fake.fault = fault
+        with pytest.raises(KafkaError) as raised:
+            write(writer, 1, start=1)
+            writer.flush()
+        assert raised.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+        writer.abandon()
+
+
+def test_a_batch_that_is_too_large_is_an_error_that_names_the_setting(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.partition("t").max_batch_bytes = 500
+    writer = BatchWriter(cluster)
+    with pytest.raises(
+        RecordTooLargeError, match=r"t-0: a batch of \d+ bytes .*max\.message\.bytes"
+    ):
+        writer.append(T0, numbered_batch(0, padding=1000))
+        writer.flush()
+    with pytest.raises(RecordTooLargeError):
+        writer.append(T0, numbered_batch(1))
+    writer.close()
+
+
+def test_a_final_error_says_which_partition_and_why(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.fault = on_produce(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    writer = BatchWriter(cluster)
+    with pytest.raises(KafkaError, match="t-0: not allowed to use that topic"):
+        write(writer, 1)
+        writer.flush()
+    writer.close()
+
+
+def test_a_partition_that_no_leader_takes_fails_at_the_delivery_timeout(fake, cluster):
+    fake.add_topic("t", [1])
+    writer = BatchWriter(cluster, delivery_timeout_ms=400)
+    write(writer, 1)
+    writer.flush()
+    fake.move_leader("t", 0, -1)
+    started = time.monotonic()
+    with pytest.raises(DeadlineExceededError, match="t-0: not delivered within 400 ms"):
+        write(writer, 1, start=1)
+        writer.flush()
+    assert time.monotonic() - started < 3
+    writer.close()
+
+
+def test_a_cluster_that_is_gone_fails_at_the_delivery_timeout(fake, cluster):
+    fake.add_topic("t", [1])
+    writer = BatchWriter(cluster, delivery_timeout_ms=400)
+    write(writer, 1)
+    writer.flush()
+    for broker_id in (1, 2, 3):
+        fake.stop_broker(broker_id)
+    started = time.monotonic()
+    with pytest.raises(DeadlineExceededError, match="not delivered within 400 ms"):
+        write(writer, 1, start=1)
+        writer.flush()
+    assert time.monotonic() - started < 10
+    writer.close()
+
+
+def test_a_topic_deleted_under_the_writer_is_an_error_that_names_it(fake, cluster):
+    fake.add_topic("t", [1])
+    writer = BatchWriter(cluster)
+    write(writer, 1)
+    writer.flush()
+    del fake.topics["t"]
+    with pytest.raises(KafkaError, match="topic 't' does not exist"):
+        write(writer, 1, start=1)
+        writer.flush()
+    writer.close()
+
+
+def test_an_unknown_topic_or_partition_is_refused_before_anything_is_taken(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster) as writer:
+        with pytest.raises(KafkaError, match="topic 'nope' does not exist"):
+            writer.append(TopicPartition("nope", 0), numbered_batch(0))
+        with pytest.raises(KafkaError, match="topic 't' has 1 partitions"):
+            writer.append(TopicPartition("t", 9), numbered_batch(0))
+        write(writer, 1)
+    assert values_of(fake.partition("t")) == [0]
+
+
+def test_append_waits_while_too_much_is_buffered(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster, buffer_bytes=20_000) as writer:
+        for number in range(100):
+            writer.append(T0, numbered_batch(number, padding=1000))
+            assert writer._buffered_bytes <= 20_000
+    assert values_of(fake.partition("t")) == list(range(100))
+
+
+def test_never_more_than_five_batches_of_a_partition_are_in_flight(fake, cluster):
+    fake.add_topic("t", [1])
+    with BatchWriter(cluster, max_in_flight=50) as writer:
+        for number in range(100):
+            writer.append(T0, numbered_batch(number, padding=100_000))
+            assert len(writer._queues[T0].in_flight) <= 5
+    assert values_of(fake.partition("t")) == list(range(100))
+
+
+def test_deliveries_are_reported_with_their_offsets(fake, cluster):
+    fake.add_topic("t", [1])
+    seen = []
+    with BatchWriter(cluster, on_delivered=lambda *delivery: seen.append(delivery)) as writer:
+        write(writer, 3)
+    assert seen == [(T0, 0, 3), (T0, 3, 3), (T0, 6, 3)]
+
+
+def test_an_exception_in_the_with_block_does_not_wait_for_deliveries(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.fault = lambda asked: Fault.SILENCE if asked.api == "Produce" else None
+    started = time.monotonic()
+    with pytest.raises(ZeroDivisionError), BatchWriter(cluster) as writer:
+        write(writer, 1)
+        raise ZeroDivisionError
+    assert time.monotonic() - started < 1
+    with pytest.raises(HeadraceError, match="closed"):
+        writer.append(T0, numbered_batch(0))
+
+
+@pytest.mark.parametrize("arguments", [{"acks": 2}, {"acks": 1, "idempotent": True}])
+def test_impossible_settings_are_refused(cluster, arguments):
+    with pytest.raises(ConfigError, match="acks"):
+        BatchWriter(cluster, **arguments)
+
+
+def test_partitions_take_turns(fake, cluster):
+    fake.add_topic("t", [1] * 4)
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    with BatchWriter(cluster, max_request_bytes=2500) as writer:
+        write(writer, 25, *partitions, padding=1000)
+    asked = [a.message for a in fake.asked if a.api == "Produce"]
+    first_half = [p.partition for request in asked[: len(asked) // 2] for p in request.partitions]
+    assert min(Counter(first_half).values()) > len(first_half) // 8
