@@ -14,8 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.produce_lane import Lane, Request
 from storage_engine.client.produce_queue import PartitionQueue, PendingBatch, Producer
+from storage_engine.client.produce_verdict import Verdict, final_error, verdict_on
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     ConfigError,
@@ -23,7 +25,6 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
-    RecordTooLargeError,
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
@@ -65,12 +66,6 @@ _LONGEST_WAIT_MS = 100
 
 _LOOKUP_MS = 1_000
 """For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
-
-_UNKNOWN_OUTCOME = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
-_SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-_ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,10 +118,7 @@ class BatchWriter:
         self._unworked_bytes = 0
         self._worked_at_ms = 0
         self._failure: HeadraceError | None = None
-        self._stale_topics: set[str] = set()
-        self._lookup_at_ms = 0
-        self._lookup_error = ""
-        self._missing_since_ms: dict[str, int] = {}
+        self._lookup = LeaderLookup(cluster)
         self._closed = False
         self.deliveries: dict[TopicPartition, Delivery] = {}
 
@@ -240,7 +232,7 @@ class BatchWriter:
         self._buffered_bytes = 0
 
     def _send_all(self) -> None:
-        if self._stale_topics:
+        if self._lookup.wanted:
             self._look_up()
         while self._turns and self._send_round():
             pass
@@ -280,7 +272,7 @@ class BatchWriter:
             return None
         leader = self._cluster.known_leader(queue.tp)
         if leader is None:
-            self._stale_topics.add(queue.tp.topic)
+            self._lookup.doubt(queue.tp.topic)
             return None
         if queue.in_flight and queue.broker_id != leader.broker_id:
             return None
@@ -338,8 +330,8 @@ class BatchWriter:
         """From now to the first retry or look-up that waits for its time."""
         now_ms = monotonic_ms()
         timers = [queue.retry_at_ms for queue in self._turns.values()]
-        if self._stale_topics:
-            timers.append(self._lookup_at_ms)
+        if self._lookup.wanted:
+            timers.append(self._lookup.due_at_ms)
         return min([at_ms - now_ms for at_ms in timers if at_ms > now_ms], default=_LONGEST_WAIT_MS)
 
     def _receive(self, lane: Lane) -> None:
@@ -371,7 +363,7 @@ class BatchWriter:
         queue = self._queues[tp]
         queue.failed(batch, reason, perhaps_appended=perhaps_appended)
         self._turns.setdefault(tp, queue)
-        self._stale_topics.add(tp.topic)
+        self._lookup.doubt(tp.topic)
 
     # Answers.
 
@@ -387,33 +379,21 @@ class BatchWriter:
         self, tp: TopicPartition, batch: PendingBatch, answer: ProducePartitionResponse
     ) -> None:
         code = ErrorCode.of(answer.error_code)
-        if code in _ACCEPTED:
+        queue = self._queues[tp]
+        verdict = verdict_on(
+            code,
+            idempotent=self._idempotent,
+            earlier_failed=queue.recovering,
+            perhaps_appended=batch.perhaps_appended,
+        )
+        if verdict is Verdict.DELIVERED:
             self._delivered(tp, batch, answer.base_offset)
             return
-        queue = self._queues[tp]
+        if verdict is Verdict.FINAL:
+            raise final_error(tp, len(batch.data), code, answer.error_message)
         reason = f"{code.name}: {answer.error_message or code.meaning}"
-        if code.retriable:
-            self._retry(tp, batch, reason, perhaps_appended=code in _UNKNOWN_OUTCOME)
-        elif code in _SEQUENCE_LOST and queue.recovering:
-            # It came after one that has failed: the gap is that one.
-            self._retry(tp, batch, reason, perhaps_appended=False)
-        elif code in _SEQUENCE_LOST and self._idempotent and not batch.perhaps_appended:
-            # The leader does not have it, and no attempt can have left it elsewhere: a new sequence
-            # is safe.
-            self._retry(tp, batch, reason, perhaps_appended=False)
-            queue.renew_producer = True
-        else:
-            raise self._final(tp, batch, code, answer.error_message)
-
-    def _final(
-        self, tp: TopicPartition, batch: PendingBatch, code: ErrorCode, message: str | None
-    ) -> KafkaError:
-        if code is ErrorCode.MESSAGE_TOO_LARGE:
-            return RecordTooLargeError(
-                f"{tp}: a batch of {len(batch.data)} bytes is larger than the topic's "
-                "max.message.bytes; raise that setting, or make batches smaller (batch.size)"
-            )
-        return KafkaError(f"{tp}: {message or code.meaning}", code)
+        self._retry(tp, batch, reason, perhaps_appended=verdict is Verdict.RETRY_UNSURE)
+        queue.renew_producer |= verdict is Verdict.RENEW
 
     def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
         self._queues[tp].delivered(batch)
@@ -438,35 +418,13 @@ class BatchWriter:
             if queue.waiting and not queue.in_flight and queue.waiting[0].expires_at_ms <= now_ms:
                 raise DeadlineExceededError(
                     f"{tp}: not delivered within {self._delivery_timeout_ms} ms: "
-                    f"{self._lookup_error or queue.last_error or 'it has no leader'}"
+                    f"{self._lookup.last_error or queue.last_error or 'it has no leader'}"
                 )
 
-    def _lookup_ms(self, now_ms: int) -> int:
+    def _look_up(self) -> None:
         """Not beyond the time when the first batch expires."""
         queues = self._turns.values()
+        now_ms = monotonic_ms()
         expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
         left_ms = min(expiries, default=now_ms) - now_ms
-        return max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms))
-
-    def _look_up(self) -> None:
-        """Learn the leaders anew, not more often than retries need it."""
-        now_ms = monotonic_ms()
-        if now_ms < self._lookup_at_ms:
-            return
-        self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
-        topics = set(self._stale_topics)
-        try:
-            self._cluster.refresh(topics, Deadline.after(self._lookup_ms(now_ms)))
-        except (KafkaError, DeadlineExceededError) as error:
-            # Tried again in the next round, until the batches expire.
-            self._lookup_error = str(error)
-            return
-        self._lookup_error = ""
-        self._stale_topics -= topics
-        for topic in topics:
-            if self._cluster.knows(topic):
-                self._missing_since_ms.pop(topic, None)
-                continue
-            since_ms = self._missing_since_ms.setdefault(topic, now_ms)
-            if now_ms - since_ms >= self._cluster.unknown_topic_wait_ms:
-                raise self._cluster.unknown(TopicPartition(topic, 0))
+        self._lookup.look(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))

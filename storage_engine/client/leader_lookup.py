@@ -1,0 +1,57 @@
+"""Looks for leaders while batches wait.
+
+Rule: not more often than retries need it, and a failed look is repeated, not raised; a topic that
+stays away is an error.
+"""
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import DeadlineExceededError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline, monotonic_ms
+
+_PAUSE_MS = 50
+"""Between two looks."""
+
+
+class LeaderLookup:
+    """The topics whose leaders are in doubt."""
+
+    __slots__ = ("_cluster", "_missing_since_ms", "_topics", "due_at_ms", "last_error")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topics: set[str] = set()
+        self._missing_since_ms: dict[str, int] = {}
+        self.due_at_ms = 0
+        # Why the last look failed; empty when it did not.
+        self.last_error = ""
+
+    def doubt(self, topic: str) -> None:
+        self._topics.add(topic)
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self._topics)
+
+    def look(self, timeout_ms: int) -> None:
+        """Learn the leaders anew if it is time. KafkaError for a topic that has been unknown for
+        too long."""
+        now_ms = monotonic_ms()
+        if now_ms < self.due_at_ms:
+            return
+        self.due_at_ms = now_ms + _PAUSE_MS
+        topics = set(self._topics)
+        try:
+            self._cluster.refresh(topics, Deadline.after(timeout_ms))
+        except (KafkaError, DeadlineExceededError) as error:
+            self.last_error = str(error)
+            return
+        self.last_error = ""
+        self._topics -= topics
+        for topic in topics:
+            if self._cluster.knows(topic):
+                self._missing_since_ms.pop(topic, None)
+                continue
+            since_ms = self._missing_since_ms.setdefault(topic, now_ms)
+            if now_ms - since_ms >= self._cluster.unknown_topic_wait_ms:
+                raise self._cluster.unknown(TopicPartition(topic, 0))

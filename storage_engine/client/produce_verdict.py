@@ -1,0 +1,59 @@
+"""What a leader's answer means for a batch.
+
+Rule: a batch is sent again only where that can neither double nor reorder it. Source: KIP-98,
+KIP-360.
+"""
+
+import enum
+
+from storage_engine.core.errors import ErrorCode, KafkaError, RecordTooLargeError
+from storage_engine.core.ids import TopicPartition
+
+
+class Verdict(enum.Enum):
+    """What to do with the batch."""
+
+    DELIVERED = "the leader has it"
+    RETRY = "the leader refused it; the same bytes again"
+    RETRY_UNSURE = "the leader, or its successor, may have it; the same bytes again"
+    RENEW = "the leader has lost the producer, and nobody has the batch: again as a new one"
+    FINAL = "no retry helps"
+
+
+_ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+_CERTAINLY_REFUSED = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE})
+"""Of the retriable errors. A leader that has stepped down while it waited for replicas answers
+NOT_LEADER_OR_FOLLOWER although it has appended."""
+
+_SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+def verdict_on(
+    code: ErrorCode, *, idempotent: bool, earlier_failed: bool, perhaps_appended: bool
+) -> Verdict:
+    """`earlier_failed`: a batch of the partition that was sent before is to be sent again, so this
+    one leaves a gap. `perhaps_appended`: an earlier attempt with this batch has ended without a
+    clear answer."""
+    if code in _ACCEPTED:
+        return Verdict.DELIVERED
+    if code.retriable:
+        return Verdict.RETRY if code in _CERTAINLY_REFUSED else Verdict.RETRY_UNSURE
+    if code in _SEQUENCE_LOST and idempotent:
+        if earlier_failed:
+            return Verdict.RETRY
+        if not perhaps_appended:
+            return Verdict.RENEW
+    return Verdict.FINAL
+
+
+def final_error(
+    tp: TopicPartition, batch_bytes: int, code: ErrorCode, message: str | None
+) -> KafkaError:
+    """The error of a batch that will never be accepted."""
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        return RecordTooLargeError(
+            f"{tp}: a batch of {batch_bytes} bytes is larger than the topic's max.message.bytes; "
+            "raise that setting, or make batches smaller (batch.size)"
+        )
+    return KafkaError(f"{tp}: {message or code.meaning}", code)
