@@ -20,13 +20,14 @@ KILLS = 5
 
 
 class SteadyProducer:
-    """librdkafka with its retries, acks=all, numbered values, until it is told to stop."""
+    """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
                 "acks": "all",
+                "enable.idempotence": "true",
                 "linger.ms": 2,
                 "message.timeout.ms": 120_000,
                 "log_level": 0,

@@ -1,0 +1,49 @@
+"""R-CTL1, R-CTL5: another broker takes over as controller and finishes what there is to do."""
+
+from confluent_kafka import Producer
+
+from integration_tests.cluster_support import (
+    admin,
+    create_topic,
+    running_cluster,
+    wait_for_isr,
+    wait_until,
+)
+
+
+def test_topics_are_made_and_leaders_elected_after_the_controller_was_killed(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        client = admin(cluster)
+        create_topic(cluster, "before", partitions=6)
+        first = client.list_topics(timeout=10).controller_id
+        cluster.kill_broker(first)
+
+        def another_controller() -> bool:
+            try:
+                return client.list_topics(timeout=5).controller_id not in (-1, first)
+            except Exception as error:  # noqa: BLE001  # the client asks the dead broker at times
+                assert "transport failure" in str(error).lower()
+                return False
+
+        wait_until(another_controller, "another controller is elected")
+
+        def led_by_the_living() -> bool:
+            partitions = client.list_topics("before", timeout=5).topics["before"].partitions
+            return all(p.leader not in (-1, first) for p in partitions.values())
+
+        wait_until(led_by_the_living, "every partition has a live leader")
+        create_topic(cluster, "after", partitions=3, replication_factor=2)
+
+        outcomes = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        for topic, partitions in (("before", 6), ("after", 3)):
+            for partition in range(partitions):
+                producer.produce(
+                    topic, b"x", partition=partition, on_delivery=lambda e, _m: outcomes.append(e)
+                )
+        assert producer.flush(60) == 0
+        assert outcomes == [None] * 9
+
+        cluster.start_broker(first)
+        for partition in range(6):
+            wait_for_isr(client, "before", 3, partition)
