@@ -163,3 +163,25 @@ def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
     wait_until(lambda: listens(_addresses(directory)[1]), "the broker goes on")
     succeed("down", "--dir", directory)
     assert processes_of(directory) == []
+
+
+def test_a_running_cluster_whose_file_was_lost_is_found_again_by_up(directory: Path) -> None:
+    succeed("up", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
+    before = (directory / "cluster.json").read_text()
+    (directory / "cluster.json").unlink()
+    assert "there is no cluster" in fail("down", "--dir", directory)
+    succeed("up", "--dir", directory, "--detach")
+    assert (directory / "cluster.json").read_text() == before
+
+
+def test_ctrl_c_while_up_waits_stops_what_it_started(directory: Path) -> None:
+    command = start("up", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
+    try:
+        assert command.stderr is not None
+        next(line for line in command.stderr if "starts (pid" in line)
+        command.send_signal(signal.SIGINT)
+        assert command.wait(60) == 130
+    finally:
+        command.kill()
+        command.communicate()
+    assert processes_of(directory) == []

@@ -156,8 +156,7 @@ def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]
         assert command.stderr.read() == b""
     finally:
         command.kill()
-        command.wait()
-        command.stderr.close()
+        command.communicate()
 
 
 def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str]) -> None:

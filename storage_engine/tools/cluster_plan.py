@@ -21,7 +21,7 @@ DEFAULT_ZOOKEEPER_PORT = 2181
 MAX_BROKERS = 100
 """More processes than that on one machine is a slip of the finger."""
 
-_ZOOKEEPER_DIR = "zookeeper"
+ZOOKEEPER_DIR = "zookeeper"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def _with_new_zookeeper(
     return ClusterFile(
         zookeeper=f"{HOST}:{port}",
         zookeeper_pid=None,
-        zookeeper_dir=_ZOOKEEPER_DIR,
+        zookeeper_dir=ZOOKEEPER_DIR,
         brokers=brokers,
     )
 

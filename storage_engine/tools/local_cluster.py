@@ -35,6 +35,7 @@ from storage_engine.tools.cluster_plan import (
     plan_cluster,
     port_in_use,
 )
+from storage_engine.tools.cluster_recovery import recover_cluster
 from storage_engine.tools.directory_lock import directory_lock
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.free_ports import is_port_free
@@ -72,7 +73,7 @@ class LocalCluster:
     """
 
     def __init__(self, directory: Path, *, progress: Progress = lambda line: None) -> None:
-        self.directory = directory.absolute()
+        self.directory = directory.resolve()
         self._progress = progress
 
     @classmethod
@@ -96,15 +97,7 @@ class LocalCluster:
     @property
     def state(self) -> ClusterFile:
         """What `cluster.json` says, with the pids of what runs in truth."""
-        recorded = cluster_file.read(self.directory)
-        server = self._zookeeper(recorded)
-        return replace(
-            recorded,
-            zookeeper_pid=None if server is None else server.pid,
-            brokers=tuple(
-                replace(entry, pid=self._process(entry).find()) for entry in recorded.brokers
-            ),
-        )
+        return self._true(cluster_file.read(self.directory))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -170,26 +163,33 @@ class LocalCluster:
             self._stop(state, ran, timeout_s=timeout_s, and_zookeeper=True)
             return True
 
-    def note_ended(self) -> list[tuple[BrokerEntry, str]]:
-        """Brokers that have ended since `cluster.json` was written, with how; the file is made
-        true.
+    def note_ended(self) -> list[str]:
+        """A line for each process that has ended since `cluster.json` was written, with what to do.
+
+        The file is made true.
         """
         with directory_lock(self.directory):
             recorded = cluster_file.read(self.directory)
-            state = self.state
-            ended = [
-                (before, self._how_it_ended(before))
+            state = self._true(recorded)
+            lines = [
+                f"broker {before.id} {self._how_it_ended(before)}; start it again with: "
+                f"headrace start-broker --dir {self.directory} {before.id}"
                 for before, now in zip(recorded.brokers, state.brokers, strict=True)
                 if before.pid is not None and now.pid is None
             ]
+            if recorded.zookeeper_pid is not None and state.zookeeper_pid is None:
+                lines.append(
+                    "ZooKeeper ended; start it again with: "
+                    f"headrace up --dir {self.directory} --detach"
+                )
             if state != recorded:
                 cluster_file.write(self.directory, state)
-            return ended
+            return lines
 
     # --- below: the folder is locked
 
     def _up(self, request: UpRequest, timeout_s: float) -> None:
-        existing = self.state if cluster_file.exists(self.directory) else None
+        existing = self._existing()
         running = {entry.id for entry in existing.brokers if entry.pid} if existing else set()
         state = plan_cluster(
             existing,
@@ -217,6 +217,24 @@ class LocalCluster:
                 self.state, to_start, timeout_s=STOP_TIMEOUT_S, and_zookeeper=started_zookeeper
             )
             raise
+
+    def _existing(self) -> ClusterFile | None:
+        """The cluster of the folder; None when there is none yet."""
+        if cluster_file.exists(self.directory):
+            return self.state
+        found = recover_cluster(self.directory)
+        return None if found is None else self._true(found)
+
+    def _true(self, recorded: ClusterFile) -> ClusterFile:
+        """The same cluster with the pids of what runs in truth."""
+        server = self._zookeeper(recorded)
+        return replace(
+            recorded,
+            zookeeper_pid=None if server is None else server.pid,
+            brokers=tuple(
+                replace(entry, pid=self._process(entry).find()) for entry in recorded.brokers
+            ),
+        )
 
     def _start_zookeeper(self, state: ClusterFile) -> ClusterFile:
         """Start the embedded ZooKeeper unless it runs or is somebody else's."""

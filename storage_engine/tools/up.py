@@ -82,11 +82,8 @@ def run(args: argparse.Namespace) -> int:
 def _run_until_stopped(cluster: LocalCluster) -> int:
     try:
         while _something_runs(cluster):
-            for entry, how in cluster.note_ended():
-                _tell(
-                    f"broker {entry.id} {how}; start it again with: "
-                    f"headrace start-broker --dir {cluster.directory} {entry.id}"
-                )
+            for line in cluster.note_ended():
+                _tell(line)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
         _tell("stopping")

@@ -9,6 +9,8 @@ from storage_engine.protocol.record_batch import patch
 from storage_engine.protocol.records import encode_batches
 
 BASE_OFFSET = 100
+PADDING = b"-" * 100
+"""Something to compress: what would not get smaller is stored as it is."""
 
 
 class Segment:
@@ -24,7 +26,7 @@ class Segment:
         offset = BASE_OFFSET
         for number, count in enumerate((2, 1, 3)):
             batch = encode_batches(
-                pa.array([b"value-%d" % (offset + i) for i in range(count)]),
+                pa.array([b"value-%d%s" % (offset + i, PADDING) for i in range(count)]),
                 pa.array([b"key", None, b"\xff"][:count], pa.binary()),
                 timestamps_ms=pa.array([1000 * (number + 1)] * count),
                 compression=("none", "lz4", "zstd")[number],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.log import offset_index
-from storage_engine.tests.tools.segments import BASE_OFFSET, Segment
+from storage_engine.tests.tools.segments import BASE_OFFSET, PADDING, Segment
 from storage_engine.tools.cli import main
 
 
@@ -54,13 +54,15 @@ def test_deep_shows_the_records_and_bytes_that_are_no_text_as_base64(
     assert _dump("--json", "--deep", segment.log) == 0
     (log,) = json.loads(capsys.readouterr().out)
     records = [record for batch in log["batches"] for record in batch["records"]]
-    assert [record["value"] for record in records] == [f"value-{i}" for i in range(100, 106)]
+    assert [record["value"] for record in records] == [
+        f"value-{i}{PADDING.decode()}" for i in range(100, 106)
+    ]
     assert [record["offset"] for record in records] == list(range(100, 106))
     assert records[0]["key"] == "key"
     assert records[1]["key"] is None and "key_base64" not in records[1]
     assert records[5]["key"] is None and records[5]["key_base64"] == "/w=="
     assert _dump("--deep", segment.log) == 0
-    assert "'value-105'" in capsys.readouterr().out
+    assert "'value-105-" in capsys.readouterr().out
 
 
 def test_a_flipped_bit_is_a_crc_error_with_the_place(
