@@ -1,4 +1,4 @@
-"""ListOffsets: earliest, latest, or the first offset at or after a timestamp.
+"""ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
 
 Rule: consumers never hear of an offset above the high watermark, and a fresh leader whose high
 watermark has not reached its epoch's start says so instead of going back (KIP-207). Source:
@@ -18,8 +18,10 @@ from storage_engine.protocol.apis.list_offsets import (
 
 LATEST = -1
 EARLIEST = -2
+MAX_TIMESTAMP = -3
 
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
 
 
 def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> None:
@@ -61,6 +63,9 @@ def _look_up(
         )
     if timestamp == LATEST:
         return limit, -1
+    if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
+        largest = log.offset_of_largest_timestamp(max_offset=limit)
+        return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
     if timestamp < 0:
         raise KafkaError(
             f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
