@@ -4,8 +4,6 @@ all of it has passed.
 Source: KIP-98; R-REP2.
 """
 
-from collections.abc import Iterator
-
 from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
 from storage_engine.core.producer_state import ProducerBatch, ProducerStates
 from storage_engine.protocol.record_batch import (
@@ -94,20 +92,3 @@ def follower_batches(
         next_offset = header.next_offset
         batches.append((position, header))
     return batches
-
-
-def runs_of(
-    batches: list[tuple[int, BatchHeader]], max_bytes: int
-) -> Iterator[tuple[int, int, list[tuple[int, BatchHeader]]]]:
-    """Cuts contiguous batches into runs of at most `max_bytes` (or one batch): byte range, then
-    (base offset, header).
-    """
-    begin = batches[0][0]
-    placed: list[tuple[int, BatchHeader]] = []
-    for position, header in batches:
-        if placed and position + header.size_in_bytes - begin > max_bytes:
-            yield begin, position, placed
-            begin, placed = position, []
-        placed.append((header.base_offset, header))
-    position, header = batches[-1]
-    yield begin, position + header.size_in_bytes, placed

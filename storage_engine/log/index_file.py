@@ -23,9 +23,16 @@ class IndexFile:
     """Entries by number; those in the file are read through a mapping that the pool may drop."""
 
     __slots__ = (
-        "_disk", "_pending", "_pool", "_trailing_bytes", "_view", "_written",
-        "entry_bytes", "path", "recently_used",
-    )  # fmt: skip
+        "_disk",
+        "_pending",
+        "_pool",
+        "_trailing_bytes",
+        "_view",
+        "_written",
+        "entry_bytes",
+        "path",
+        "recently_used",
+    )
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path, entry_bytes: int) -> None:
         self._disk = disk

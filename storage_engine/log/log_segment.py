@@ -14,11 +14,11 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.disk import Buffer, Disk
-from storage_engine.log.mapped_window import MappedWindow
+from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
-from storage_engine.log.open_files import OpenFiles, SegmentFile
+from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.time_index import TimeIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
 
@@ -26,14 +26,6 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
-
-WRITE_MAX_BYTES = 128 << 10
-"""One write call takes no more: larger appends to the page cache were measured slower and
-unsteady.
-"""
-
-COPY_MAX_BYTES = 32 << 10
-"""Up to this size a copy of the bytes costs less than the page faults of a view."""
 
 SCAN_BYTES = 8 << 10
 """Read at a time while going through headers: twice the usual distance of two index entries."""
@@ -53,10 +45,23 @@ class LogSegment:
     """
 
     __slots__ = (
-        "_bytes_since_index", "_disk", "_window", "base_offset", "created_ms", "directory", "file",
-        "first_timestamp", "index_interval_bytes", "max_timestamp", "max_timestamp_offset",
-        "next_offset", "offset_index", "size", "time_index",
-    )  # fmt: skip
+        "_bytes_since_index",
+        "_disk",
+        "_indexed_timestamp",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index_interval_bytes",
+        "indexes_full",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offset_index",
+        "size",
+        "time_index",
+    )
 
     def __init__(
         self,
@@ -83,8 +88,11 @@ class LogSegment:
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self._bytes_since_index = 0
-        self.file = SegmentFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX))
-        self._window = MappedWindow(disk, pool, self.file)
+        self._indexed_timestamp = NO_TIMESTAMP
+        """No more than the time index has; lets most batches pass without a look at it."""
+        self.indexes_full = False
+        """No batch may follow that would need an entry."""
+        self.file = LogFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX))
         self.offset_index = OffsetIndex(
             disk,
             pool,
@@ -107,22 +115,7 @@ class LogSegment:
 
         After a failure the file is cut back, and LogStorageError raised.
         """
-        file = self.file
-        file.recently_used = True
-        descriptor = file.descriptor
-        position = self.size
-        try:
-            if descriptor < 0:
-                descriptor = file.open()
-            size = len(data)
-            if size <= WRITE_MAX_BYTES and self._disk.pwrite(descriptor, data, position) == size:
-                return
-            self._write_in_parts(descriptor, memoryview(data), position)
-        except OSError as error:
-            self._cut_back(position)
-            raise LogStorageError(
-                f"can't append to {file.path}: {error.strerror or error}"
-            ) from error
+        self.file.append(data, self.size)
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Counts the next batch in the file, and indexes it when it is due."""
@@ -130,9 +123,7 @@ class LogSegment:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self._bytes_since_index > self.index_interval_bytes:
-            self.offset_index.append(last_offset, self.size)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)  # type: ignore[arg-type]
-            self._bytes_since_index = 0
+            self._index_batch(last_offset)
         self._bytes_since_index += size
         self.size += size
         self.next_offset = last_offset + 1
@@ -209,23 +200,10 @@ class LogSegment:
 
     def view(self, position: int, size: int) -> memoryview:
         """The bytes, copied when they are few, else mapped."""
-        if size <= COPY_MAX_BYTES:
-            return memoryview(self.read_bytes(position, size))
-        self._check_range(position, size)
-        try:
-            return self._window.view(position, size, self.size)
-        except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+        return self.file.view(position, size, self.size)
 
     def read_bytes(self, position: int, size: int) -> bytes:
-        self._check_range(position, size)
-        try:
-            data = self._disk.pread(self.file.open(), size, position)
-        except OSError as error:
-            raise self._unreadable(error) from error
-        if len(data) < size:
-            raise LogStorageError(f"{self.file.path} ends before byte {position + size}")
-        return data
+        return self.file.read(position, size, self.size)
 
     def largest_timestamp(self) -> int:
         """NO_TIMESTAMP when no batch has one. From the time index, checked against the batch it
@@ -288,6 +266,7 @@ class LogSegment:
         except CorruptRecordError:
             return False
         self._bytes_since_index = since_index
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
         return last_time is None or last_time.last_offset < self.next_offset
 
     def reset(self) -> None:
@@ -300,6 +279,8 @@ class LogSegment:
         self.max_timestamp_offset = self.base_offset
         self.first_timestamp = None
         self._bytes_since_index = 0
+        self._indexed_timestamp = NO_TIMESTAMP
+        self.indexes_full = False
 
     def repair_indexes(self) -> None:
         """Rebuilds both indexes from the headers; beyond a damaged header nothing is indexed."""
@@ -316,25 +297,20 @@ class LogSegment:
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cuts the file at the end of a batch."""
-        self._window.close()
-        try:
-            self._disk.truncate(self.file.open(), position)
-        except OSError as error:
-            raise LogStorageError(
-                f"can't truncate {self.file.path}: {error.strerror or error}"
-            ) from error
+        self.file.truncate(position)
         self.offset_index.truncate_to(position)
         self.time_index.truncate_to(next_offset)
         self.size = position
         self.next_offset = max(self.base_offset, next_offset)
         self._bytes_since_index = 0
+        self._indexed_timestamp = NO_TIMESTAMP
+        self.indexes_full = False
         if position == 0:
             self.first_timestamp = None
         self._reload_max_timestamp()
 
     def close(self) -> None:
         """Closes what is open; the segment opens it again when used."""
-        self._window.close()
         self.offset_index.file.close()
         self.time_index.file.close()
         self.file.close()
@@ -353,26 +329,16 @@ class LogSegment:
             holder.path = target
         return renamed
 
+    def _index_batch(self, last_offset: int) -> None:
+        self.offset_index.append(last_offset, self.size)
+        timestamp = self.max_timestamp
+        if timestamp is not None and timestamp > self._indexed_timestamp:
+            self.time_index.append(timestamp, self.max_timestamp_offset)
+            self._indexed_timestamp = timestamp
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+        self._bytes_since_index = 0
+
     # -- helpers -----------------------------------------------------------------------------------
-
-    def _write_in_parts(self, descriptor: int, view: memoryview, position: int) -> None:
-        pwrite = self._disk.pwrite
-        done = 0
-        size = len(view)
-        while done < size:
-            part = view[done : done + WRITE_MAX_BYTES]
-            done += pwrite(descriptor, part, position + done)
-
-    def _cut_back(self, position: int) -> None:
-        """Best effort: what stays beyond `size` is overwritten by the next append or cut by
-        recovery.
-        """
-        try:
-            self._disk.truncate(self.file.open(), position)
-        except OSError as error:
-            logger.error(
-                "can't cut back after a failed append file=%s error=%s", self.file.path, error
-            )
 
     def _trusted_start(self, entry: OffsetEntry | None) -> int | None:
         """Where to begin a scan; None when the index entry does not fit the log."""
@@ -402,14 +368,5 @@ class LogSegment:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
 
-    def _check_range(self, position: int, size: int) -> None:
-        if position + size > self.size:
-            raise LogStorageError(
-                f"bytes [{position}, {position + size}) of {self.file.path} were truncated away"
-            )
-
     def _damaged(self, position: int) -> CorruptRecordError:
         return CorruptRecordError(f"{self.file.path} has no intact batch at byte {position}")
-
-    def _unreadable(self, error: Exception) -> LogStorageError:
-        return LogStorageError(f"can't read {self.file.path}: {error}")

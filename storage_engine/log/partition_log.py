@@ -13,14 +13,12 @@ from pathlib import Path
 
 from storage_engine.core.errors import (
     LogStorageError,
-    OffsetOutOfRangeError,
     RecordListTooLargeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.leader_epochs import EpochEnd, LeaderEpochCache
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.append_check import check_producers, follower_batches, runs_of
+from storage_engine.log.append_check import check_producers, follower_batches
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
@@ -28,38 +26,37 @@ from storage_engine.log.flush_state import FlushState
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
-from storage_engine.log.log_reader import LogReader
 from storage_engine.log.open_files import OpenFiles
+from storage_engine.log.placing import PlacedBatch, place, runs_of
+from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
-from storage_engine.log.segment_slice import SegmentSlice
-from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.log.time_search import (
-    TimestampedOffset,
-    find_by_timestamp,
-    find_largest_timestamp,
-)
+from storage_engine.log.storage_errors import storage_errors
 from storage_engine.protocol.record_batch import (
     LENGTH_END,
-    BatchHeader,
-    patch,
-    patch_log_append_time,
     validate_for_append,
 )
 
 logger = logging.getLogger(__name__)
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """Invariant: log_start_offset <= log_end_offset, and recovery_point <= log_end_offset."""
 
     __slots__ = (
-        "_clock", "_closed", "_config", "_epochs", "_flush_state", "_max_message_bytes",
-        "_reader", "_roll_rule", "_segments", "_snapshots", "_stamps_append_time", "directory",
-        "leader_epochs", "log_end_offset", "log_start_offset", "producer_state",
-        "recovered_bytes", "topic_partition",
-    )  # fmt: skip
+        "_clock",
+        "_closed",
+        "_config",
+        "_epochs",
+        "_flush_state",
+        "_max_message_bytes",
+        "_roll_rule",
+        "_snapshots",
+        "_stamps_append_time",
+        "producer_state",
+        "recovered_bytes",
+    )
 
     def __init__(
         self,
@@ -80,19 +77,18 @@ class PartitionLog:
             clean=clean,
             now_ms=clock.wall_ms(),
         )
-        self.topic_partition = topic_partition
-        self.directory = folder.path
+        super().__init__(
+            topic_partition,
+            SegmentList(folder, loaded.segments, clock),
+            loaded.epochs,
+            log_start_offset=loaded.log_start_offset,
+        )
         self._clock = clock
-        self._segments = SegmentList(folder, loaded.segments, clock)
         self._epochs = LeaderEpochCheckpoint(folder, loaded.epochs)
-        self.leader_epochs: LeaderEpochCache = loaded.epochs
-        """To look at; `start_leader_epoch` and appends change it."""
         self._snapshots = loaded.snapshots
         self.producer_state: ProducerStates = loaded.producers
         self.recovered_bytes = loaded.recovered_bytes
         """What opening had to check; 0 after a clean stop."""
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = self._segments.active.next_offset
         self._flush_state = FlushState(
             self._segments,
             self._epochs.path,
@@ -100,7 +96,6 @@ class PartitionLog:
             recovery_point=recovery_point,
             on_lowered=on_recovery_point_lowered,
         )
-        self._reader = LogReader()
         self._closed = False
         self.update_config(folder.config)
 
@@ -149,23 +144,6 @@ class PartitionLog:
         """Everything below is on the medium."""
         return self._flush_state.recovery_point
 
-    @property
-    def latest_epoch(self) -> int:
-        """Epoch of the newest leader known to this log; -1 when there is none."""
-        return self.leader_epochs.latest_epoch
-
-    @property
-    def size_in_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """See `LeaderEpochCache.end_offset_for`."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
-
     # -- append ------------------------------------------------------------------------------------
 
     def append_as_leader(
@@ -190,18 +168,13 @@ class PartitionLog:
             records = memoryview(bytearray(records))
         if leader_epoch != self.leader_epochs.latest_epoch:
             self.start_leader_epoch(leader_epoch)
-        base_offset = next_offset = self.log_end_offset
+        base_offset = self.log_end_offset
         stamps = self._stamps_append_time
-        placed = []
-        for position, header in batches:
-            if stamps:
-                patch_log_append_time(records, position, now_ms)
-            patch(records, position, base_offset=next_offset, leader_epoch=leader_epoch)
-            placed.append((next_offset, header))
-            next_offset += header.last_offset_delta + 1
+        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamps else None)
         self._write(records, placed, now_ms, stamps)
+        end_offset = self.log_end_offset
         return AppendResult(
-            base_offset, next_offset - 1, next_offset, now_ms if stamps else -1, False, size
+            base_offset, end_offset - 1, end_offset, now_ms if stamps else -1, False, size
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
@@ -233,59 +206,6 @@ class PartitionLog:
         a newer one.
         """
         self._epochs.start_epoch(epoch, self.log_end_offset)
-
-    # -- read --------------------------------------------------------------------------------------
-
-    def read(
-        self,
-        offset: int,
-        *,
-        max_bytes: int,
-        max_offset: int | None = None,
-        at_least_one: bool = True,
-    ) -> SegmentSlice | None:
-        """Whole batches from the one with `offset` on, below `max_offset` (exclusive; None: the
-        log's end).
-
-        None when nothing is there yet. The first batch is returned even if it is larger than
-        `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range.
-        """
-        end = self.log_end_offset
-        if offset < self.log_start_offset or offset > end:
-            raise self._out_of_range(offset)
-        limit = end if max_offset is None or max_offset > end else max_offset
-        if offset >= limit:
-            return None
-        segments = self._segments
-        try:
-            return self._reader.read(
-                segments.all,
-                segments.number_of(offset),
-                offset,
-                max_bytes=max_bytes,
-                limit=limit,
-                at_least_one=at_least_one,
-            )
-        except OSError as error:
-            raise storage_error("read", self.directory, error) from error
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, max_offset: int | None = None
-    ) -> TimestampedOffset | None:
-        """The first record at or after that time, below `max_offset`."""
-        with storage_errors("read", self.directory):
-            return find_by_timestamp(
-                self._segments.all, timestamp_ms, self.log_start_offset, self._limit(max_offset)
-            )
-
-    def offset_of_largest_timestamp(
-        self, max_offset: int | None = None
-    ) -> TimestampedOffset | None:
-        """The first of the latest records below `max_offset`."""
-        with storage_errors("read", self.directory):
-            return find_largest_timestamp(
-                self._segments.all, self.log_start_offset, self._limit(max_offset)
-            )
 
     # -- cut ---------------------------------------------------------------------------------------
 
@@ -326,7 +246,7 @@ class PartitionLog:
         news.
         """
         if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
+            raise self.out_of_range(offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
@@ -415,7 +335,7 @@ class PartitionLog:
     # -- helpers -----------------------------------------------------------------------------------
 
     def _write(
-        self, records: memoryview, placed: list[tuple[int, BatchHeader]], now_ms: int, stamped: bool
+        self, records: memoryview, placed: list[PlacedBatch], now_ms: int, stamped: bool
     ) -> None:
         """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
         time is `now_ms`.
@@ -471,14 +391,3 @@ class PartitionLog:
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
-
-    def _limit(self, max_offset: int | None) -> int:
-        return self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)
-
-    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
-        return OffsetOutOfRangeError(
-            f"offset {offset} of {self.topic_partition} is outside the log, which has"
-            f" [{self.log_start_offset}, {self.log_end_offset})",
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-        )

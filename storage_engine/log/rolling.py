@@ -36,8 +36,7 @@ class RollRule:
             return False
         return (
             segment.size + size > self.segment_bytes
-            or segment.offset_index.is_full
-            or segment.time_index.is_full
+            or segment.indexes_full
             or self.is_too_old(segment, max_timestamp, now_ms)
         )
 
