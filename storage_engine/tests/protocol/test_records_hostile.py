@@ -97,6 +97,15 @@ def test_damaged_headers_are_named_among_many_records_too():
     assert "record 40: a header's key or value has the impossible length 50" in text
 
 
+def test_bytes_behind_the_last_header_are_found_among_many_records_too():
+    records = [
+        record(body(offset=varint(i), headers=varint(1) + b"\x02k\x01" + b"?" * (i == 7)))
+        for i in range(40)
+    ]
+    text = rejected(wrap(b"".join(records), count=40))
+    assert "record 7: bytes are left after its last header" in text
+
+
 def test_the_damaged_batch_is_named_among_many():
     batches = [encode_batch([NaiveRecord(i, 0, None, b"v%d" % i)]) for i in range(100)]
     batches[63] = wrap(record(body(key=varint(60))), count=1, base_offset=63)

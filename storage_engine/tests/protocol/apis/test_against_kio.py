@@ -17,7 +17,7 @@ from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.tests.protocol.apis import flattened, kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
 
-EXAMPLES = 12
+EXAMPLES = 8
 
 PINNED = {
     # sent by controllers or for snapshots only; our messages have no place for them

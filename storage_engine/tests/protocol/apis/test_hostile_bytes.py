@@ -63,7 +63,7 @@ def for_messages(
     """Calls `check(bytes of a message, a seeded random)` for a few random messages."""
     strategy = kio_messages.messages(kio_messages.kio_class(key, version, kind), pinned)
 
-    @settings(max_examples=4, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
     @given(strategy.map(kio_messages.encode), st.integers(0, 1000).map(random.Random))
     def run(data: bytes, choices: random.Random) -> None:
         check(data, choices)

@@ -1,0 +1,130 @@
+"""Finding records without following the chain, against following it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.protocol import record_chain
+from storage_engine.protocol.record_chain import BrokenChainError, RecordRegions, find_records
+from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
+
+FILLER = st.one_of(
+    st.sampled_from(
+        [b"\x00", b"\x0c\x00", b"\x0e\x00", b"\x80\x01\x00", b"\x8e\x00", b"\xff", b"\x10"]
+    ),
+    st.binary(max_size=4),
+)
+NOISE = st.lists(FILLER, max_size=12).map(b"".join)
+VALUE = st.one_of(NOISE, st.integers(0, 9000).map(lambda size: b"\x0e\x00" * size), st.binary())
+RECORD = st.builds(
+    lambda value, key, headers: NaiveRecord(0, 0, key, value, headers),
+    VALUE,
+    st.none() | NOISE,
+    st.lists(st.tuples(st.just("h"), NOISE), max_size=2),
+)
+LIE = st.builds(lambda length, rest: varint(length) + rest, st.integers(-3, 40), NOISE)
+
+
+def regions_of(
+    bodies: list[bytes], counts: list[int], gap: bytes
+) -> tuple[np.ndarray, RecordRegions]:
+    starts, stops = [], []
+    source = b""
+    for body in bodies:
+        starts.append(len(source))
+        source += body
+        stops.append(len(source))
+        source += gap
+    source = source[: stops[-1]]
+    return np.frombuffer(source, np.uint8), RecordRegions(
+        *(np.array(column, np.int64) for column in (starts, stops, counts))
+    )
+
+
+def outcome(find, source, regions):
+    try:
+        spans = find(source, regions)
+    except BrokenChainError as error:
+        return error.region, error.record, error.reason
+    return spans.bodies.tolist(), spans.stops.tolist()
+
+
+@given(st.lists(st.lists(RECORD, min_size=1, max_size=80), min_size=1, max_size=5), NOISE)
+@settings(deadline=None)
+def test_real_records_are_found_without_a_walk(batches, gap):
+    bodies = [
+        b"".join(encode_record(record, -number, 0) for number, record in enumerate(batch))
+        for batch in batches
+    ]
+    source, regions = regions_of(bodies, list(map(len, batches)), gap)
+    walked = record_chain._walk_all(source, regions)
+    found = record_chain._find_by_candidates(source, regions)
+    assert found is not None
+    assert found.bodies.tolist() == walked.bodies.tolist()
+    assert found.stops.tolist() == walked.stops.tolist()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(RECORD.map(lambda record: encode_record(record, 0, 0)) | LIE, max_size=6),
+            st.integers(-1, 1),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    NOISE,
+)
+@settings(deadline=None, max_examples=1000)
+def test_lies_have_the_same_outcome_as_with_a_walk(batches, gap):
+    bodies = [b"".join(parts) for parts, _ in batches]
+    counts = [max(1, len(parts) + wrong) for parts, wrong in batches]
+    for index, count in enumerate(counts):
+        # The decoder lets no batch pass that is too short for its records.
+        bodies[index] += b"\x00" * max(0, 7 * count - len(bodies[index]))
+    source, regions = regions_of(bodies, counts, gap)
+    assert outcome(find_records, source, regions) == outcome(
+        record_chain._walk_all, source, regions
+    )
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 8191, 8192, 8193, 20_000])
+@pytest.mark.parametrize("value_bytes", [0, 55, 56, 57, 58, 100])
+def test_records_of_equal_size_need_no_search(count, value_bytes):
+    """Across the rows where the offset delta, and with it the length, takes a byte more."""
+    records = (NaiveRecord(i, 0, None, b"v" * value_bytes) for i in range(count))
+    body = b"".join(encode_record(record, 0, 0) for record in records)
+    source, regions = regions_of([body, body], [count, count], b"gap")
+    found = record_chain._find_by_size(source, regions)
+    walked = record_chain._walk_all(source, regions)
+    assert found is not None
+    assert found.bodies.tolist() == walked.bodies.tolist()
+    assert found.stops.tolist() == walked.stops.tolist()
+
+
+def test_records_of_which_only_the_sum_of_sizes_fits_are_not_taken_for_equal():
+    sizes = [20, 19, 21, 20]
+    body = b"".join(
+        encode_record(NaiveRecord(i, 0, None, b"v" * size), 0, 0) for i, size in enumerate(sizes)
+    )
+    source, regions = regions_of([body], [4], b"")
+    assert record_chain._find_by_size(source, regions) is None
+
+
+def test_first_record_that_leads_nowhere_is_not_skipped():
+    """Behind it stands a chain that is whole, and as long as the batch says."""
+    lie = varint(20) + b"\x00" * 6
+    body = b"".join(encode_record(NaiveRecord(i, 0, None, b"x"), 0, 0) for i in range(2))
+    source, regions = regions_of([lie + body], [2], b"")
+    with pytest.raises(BrokenChainError):
+        find_records(source, regions)
+
+
+def test_counts_that_are_wrong_in_each_batch_but_right_in_all_are_found():
+    one = encode_record(NaiveRecord(0, 0, None, b"abc"), 0, 0)
+    two = encode_record(NaiveRecord(0, 0, None, b"defghi"), 0, 0)
+    source, regions = regions_of([one, one + two + one], [2, 2], b"")
+    with pytest.raises(BrokenChainError) as failure:
+        find_records(source, regions)
+    assert failure.value.region == 0
