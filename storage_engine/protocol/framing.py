@@ -30,6 +30,9 @@ _FRAMED_REQUEST_HEAD = struct.Struct(">ihhih")
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 
+_FLEXIBLE_RESPONSE_HEAD = struct.Struct(">iib")
+
+_BYTES = (bytes, bytearray, memoryview)
 _NEVER_FLEXIBLE = 32_767
 
 # api key -> (oldest version, newest version, first version with a flexible header)
@@ -129,10 +132,11 @@ def encode_response_frame(
 ) -> list[Buffer]:
     """The pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
-    if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
-        head = _SIZE_AND_CORRELATION_ID.pack(5 + _total(buffers), correlation_id) + b"\x00"
-    else:
+    first_flexible = spec.first_flexible_version
+    if first_flexible is None or version < first_flexible or spec.key == API_VERSIONS_KEY:
         head = _SIZE_AND_CORRELATION_ID.pack(4 + _total(buffers), correlation_id)
+    else:
+        head = _FLEXIBLE_RESPONSE_HEAD.pack(5 + _total(buffers), correlation_id, 0)
     return _with_head(head, buffers)
 
 
@@ -168,6 +172,8 @@ def _total(buffers: list[Buffer]) -> int:
 def _with_head(head: bytes, buffers: list[Buffer]) -> list[Buffer]:
     """The head joined to the first piece, which is small and never a LogSlice."""
     first = buffers[0] if buffers else b""
-    assert isinstance(first, bytes | bytearray | memoryview), "an encoder put a LogSlice first"
-    buffers[:1] = [head + first]
+    assert isinstance(first, _BYTES), "an encoder put a LogSlice first"
+    if len(buffers) <= 1:
+        return [head + first]
+    buffers[0] = head + first
     return buffers
