@@ -33,7 +33,10 @@ PARTITIONS = {"flights": 4, "weather": 4, "delays": 4}
 """Four is the least number for which the hash of Kafka's clients gives each airport its own."""
 
 KILL_AT = 0.4
-"""Share of the records that is loaded when the broker is killed."""
+"""Share of the records that is loaded when the broker is killed: the stream is under way."""
+
+CLOSING_MS = 15 * DAY_MS
+"""How late the record is that completes the last hours: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
 _DEADLINE_SECONDS = 240
@@ -99,7 +102,8 @@ def _watch(
     """Until all is loaded and streamed and the killed broker is back."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     ends: dict[str, dict[str, int]] | None = None
-    while ends is None or not (failover.over and stream.progress.is_through(ends, loader.end)):
+    closed = False
+    while not (closed and failover.over and stream.progress.has_written(loader.end_ms)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not done after {_DEADLINE_SECONDS} s; see the logs")
         time.sleep(_LOOK_SECONDS)
@@ -112,11 +116,17 @@ def _watch(
             continue
         view = topics.view()
         failover.step(view)
-        if failover.killed_at is None and stream.progress.batches and loader.share >= KILL_AT:
+        if stream.progress.batches:
+            loader.go_on()
+        if failover.killed_at is None and loader.share >= KILL_AT:
             failover.kill(view)
         if ends is None and loader.done:
             ends = topics.ends(["flights", "weather"])
             display.event("everything is in the log")
+        if ends is not None and not closed and stream.progress.has_read(ends):
+            # The last hours stay open until something later comes; there is no later flight.
+            topics.tell_time("flights", loader.end_ms + CLOSING_MS)
+            closed = True
         display.progress(loader.acknowledged, loader.total, _progress(loader, stream))
 
 

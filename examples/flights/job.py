@@ -20,8 +20,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-FLIGHT = "origin string, hour long, flight long, dep_delay long"
-WEATHER = "origin string, hour long, temp double, wind_speed double, precip double, visib double"
+EVENT = (
+    "origin string, hour long,"
+    " flight long, dep_delay long,"
+    " temp double, wind_speed double, precip double, visib double"
+)
+"""What is of interest of a flight (first two lines) or a weather report (first and third)."""
 
 LATENESS = "14 days"
 """How far one airport's records may lag behind another's, in event time, and still be counted.
@@ -31,16 +35,18 @@ share of each. Their years are not equally full: at the same share they are up t
 """
 
 
-def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """Key and value of a result for every airport and hour, from the records of the two topics.
+def delays(records: DataFrame) -> DataFrame:
+    """Key and value of a result for every airport and hour, from the records of both topics.
 
-    Each topic has a watermark of its own, and Spark goes by the one that is further behind: neither
-    topic can make records of the other late. Both are brought to the same columns and aggregated as
-    one stream, so that an hour needs a flight or a weather report, but not both. A record without a
-    value moves the watermark on and counts nowhere.
+    Flights and weather reports go through one aggregation, so that an hour needs one or the other,
+    but not both. A record without a value moves the watermark on and counts nowhere.
     """
-    events = _events(flights, FLIGHT).unionByName(
-        _events(weather, WEATHER), allowMissingColumns=True
+    events = (
+        records.select(
+            "timestamp", F.from_json(F.col("value").cast("string"), EVENT).alias("event")
+        )
+        .select("timestamp", "event.*")
+        .withWatermark("timestamp", LATENESS)
     )
     departed = F.count("dep_delay")
     results = events.groupBy("origin", F.window("timestamp", "1 hour")).agg(
@@ -60,30 +66,19 @@ def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
     )
 
 
-def _events(records: DataFrame, fields: str) -> DataFrame:
-    value = F.from_json(F.col("value").cast("string"), fields).alias("value")
-    return (
-        records.select("timestamp", value)
-        .select("timestamp", "value.*")
-        .withWatermark("timestamp", LATENESS)
-    )
-
-
 def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
     """The running query."""
 
-    def topic(name: str) -> DataFrame:
-        return (
-            spark.readStream.format("headrace")
-            .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
-            .option("subscribe", name)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", arguments.max_offsets_per_trigger)
-            .load()
-        )
-
+    records = (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
+        .option("subscribe", "flights,weather")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", arguments.max_offsets_per_trigger)
+        .load()
+    )
     writer = (
-        delays(topic("flights"), topic("weather"))
+        delays(records)
         .writeStream.format("headrace")
         .queryName("delays")
         .outputMode("append")
@@ -123,7 +118,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="job.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT[,…]")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
-    parser.add_argument("--max-offsets-per-trigger", type=int, default=50_000, metavar="N")
+    parser.add_argument("--max-offsets-per-trigger", type=int, default=100_000, metavar="N")
     parser.add_argument(
         "--available-now", action="store_true", help="stop at the end of the topics"
     )

@@ -2,12 +2,9 @@
 
 Rule: a day begins when every record of the day before is acknowledged by all in-sync replicas. So
 no airport is ever more than a day ahead of another in the log, also while the leader of one
-partition is dead; the stream's watermark relies on it. After the last day each topic gets a record
-without key and value that only has a time, later than the stream waits for late records: it
-completes the last hours, which would stay open until the next flight.
+partition is dead; the stream's watermark relies on it.
 """
 
-import datetime
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +23,9 @@ from storage_engine.protocol.records import EncodedBatch, encode_batches
 
 DAY_MS = 24 * 3600 * 1000
 
-CLOSING_MS = 15 * DAY_MS
-"""Longer than `job.LATENESS` and an hour."""
+HOLD_AT = 0.35
+"""Share of the days that is loaded without waiting for the stream, so that whatever happens to the
+brokers later happens to both."""
 
 _RATE_DAYS = 20
 _STOP_SECONDS = 10.0
@@ -62,18 +60,18 @@ class Loader(threading.Thread):
         """`topics`: for each topic its records and the number of its partitions."""
         super().__init__(name="loader", daemon=True)
         self.total = sum(len(records) for records, _ in topics.values())
-        self._topics = tuple(topics)
         self.days: list[LoadedDay] = []
         """Grows at its end only; other threads read it."""
         self.acknowledged = 0
         self._error: HeadraceError | None = None
         self._bootstrap_servers = bootstrap_servers
         self._stopping = threading.Event()
+        self._held_until = threading.Event()
         self._first_ms = min(_first(records) for records, _ in topics.values())
         last_ms = max(_last(records) for records, _ in topics.values())
         self._day_count = (last_ms - self._first_ms) // DAY_MS + 1
-        self.end = _iso_time(self._first_ms + self._day_count * DAY_MS)
-        """In event time, as Spark writes it: every record is of an earlier hour."""
+        self.end_ms = self._first_ms + self._day_count * DAY_MS
+        """In event time: every record is of an earlier hour."""
         self._seconds_per_day = seconds / self._day_count
         self._partitions = [
             part
@@ -107,9 +105,14 @@ class Loader(threading.Thread):
         if self._error is not None:
             raise self._error
 
+    def go_on(self) -> None:
+        """Lets the loading go beyond HOLD_AT, where it waits for this call."""
+        self._held_until.set()
+
     def stop(self) -> None:
         """Ends the loading early; returns when it has ended, or hangs on a dead cluster."""
         self._stopping.set()
+        self._held_until.set()
         if self.started:
             self.join(_STOP_SECONDS)
 
@@ -125,11 +128,12 @@ class Loader(threading.Thread):
         try:
             due = time.monotonic()
             for day in range(self._day_count):
+                if day == int(HOLD_AT * self._day_count):
+                    self._held_until.wait()
                 if self._stopping.wait(max(0.0, due - time.monotonic())):
                     break
                 due = max(due, time.monotonic() - 1.0) + self._seconds_per_day
                 self._load_day(writer, day)
-            self._close_the_year(writer)
         finally:
             writer.close()
             cluster.close()
@@ -146,14 +150,6 @@ class Loader(threading.Thread):
         self.days.append(
             LoadedDay(records=count, sent_at=sent_at, acknowledged_at=time.monotonic())
         )
-
-    def _close_the_year(self, writer: BatchWriter) -> None:
-        end_ms = self._first_ms + self._day_count * DAY_MS + CLOSING_MS
-        nothing = pa.array([None], pa.binary())
-        for topic in self._topics:
-            (batch,) = encode_batches(nothing, timestamps_ms=pa.array([end_ms], pa.int64()))
-            writer.append(TopicPartition(topic, 0), batch)
-        writer.flush()
 
     def _by_partition(
         self, topic: str, records: Records, count: int
@@ -189,11 +185,6 @@ def _take(records: Records, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
         values=records.values.take(chosen),
         timestamps_ms=records.timestamps_ms.take(chosen),
     )
-
-
-def _iso_time(milliseconds: int) -> str:
-    moment = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def _first(records: Records) -> int:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _SPARK_ARGUMENTS = (
     "--master local[2]",
     "--driver-memory 1g",
     "--conf spark.ui.enabled=false",
+    "--conf spark.ui.showConsoleProgress=false",
     # Three airports and two cores: Spark's default of 200 would be 200 tasks a micro-batch.
     "--conf spark.sql.shuffle.partitions=2",
     # Saves a third of the fixed cost of a micro-batch with Python sources and sinks.
@@ -41,8 +43,8 @@ class Batch:
     rows: int
     late: int
     milliseconds: int
-    watermark: str
-    """In event time, ISO 8601 with milliseconds: hours that ended before it are written."""
+    watermark_ms: int
+    """In event time: hours that ended by then are written."""
     read: dict[str, dict[str, int]]
     """End offset, exclusive, by topic and partition."""
 
@@ -62,21 +64,20 @@ class StreamProgress:
     def late(self) -> int:
         return sum(batch.late for batch in self.batches)
 
-    @property
-    def watermark(self) -> str:
-        """That of the newest micro-batch; empty before there was one."""
-        return self.batches[-1].watermark if self.batches else ""
-
-    def is_through(self, ends: dict[str, dict[str, int]], end: str) -> bool:
-        """Whether every partition is read to its end, and every hour before `end` is written."""
+    def has_read(self, ends: dict[str, dict[str, int]]) -> bool:
+        """Whether the newest micro-batch ended at or beyond all of these offsets."""
         if not self.batches:
             return False
         read = self.batches[-1].read
-        return self.watermark >= end and all(
+        return all(
             read.get(topic, {}).get(partition, 0) >= end
             for topic, partitions in ends.items()
             for partition, end in partitions.items()
         )
+
+    def has_written(self, end_ms: int) -> bool:
+        """Whether every hour that ended by `end_ms`, in event time, is written."""
+        return bool(self.batches) and self.batches[-1].watermark_ms >= end_ms
 
 
 class Stream:
@@ -153,6 +154,11 @@ def _batch(line: dict[str, Any]) -> Batch:
         rows=line["rows"],
         late=line["late"],
         milliseconds=line["milliseconds"],
-        watermark=line["watermark"] or "",
+        watermark_ms=_milliseconds(line["watermark"]),
         read=read,
     )
+
+
+def _milliseconds(moment: str | None) -> int:
+    """Since 1970, of a time as Spark writes it; 0 for none."""
+    return 0 if moment is None else int(datetime.fromisoformat(moment).timestamp() * 1000)

@@ -14,8 +14,9 @@ from examples.flights.failover import PartitionView, View
 from storage_engine.client.admin import create_topic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetch import read_range
+from storage_engine.client.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records import decode_batches, encode_batches
 
 REPLICAS = 3
 
@@ -63,6 +64,14 @@ class Topics:
             }
             for topic in topics
         }
+
+    def tell_time(self, topic: str, timestamp_ms: int) -> None:
+        """Writes a record without key and value, which says only how late it is."""
+        (batch,) = encode_batches(
+            pa.array([None], pa.binary()), timestamps_ms=pa.array([timestamp_ms], pa.int64())
+        )
+        with BatchWriter(self._cluster, acks=-1) as writer:
+            writer.append(TopicPartition(topic, 0), batch)
 
     def read(self, topic: str) -> Content:
         """Every record of the topic."""

@@ -43,11 +43,21 @@ def weather():
     return table.filter(pc.less(table["observed"], END))
 
 
-def stream(spark, directory, records):
+def stream(spark, directory, *topics):
     """A stream of the records, a file for each micro-batch, and a last one that only has a time."""
     directory.mkdir()
-    times = records.timestamps_ms.cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
-    table = pa.table({"value": records.values, "timestamp": times})
+    parts = [
+        pa.table(
+            {
+                "value": records.values,
+                "timestamp": records.timestamps_ms.cast(pa.timestamp("ms")).cast(
+                    pa.timestamp("us", "UTC")
+                ),
+            }
+        )
+        for records in topics
+    ]
+    table = pa.concat_tables(parts).sort_by("timestamp")
     rows = len(table) // FILES + 1
     for number in range(FILES):
         part = table.slice(number * rows, rows)
@@ -63,11 +73,14 @@ def test_every_hour_is_written_once_with_its_result_and_no_row_is_late(
     spark, tmp_path, flights, weather
 ):
     written = []
+    records = stream(
+        spark,
+        tmp_path / "records",
+        dataset.flight_records(flights),
+        dataset.weather_records(weather),
+    )
     query = (
-        job.delays(
-            stream(spark, tmp_path / "flights", dataset.flight_records(flights)),
-            stream(spark, tmp_path / "weather", dataset.weather_records(weather)),
-        )
+        job.delays(records)
         .writeStream.foreachBatch(lambda frame, _: written.append(frame.toArrow()))
         .outputMode("append")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))

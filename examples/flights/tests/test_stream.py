@@ -15,6 +15,7 @@ LINE = {
     "milliseconds": 900,
     "watermark": "2014-01-02T00:00:00.000Z",
 }
+WATERMARK_MS = 1_388_620_800_000
 
 
 def progress(*read):
@@ -27,15 +28,18 @@ def test_offsets_are_understood_as_objects_and_as_text():
     assert batch.read == {"flights": {"0": 5}, "weather": {"0": 2}}
 
 
-def test_the_stream_is_through_when_every_partition_is_read_and_every_hour_written():
+def test_the_stream_has_read_all_when_every_partition_is_at_its_end():
     ends = {"flights": {"0": 5, "1": 0}, "weather": {"0": 2}}
-    weather = {"weather": {"0": 2}}
-    whole = progress({"flights": {"0": 5, "1": 0}}, weather)
-    assert whole.is_through(ends, "2014-01-02T00:00:00.000Z")
-    assert not whole.is_through(ends, "2014-01-03T00:00:00.000Z")
-    assert not progress({"flights": {"0": 4, "1": 0}}, weather).is_through(ends, "")
-    assert not progress({"flights": {"0": 5, "1": 0}}).is_through(ends, "")
-    assert not StreamProgress().is_through(ends, "")
+    assert progress({"flights": {"0": 5, "1": 0}, "weather": {"0": 2}}).has_read(ends)
+    assert not progress({"flights": {"0": 4, "1": 0}, "weather": {"0": 2}}).has_read(ends)
+    assert not progress({"flights": {"0": 5, "1": 0}}).has_read(ends)
+    assert not StreamProgress().has_read(ends)
+
+
+def test_hours_are_written_when_the_watermark_is_at_their_end():
+    assert progress().has_written(WATERMARK_MS)
+    assert not progress().has_written(WATERMARK_MS + 1)
+    assert not StreamProgress().has_written(0)
 
 
 def test_a_job_that_fails_is_told_with_its_last_words(tmp_path, monkeypatch):
