@@ -12,6 +12,7 @@ from integration_tests.command_line import (
     ROOT,
     cluster_json,
     fail,
+    fail_here,
     headrace,
     processes_of,
     start,
@@ -53,17 +54,22 @@ def test_topics_are_created_listed_described_altered_and_deleted(at: tuple[str, 
     assert "first" not in succeed("topics", "list", *at).splitlines()
 
 
-def test_impossible_topics_are_one_line(at: tuple[str, str]) -> None:
+def test_impossible_topics_are_one_line(
+    at: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def error(*arguments: str, status: int = 1) -> str:
+        return fail_here(capsys, "topics", *arguments, *at, status=status)
+
     succeed("topics", "create", "there", *at)
-    assert "topic 'there' exists" in fail("topics", "create", "there", *at)
+    assert "topic 'there' exists" in error("create", "there")
     succeed("topics", "create", "there", "--if-not-exists", *at)
-    assert "no!name" in fail("topics", "create", "no!name", *at)
-    assert "3 brokers" in fail("topics", "create", "wide", "--replication-factor", "4", *at)
-    assert "'retention.ms'" in fail("topics", "create", "odd", "--config", "retention.m=1", *at)
-    assert "'gone' does not exist" in fail("topics", "delete", "gone", *at)
-    assert "'gone' does not exist" in fail("topics", "describe", "gone", *at)
-    assert "nothing to alter" in fail("topics", "alter", "there", *at, status=2)
-    assert "can only get more" in fail("topics", "alter", "there", "--partitions", "1", *at)
+    assert "no!name" in error("create", "no!name")
+    assert "3 brokers" in error("create", "wide", "--replication-factor", "4")
+    assert "'retention.ms'" in error("create", "odd", "--config", "retention.m=1")
+    assert "'gone' does not exist" in error("delete", "gone")
+    assert "'gone' does not exist" in error("describe", "gone")
+    assert "nothing to alter" in error("alter", "there", status=2)
+    assert "can only get more" in error("alter", "there", "--partitions", "1")
 
 
 def test_lines_come_back_as_they_went(at: tuple[str, str], tmp_path: Path) -> None:
@@ -181,16 +187,25 @@ def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str
         command.wait()
 
 
-def test_what_cannot_be_is_one_line(at: tuple[str, str]) -> None:
+def test_what_cannot_be_is_one_line(
+    at: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def error(*arguments: str, status: int = 1) -> str:
+        return fail_here(capsys, *arguments, *at, status=status)
+
     succeed("topics", "create", "two", "--partitions", "2", *at)
-    assert "'gone' does not exist" in fail("produce", "gone", *at, stdin=b"x\n")
-    assert "'gone' does not exist" in fail("consume", "gone", *at)
-    assert "there is no partition 2" in fail("consume", "two", "--partition", "2", *at)
-    assert "needs --partition" in fail("consume", "two", "--from", "3", *at, status=2)
-    assert "neither earliest nor latest" in fail("consume", "two", "--from", "x", *at, status=2)
-    nobody = ("--bootstrap-server", "127.0.0.1:1")
-    assert "no broker answers" in fail("topics", "list", *nobody)
-    assert "is not host:port" in fail("topics", "list", "--bootstrap-server", "here")
+    assert "'gone' does not exist" in error("produce", "gone")
+    assert "'gone' does not exist" in error("consume", "gone")
+    assert "there is no partition 2" in error("consume", "two", "--partition", "2")
+    assert "needs --partition" in error("consume", "two", "--from", "3", status=2)
+    assert "neither earliest nor latest" in error("consume", "two", "--from", "x", status=2)
+
+
+def test_a_broker_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    error = fail_here(capsys, "topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert "no broker answers" in error and "127.0.0.1:1" in error
+    error = fail_here(capsys, "topics", "list", "--bootstrap-server", "here")
+    assert "is not host:port" in error
 
 
 def test_a_line_that_is_too_large_is_one_line_and_the_topic_stays_usable(

@@ -74,24 +74,17 @@ def split_lines(data: bytes) -> "pa.BinaryArray":
 
 
 def split_keys(
-    lines: "pa.BinaryArray", separator: bytes, *, lines_before: int
+    lines: "pa.BinaryArray", separator: bytes
 ) -> tuple["pa.BinaryArray", "pa.BinaryArray"]:
     """Keys and values: what stands before and after the first separator of each line.
 
-    CommandError that names the first line without one; `lines_before` is how many came before
-    `lines`.
+    They end before the first line without a separator.
     """
     parts = pc.split_pattern(lines, separator, max_splits=1)
-    counts = pc.list_value_length(parts)
-    lonely = pc.index(pc.not_equal(counts, 2), True).as_py()
-    if lonely >= 0:
-        raise CommandError(
-            f"line {lines_before + lonely + 1} of the input has no key separator "
-            f"'{separator.decode('utf-8', 'replace')}'; nothing from that chunk on was sent"
-        )
-    flat = parts.flatten()
-    positions = np.arange(0, 2 * len(lines), 2)
-    return flat.take(pa.array(positions)), flat.take(pa.array(positions + 1))
+    lonely: int = pc.index(pc.not_equal(pc.list_value_length(parts), 2), True).as_py()
+    flat = (parts if lonely < 0 else parts.slice(0, lonely)).flatten()
+    evens = np.arange(0, len(flat), 2)
+    return flat.take(pa.array(evens)), flat.take(pa.array(evens + 1))
 
 
 def join_lines(values: Any) -> bytes:

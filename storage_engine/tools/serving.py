@@ -24,7 +24,7 @@ _POLL_S = 0.05
 
 
 def ask_metadata(entry: BrokerEntry, *, topics: Sequence[str] | None) -> ClusterMetadata:
-    """Metadata of that very broker, of `topics` (None: all); HeadraceError when it has no answer."""
+    """Metadata of that very broker, of `topics` (None: all); HeadraceError when there is none."""
     try:
         # The client goes on trying a broker that refuses connections; here that is the answer.
         socket.create_connection((entry.host, entry.port), _CONNECT_TIMEOUT_S).close()
