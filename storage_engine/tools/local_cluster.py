@@ -53,6 +53,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 """For all controlled shutdowns together; what is left then is killed."""
 
+_FAILED_START_STOP_S = 10.0
+"""For brokers that did not get up: they lead nothing that they could hand over."""
 _MIN_STOP_TIMEOUT_S = 1.0
 """What a broker gets even when the others have used up the time."""
 _PORT_ATTEMPTS = 3
@@ -214,7 +216,10 @@ class LocalCluster:
         except BaseException:
             # Also for Ctrl-C: what this call started must not stay behind.
             self._stop(
-                self.state, to_start, timeout_s=STOP_TIMEOUT_S, and_zookeeper=started_zookeeper
+                self.state,
+                to_start,
+                timeout_s=_FAILED_START_STOP_S,
+                and_zookeeper=started_zookeeper,
             )
             raise
 

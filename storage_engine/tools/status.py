@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     else:
-        _print(document)
+        print_status(document)
     return 0
 
 
@@ -63,6 +63,7 @@ def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> 
     return {
         "zookeeper": state.zookeeper,
         "zookeeper_pid": state.zookeeper_pid,
+        "zookeeper_alive": None if state.zookeeper_dir is None else state.zookeeper_pid is not None,
         "bootstrap_servers": state.bootstrap_servers,
         "brokers": [
             {
@@ -110,9 +111,14 @@ def _unwell(topic: str, partition: Any) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
-    own = document["zookeeper_pid"]
-    write_line(f"ZooKeeper {document['zookeeper']}" + (f" (pid {own})" if own else ""))
+def print_status(document: dict[str, Any]) -> None:
+    """The document as tables."""
+    how = {
+        None: "not ours",
+        True: f"pid {document['zookeeper_pid']}",
+        False: "does not run",
+    }[document["zookeeper_alive"]]
+    write_line(f"ZooKeeper {document['zookeeper']} ({how})")
     write_line("")
     print_table(
         ("broker", "host", "port", "pid", "alive", "serves", "controller"),
