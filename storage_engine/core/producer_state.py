@@ -57,6 +57,7 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
+        """By our clock: the times in batches may be those of events long past."""
         self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
@@ -122,35 +123,33 @@ class ProducerStates:
             raise _gap(entry, first_sequence, expected)
         return duplicate
 
-    def record(self, producer_id: int, epoch: int, batch: ProducerBatch) -> None:
+    def record(self, producer_id: int, epoch: int, batch: ProducerBatch, *, now_ms: int) -> None:
         """Takes up a batch that is in the log now; no checks, since a replica takes what its leader
         has.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._entries[producer_id] = ProducerEntry(
-                producer_id, epoch, batch.timestamp_ms, (batch,)
-            )
+            self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms, (batch,))
             return
         if epoch != entry.epoch:
             entry.epoch = epoch
             entry.batches.clear()
         entry.batches.append(batch)
-        entry.last_seen_ms = batch.timestamp_ms
+        entry.last_seen_ms = now_ms
 
-    def record_marker(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
+    def record_marker(self, producer_id: int, epoch: int, *, now_ms: int) -> None:
         """Takes up the end of a transaction: it carries no sequence, but may raise the epoch."""
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._entries[producer_id] = ProducerEntry(producer_id, epoch, timestamp_ms)
+            self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms)
             return
         if epoch > entry.epoch:
             entry.epoch = epoch
             entry.batches.clear()
-        entry.last_seen_ms = timestamp_ms
+        entry.last_seen_ms = now_ms
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers whose last batch is older; their number."""
+        """Forgets producers that have been silent for longer; their number."""
         gone = [
             producer_id
             for producer_id, entry in self._entries.items()

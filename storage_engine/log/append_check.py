@@ -16,9 +16,9 @@ from storage_engine.protocol.record_batch import (
 
 def check_producers(
     states: ProducerStates, batches: list[tuple[int, BatchHeader]]
-) -> tuple[int, int] | None:
-    """First and last offset of the first time when the batches of an append are all duplicates;
-    None to go on.
+) -> tuple[int, int, int] | None:
+    """First and last offset, and time, of the first time when the batches of an append are all
+    duplicates; None to go on.
 
     Raises what the producer gets when a sequence or epoch does not fit.
     """
@@ -29,14 +29,16 @@ def check_producers(
         duplicate = states.check(
             header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
         )
-        return None if duplicate is None else (duplicate.base_offset, duplicate.last_offset)
+        if duplicate is None:
+            return None
+        return duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms
     headers = [header for _, header in batches if header.producer_id >= 0]
     return _check_several(states, headers, len(batches)) if headers else None
 
 
 def _check_several(
     states: ProducerStates, headers: list[BatchHeader], batch_count: int
-) -> tuple[int, int] | None:
+) -> tuple[int, int, int] | None:
     trial = states.copy_of(header.producer_id for header in headers)
     duplicates = []
     for header in headers:
@@ -50,6 +52,7 @@ def _check_several(
             header.producer_id,
             header.producer_epoch,
             ProducerBatch(header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp),
+            now_ms=header.max_timestamp,
         )
     if not duplicates:
         return None
@@ -58,7 +61,7 @@ def _check_several(
             "some of the batches of one request are in the log already and some are not:"
             " retry a request as it was sent"
         )
-    return duplicates[0].base_offset, duplicates[-1].last_offset
+    return duplicates[0].base_offset, duplicates[-1].last_offset, duplicates[-1].timestamp_ms
 
 
 def follower_batches(

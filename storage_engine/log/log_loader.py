@@ -113,7 +113,9 @@ def _load(
     if list(epochs.entries) != saved_epochs:
         write_epochs(disk, epochs_path, epochs.entries, sync=False)
     snapshots = ProducerSnapshots(disk, folder.path, names)
-    producers = load_producers(snapshots, tuple(segments), log_start_offset)
+    producers = load_producers(
+        snapshots, tuple(segments), log_start_offset=log_start_offset, now_ms=now_ms
+    )
     for segment in segments:
         segment.close()
     return LoadedLog(
@@ -127,7 +129,11 @@ def _load(
 
 
 def load_producers(
-    snapshots: ProducerSnapshots, segments: tuple[LogSegment, ...], log_start_offset: int
+    snapshots: ProducerSnapshots,
+    segments: tuple[LogSegment, ...],
+    *,
+    log_start_offset: int,
+    now_ms: int,
 ) -> ProducerStates:
     """The producers at the log's end: the newest snapshot, and the headers of what came after
     it.
@@ -146,18 +152,25 @@ def load_producers(
             continue
         for _, header in segment.scan(found[0]):
             if header.producer_id >= 0 and header.base_offset >= start:
-                record_producer(states, header, header.base_offset, header.max_timestamp)
+                record_producer(
+                    states, header, header.base_offset, header.max_timestamp, now_ms=now_ms
+                )
     return states
 
 
 def record_producer(
-    states: ProducerStates, header: BatchHeader, base_offset: int, timestamp_ms: int
+    states: ProducerStates,
+    header: BatchHeader,
+    base_offset: int,
+    timestamp_ms: int,
+    *,
+    now_ms: int,
 ) -> None:
     """Takes up a batch that stands in the log at `base_offset`, whatever offset and time its header
     has in memory.
     """
     if header.is_control:
-        states.record_marker(header.producer_id, header.producer_epoch, timestamp_ms)
+        states.record_marker(header.producer_id, header.producer_epoch, now_ms=now_ms)
         return
     last_offset = base_offset + header.last_offset_delta
     states.record(
@@ -166,6 +179,7 @@ def record_producer(
         ProducerBatch(
             header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms
         ),
+        now_ms=now_ms,
     )
 
 

@@ -81,6 +81,7 @@ class LogManager:
         for new folders.
         """
         self.recovered_bytes = 0
+        self._loaded = False
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -97,11 +98,16 @@ class LogManager:
             self._load_logs(found)
         except OSError as error:
             raise StorageError(f"can't load the logs: {error}") from error
+        self._loaded = True
 
     def close(self) -> None:
         """Flushes and closes all logs, writes the checkpoints, marks the stop as clean, unlocks the
-        folders.
+        folders. After a `load` that failed or never was, it only lets go.
         """
+        if not self._loaded:
+            self.abandon()
+            return
+        self._loaded = False
         failed: LogStorageError | None = None
         for topic_partition, log in self.logs.items():
             try:
@@ -124,6 +130,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """Lets go of files and locks without a flush, as if the process had been killed."""
+        self._loaded = False
         for log in self.logs.values():
             log.close_without_flush()
         self._unlock()

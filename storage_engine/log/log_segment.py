@@ -50,6 +50,7 @@ class LogSegment:
         "_indexed_timestamp",
         "base_offset",
         "created_ms",
+        "cuts",
         "directory",
         "file",
         "first_timestamp",
@@ -87,6 +88,8 @@ class LogSegment:
         """None for a segment from disk that nobody has asked yet."""
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
+        self.cuts = 0
+        """Truncations so far: slices of before are no longer valid."""
         self._bytes_since_index = 0
         self._indexed_timestamp = NO_TIMESTAMP
         """No more than the time index has; lets most batches pass without a look at it."""
@@ -297,6 +300,7 @@ class LogSegment:
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cuts the file at the end of a batch."""
+        self.cuts += 1
         self.file.truncate(position)
         self.offset_index.truncate_to(position)
         self.time_index.truncate_to(next_offset)

@@ -51,6 +51,8 @@ class LogMaintenance:
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._disk = disk
         self._flushing: set[TopicPartition] = set()
+        self._failed: set[PartitionLog] = set()
+        """Logs whose disk has failed: told once, then left alone."""
         self._retention_due_ms = clock.monotonic_ms() + retention_interval_ms
         self._checkpoint_due_ms = clock.monotonic_ms() + checkpoint_interval_ms
 
@@ -77,21 +79,23 @@ class LogMaintenance:
                 deleted += log.delete_old_segments(now_ms, self._high_watermark_of(topic_partition))
                 log.expire_producers(now_ms)
             except LogStorageError as error:
-                self._on_failure(topic_partition, error)
+                self._fail(topic_partition, log, error)
         return deleted
 
     def _start_flushes(self, now_ms: int) -> None:
         for topic_partition, log in self._manager.logs.items():
             if len(self._flushing) >= FLUSHES_AT_ONCE:
                 return
-            if topic_partition not in self._flushing and log.needs_flush(now_ms):
+            if log in self._failed or topic_partition in self._flushing:
+                continue
+            if log.needs_flush(now_ms):
                 self._start_flush(topic_partition, log)
 
     def _start_flush(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         try:
             job = log.prepare_flush()
         except LogStorageError as error:
-            self._on_failure(topic_partition, error)
+            self._fail(topic_partition, log, error)
             return
         self._flushing.add(topic_partition)
 
@@ -101,9 +105,15 @@ class LogMaintenance:
 
         def failed(error: Exception) -> None:
             self._flushing.discard(topic_partition)
-            self._on_failure(topic_partition, error)
+            self._fail(topic_partition, log, error)
 
         self._background.submit(job.run, done, failed)
+
+    def _fail(self, topic_partition: TopicPartition, log: PartitionLog, error: Exception) -> None:
+        is_deleted = self._manager.get(topic_partition) is not log
+        if not is_deleted and log not in self._failed:
+            self._failed.add(log)
+            self._on_failure(topic_partition, error)
 
     def _write_checkpoints(self) -> None:
         try:

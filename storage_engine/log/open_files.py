@@ -6,7 +6,6 @@ first; over the limit the oldest goes, unless it was used since its last turn (s
 """
 
 import resource
-from collections import deque
 from pathlib import Path
 from typing import Protocol
 
@@ -38,26 +37,28 @@ class OpenFiles:
         if soft_limit == resource.RLIM_INFINITY:
             soft_limit = MAX_OPEN_FILES
         self._limit = limit or min(MAX_OPEN_FILES, soft_limit // SHARE_OF_LIMIT)
-        self._queue: deque[Releasable] = deque()
+        self._items: dict[int, Releasable] = {}
+        """By identity, oldest first."""
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._items)
 
     def add(self, item: Releasable) -> None:
         """Counts `item`, which has just been opened, and releases others over the limit."""
-        self._queue.append(item)
-        while len(self._queue) > self._limit:
-            oldest = self._queue.popleft()
+        items = self._items
+        items[id(item)] = item
+        while len(items) > self._limit:
+            key, oldest = next(iter(items.items()))
+            del items[key]
             if oldest.recently_used:
                 oldest.recently_used = False
-                self._queue.append(oldest)
+                items[key] = oldest
             else:
                 oldest.release()
 
     def discard(self, item: Releasable) -> None:
         """Forgets `item`, which its owner has closed."""
-        if item in self._queue:
-            self._queue.remove(item)
+        self._items.pop(id(item), None)
 
 
 class SegmentFile:

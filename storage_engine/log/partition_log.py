@@ -163,7 +163,12 @@ class PartitionLog(ReadableLog):
             )
         first_time = check_producers(self.producer_state, batches)
         if first_time is not None:
-            return AppendResult(*first_time, self.log_end_offset, -1, True, 0)
+            base_offset, last_offset, timestamp_ms = first_time
+            if not self._stamps_append_time:
+                timestamp_ms = -1
+            return AppendResult(
+                base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
+            )
         if records.readonly:
             records = memoryview(bytearray(records))
         if leader_epoch != self.leader_epochs.latest_epoch:
@@ -226,7 +231,10 @@ class PartitionLog(ReadableLog):
             self._epochs.truncate_from_end(self.log_end_offset)
             self._flush_state.log_was_cut_to(self.log_end_offset)
             self.producer_state = load_producers(
-                self._snapshots, self._segments.all, self.log_start_offset
+                self._snapshots,
+                self._segments.all,
+                log_start_offset=self.log_start_offset,
+                now_ms=self._clock.wall_ms(),
             )
         if self.log_end_offset < self.log_start_offset:
             self._start_anew_at(self.log_start_offset)
@@ -366,7 +374,9 @@ class PartitionLog(ReadableLog):
             timestamp_ms = now_ms if stamped else header.max_timestamp
             segment.note(LENGTH_END + header.length, last_offset, timestamp_ms)
             if header.producer_id >= 0:
-                record_producer(self.producer_state, header, base_offset, timestamp_ms)
+                record_producer(
+                    self.producer_state, header, base_offset, timestamp_ms, now_ms=now_ms
+                )
         self.log_end_offset = segment.next_offset
 
     def _roll(self, base_offset: int) -> None:

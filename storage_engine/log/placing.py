@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 from storage_engine.protocol.record_batch import BatchHeader, patch, patch_log_append_time
 
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+"""Indexes hold offsets as int32, relative to the base offset of their segment."""
+
 PlacedBatch = tuple[int, BatchHeader]
 """Base offset in the log, and the header as it came."""
 
@@ -36,13 +39,18 @@ def place(
 def runs_of(
     batches: list[tuple[int, BatchHeader]], max_bytes: int
 ) -> Iterator[tuple[int, int, list[PlacedBatch]]]:
-    """Cuts contiguous batches into runs of at most `max_bytes` (or one batch): byte range, then
-    (base offset, header).
+    """Cuts contiguous batches into runs that fit a segment: byte range, then (base offset, header).
+
+    A run has at most `max_bytes` or is one batch, and its offsets are within an int32 of each
+    other.
     """
     begin = batches[0][0]
     placed: list[PlacedBatch] = []
     for position, header in batches:
-        if placed and position + header.size_in_bytes - begin > max_bytes:
+        if placed and (
+            position + header.size_in_bytes - begin > max_bytes
+            or header.last_offset - placed[0][0] > MAX_RELATIVE_OFFSET
+        ):
             yield begin, position, placed
             begin, placed = position, []
         placed.append((header.base_offset, header))

@@ -15,6 +15,7 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_segment import LogSegment
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET
 from storage_engine.protocol.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -28,8 +29,6 @@ COPIED_BATCH_MAX_BYTES = 8 << 20
 """A batch that says it is larger is checked through a mapping: a damaged length must not cost that
 much memory.
 """
-
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from zlib import crc32
 
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES, LogConfig
 from storage_engine.log.log_segment import LogSegment
-
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET
 
 
 class RollRule:

@@ -2,16 +2,22 @@
 fetched only when asked for.
 
 Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
-of the page cache through the segment's mapped window. A slice taken before a truncation must not be
-touched after it: its bytes are gone, and a view of them would fault. Deleted segments do no harm,
-the pages live as long as the view. Source: R-LOG5, R-LOG9.
+of the page cache through the segment's mapped window. A slice from before a truncation refuses to
+be viewed after it; a view taken before must not be touched after it, because the bytes are gone and
+the touch would fault (a system call on it fails in order). Deleted segments do no harm, the pages
+live as long as the view. Source: R-LOG5, R-LOG9.
 """
 
 from typing import Protocol
 
+from storage_engine.core.errors import LogStorageError
+
 
 class SliceSource(Protocol):
     """The segment, as its slices see it."""
+
+    cuts: int
+    """Grows with every truncation."""
 
     def view(self, position: int, size: int) -> memoryview: ...
 
@@ -21,12 +27,13 @@ class SliceSource(Protocol):
 class SegmentSlice:
     """Implements `core.ports.LogSlice`."""
 
-    __slots__ = ("_position", "_size", "_source", "end_offset", "start_offset")
+    __slots__ = ("_cuts", "_position", "_size", "_source", "end_offset", "start_offset")
 
     def __init__(
         self, source: SliceSource, position: int, size: int, start_offset: int, end_offset: int
     ) -> None:
         self._source = source
+        self._cuts = source.cuts
         self._position = position
         self._size = size
         self.start_offset = start_offset
@@ -41,8 +48,14 @@ class SegmentSlice:
 
     def view(self) -> memoryview:
         """The bytes; LogStorageError when they are no longer there."""
+        self._check()
         return self._source.view(self._position, self._size)
 
     def read_bytes(self) -> bytes:
         """A copy of the bytes."""
+        self._check()
         return self._source.read_bytes(self._position, self._size)
+
+    def _check(self) -> None:
+        if self._source.cuts != self._cuts:
+            raise LogStorageError("the log was truncated since these batches were looked up")

@@ -27,7 +27,9 @@ class Writer:
             return "duplicate", duplicate.base_offset
         base = self.next_offset
         self.next_offset += count
-        self.states.record(7, epoch, ProducerBatch(sequence, last, base, base + count - 1, 100))
+        self.states.record(
+            7, epoch, ProducerBatch(sequence, last, base, base + count - 1, 100), now_ms=100
+        )
         return "appended", base
 
 
@@ -129,7 +131,7 @@ def test_a_marker_with_a_newer_epoch_resets_the_sequence():
     """KIP-890: the coordinator raises the epoch with every transaction's end."""
     writer = Writer()
     writer.send(0, 10)
-    writer.states.record_marker(7, 1, 200)
+    writer.states.record_marker(7, 1, now_ms=200)
     with pytest.raises(OutOfOrderSequenceError):
         writer.send(10, epoch=1)
     assert writer.send(0, epoch=1) == ("appended", 10)
@@ -138,7 +140,7 @@ def test_a_marker_with_a_newer_epoch_resets_the_sequence():
 def test_a_marker_with_the_same_epoch_keeps_the_sequence():
     writer = Writer()
     writer.send(0, 10)
-    writer.states.record_marker(7, 0, 200)
+    writer.states.record_marker(7, 0, now_ms=200)
     assert writer.send(10) == ("appended", 10)
 
 
@@ -146,7 +148,7 @@ def test_a_trial_copy_changes_nothing():
     writer = Writer()
     writer.send(0)
     trial = writer.states.copy_of([7, 8])
-    trial.record(7, 0, ProducerBatch(1, 1, 1, 1, 100))
+    trial.record(7, 0, ProducerBatch(1, 1, 1, 1, 100), now_ms=100)
     assert writer.send(1) == ("appended", 1)
 
 

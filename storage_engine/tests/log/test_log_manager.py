@@ -336,10 +336,46 @@ def test_checkpoints_are_written_from_time_to_time(tmp_path):
 
 def test_idle_producers_are_forgotten(tmp_path):
     world = Maintained(tmp_path, LogConfig(producer_id_expiration_ms=1000))
-    append(world.log, producer=(9, 0, 0), timestamp_ms=world.clock.now_ms)
+    append(world.log, producer=(9, 0, 0), timestamp_ms=5, now_ms=world.clock.now_ms)
     world.clock.now_ms += 999
     world.maintenance.apply_retention()
     assert world.log.producer_state.get(9) is not None
     world.clock.now_ms += 1
     world.maintenance.apply_retention()
     assert world.log.producer_state.get(9) is None
+
+
+def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0), 30)
+    manager.logs[A0].flush()
+    manager.write_recovery_points()
+    manager.abandon()
+    checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    stillborn = open_manager(tmp_path, load=False)
+    stillborn.close()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == checkpoint
+    again = open_manager(tmp_path)
+    assert not again.was_clean_shutdown
+    assert again.recovered_bytes > 0
+
+
+def test_a_failed_log_is_reported_once_and_left_alone(tmp_path):
+    world = Maintained(tmp_path, at_once=False)
+    fill(world.log, 60)
+    world.maintenance.tick()
+    _, _, on_error = world.background.waiting.pop()
+    on_error(OSError(5, "Input/output error"))
+    on_error(OSError(5, "Input/output error"))
+    world.maintenance.tick()
+    assert len(world.failures) == 1
+    assert world.background.waiting == []
+
+
+def test_a_flush_of_a_log_deleted_meanwhile_is_no_failure(tmp_path):
+    world = Maintained(tmp_path, at_once=False)
+    fill(world.log, 60)
+    world.maintenance.tick()
+    world.manager.delete(A0)
+    world.background.run()
+    assert world.failures == []

@@ -372,7 +372,7 @@ def test_a_slice_taken_before_a_truncation_says_so_instead_of_giving_other_bytes
     fill(log, 10)
     piece = log.read(log.log_end_offset - 1, max_bytes=1000)
     log.truncate_to(3)
-    with pytest.raises(LogStorageError, match="truncated away"):
+    with pytest.raises(LogStorageError, match="was truncated"):
         piece.view()
 
 
@@ -408,3 +408,22 @@ def test_readers_of_deleted_segments_go_on(log):
     expected = piece.read_bytes()
     log.advance_log_start(log.log_end_offset)
     assert piece.view() == expected
+
+
+def test_a_duplicate_tells_the_append_time_of_the_first_time(tmp_path):
+    log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    append(log, 2, producer=(9, 0, 0), now_ms=777)
+    assert append(log, 2, producer=(9, 0, 0), now_ms=888).log_append_time_ms == 777
+
+
+def test_a_follower_splits_an_answer_whose_offsets_span_more_than_an_int32(tmp_path, log):
+    far = 3 << 31
+    log.append_as_follower(
+        join(
+            make_batch(epoch=0),
+            make_batch(epoch=0, base_offset=far),
+            make_batch(base_offset=far + 1, epoch=0),
+        )
+    )
+    assert [int(path.stem) for path in segment_files(tmp_path)] == [0, far]
+    assert offsets_of(read_all(log)) == [0, far, far + 1]

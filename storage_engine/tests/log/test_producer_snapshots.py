@@ -17,8 +17,10 @@ def some_states() -> ProducerStates:
     states = ProducerStates(forgotten=True)
     for producer_id in (1, 1 << 40):
         for number in range(7):
-            states.record(producer_id, 3, ProducerBatch(number, number, number, number, 1000))
-    states.record_marker(5, 2, 77)
+            states.record(
+                producer_id, 3, ProducerBatch(number, number, number, number, 1000), now_ms=50
+            )
+    states.record_marker(5, 2, now_ms=77)
     return states
 
 
