@@ -18,6 +18,12 @@ from storage_engine.client.fetch import read_range
 from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
 from storage_engine.protocol.records import iter_decoded
 
+GUESSED_RECORD_BYTES = 512
+"""A short range is not fetched by the full size of a fetch: what comes beyond its end is thrown
+away. Larger records than this only take a further fetch."""
+
+LEAST_FETCH_BYTES = 64 * 1024
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -47,12 +53,13 @@ def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.Re
 def _decoded(
     options: SourceOptions, wanted: OffsetRange, position: int
 ) -> "Iterator[DecodedRecords]":
+    guessed_bytes = (wanted.end_offset - position) * GUESSED_RECORD_BYTES
     fetched = read_range(
         cluster_for(options.connection),
         wanted.topic_partition,
         position,
         wanted.end_offset,
-        max_bytes=options.fetch_bytes,
+        max_bytes=min(options.fetch_bytes, max(guessed_bytes, LEAST_FETCH_BYTES)),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
     )

@@ -18,11 +18,8 @@ from storage_engine.tools.local_cluster import LocalCluster
 
 DEADLINE_S = 60.0
 
-CLUSTER_SETTINGS = (
-    # Retention that a test can wait for.
-    ("log.retention.check.interval.ms", "200"),
-    ("file.delete.delay.ms", "0"),
-)
+# Retention that a test can wait for.
+CLUSTER_SETTINGS = (("log.retention.check.interval.ms", "200"),)
 
 
 def new_session(name: str = "headrace-tests") -> SparkSession:

@@ -28,9 +28,9 @@ def servers(spark_cluster):
     return spark_cluster.bootstrap_servers
 
 
-def _read(spark, servers, topic, **options):
+def _read(spark, servers, subscribed, **options):
     reader = spark.read.format("headrace").option("kafka.bootstrap.servers", servers)
-    return reader.option("subscribe", topic).options(**options).load()
+    return reader.option("subscribe", subscribed).options(**options).load()
 
 
 def _write(frame, servers, **options):
@@ -39,7 +39,7 @@ def _write(frame, servers, **options):
 
 
 def test_every_column_of_a_record_is_read_as_it_was_produced(spark, servers, topic):
-    create_topic(servers, topic)
+    create_topic(servers, topic, retention_ms="-1")
     produce(
         servers,
         topic,
@@ -162,7 +162,7 @@ def test_starting_and_ending_offsets_bound_a_read(spark, servers, topic):
 
 
 def test_assign_pattern_and_timestamps_choose_what_is_read(spark, servers, topic):
-    create_topic(servers, topic)
+    create_topic(servers, topic, retention_ms="-1")
     produce(
         servers,
         topic,
@@ -303,13 +303,17 @@ def test_rows_that_cannot_be_written_are_told(spark, servers, topic):
     too_large = spark.range(1).select(F.repeat(F.lit("x"), 3000).alias("value"))
     with pytest.raises(Exception) as raised:
         _write(too_large, servers, topic=topic)
-    assert last_line(raised.value).startswith(
-        f"[RECORD_TOO_LARGE] a record for the topic '{topic}'"
+    assert "larger than the topic's max.message.bytes" in last_line(raised.value)
+    too_large = spark.range(1).select(F.repeat(F.lit("x"), 30000).alias("value"))
+    with pytest.raises(Exception) as raised:
+        _write(too_large, servers, topic=topic)
+    assert "a record takes 30072 bytes, and the topic's max.message.bytes is 2000" in last_line(
+        raised.value
     )
     assert consume(servers, topic) == []
 
 
 def test_many_small_records_fit_a_topic_with_a_small_limit(spark, servers, topic):
     create_topic(servers, topic, max_message_bytes="2000")
-    _write(spark.range(5000).selectExpr("cast(id as string) value"), servers, topic=topic)
-    assert len(consume(servers, topic)) == 5000
+    _write(spark.range(20000).selectExpr("cast(id as string) value"), servers, topic=topic)
+    assert len(consume(servers, topic)) == 20000

@@ -85,7 +85,7 @@ def test_headers_go_with_their_rows():
         }
     )
     groups = list(Router(topic="t", partition_count=PARTITIONS.__getitem__).route(rows))
-    assert [group.headers.to_pylist() for group in groups] == [
+    assert [group.headers and group.headers.to_pylist() for group in groups] == [
         [None, [{"key": "h", "value": b"2"}]],
         [[{"key": "h", "value": b"0"}]],
     ]

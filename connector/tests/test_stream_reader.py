@@ -1,6 +1,7 @@
 """The streaming source's planning, over logs that a test sets."""
 
 import pickle
+import time
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -105,7 +106,8 @@ def test_available_now_reads_up_to_what_was_there_and_ends():
     reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
     reader.prepareForTriggerAvailableNow()
     logs.ends = {T0: (0, 99), T1: (0, 7)}
-    offset, ends = reader.initialOffset(), []
+    ends: list[dict] = []
+    offset = reader.initialOffset()
     while not ends or offset is not ends[-1]:
         ends.append(offset)
         offset = reader.latestOffset(offset, reader.getDefaultReadLimit())
@@ -170,27 +172,26 @@ def test_a_partition_that_is_gone_is_reported_once():
     assert lenient.latestOffset(end, ReadAllAvailable()) is end
 
 
-def test_an_idle_source_asks_the_brokers_once_in_a_while(monkeypatch):
+def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch):
+    pauses: list[float] = []
     monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 60_000)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     logs = Logs()
     reader = _reader(logs)
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    logs.questions = 0
-    for _ in range(10):
-        assert reader.latestOffset(start, ReadAllAvailable()) is start
-        assert reader.reportLatestOffset() == {"t": {"0": 0}}
-    assert logs.questions == 0
-
-
-def test_after_a_batch_the_brokers_are_asked_at_once(monkeypatch):
-    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 60_000)
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
-    reader = _reader(logs, startingOffsets="earliest")
-    start = {"t": {"0": 0}, "@from": {"t": {"0": 0}}}
-    end = reader.latestOffset(start, ReadAllAvailable())
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
     logs.ends = {T0: (0, 8)}
-    assert reader.latestOffset(end, ReadAllAvailable())["t"] == {"0": 8}
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 8}
+    assert [round(pause) for pause in pauses] == [0, 0, 60]
+
+
+def test_the_latest_offset_of_the_progress_costs_no_question():
+    logs = Logs()
+    reader = _reader(logs)
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.questions = 0
+    assert reader.reportLatestOffset() == {"t": {"0": 0}}
+    assert logs.questions == 0
 
 
 def test_a_reader_can_be_sent_to_a_task():

@@ -31,8 +31,8 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table, write_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC = "bench"
 CORES = 2
@@ -60,14 +60,18 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench spark-read`."""
-    whole = {"type": positive_integer, "metavar": "N"}
-    parser.add_argument("--records", default=4_000_000, help="records in the log", **whole)
-    parser.add_argument("--value-bytes", default=100, help="size of a value", **whole)
-    parser.add_argument("--partitions", default=2, help="of the topic, and Spark tasks", **whole)
-    parser.add_argument("--brokers", default=1, help="brokers of the cluster", **whole)
-    parser.add_argument("--rounds", default=3, help="of each batch read", **whole)
-    parser.add_argument("--triggers", default=20, help="micro-batches measured", **whole)
-    parser.add_argument("--trigger-rows", default=10_000, help="records of a micro-batch", **whole)
+    for name, default, meaning in (
+        ("--records", 4_000_000, "records in the log"),
+        ("--value-bytes", 100, "size of a value"),
+        ("--partitions", 2, "of the topic, and Spark tasks"),
+        ("--brokers", 1, "brokers of the cluster"),
+        ("--rounds", 3, "of each batch read and of each stream"),
+        ("--triggers", 20, "micro-batches measured in a round"),
+        ("--trigger-rows", 10_000, "records of a micro-batch"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -99,20 +103,20 @@ def run(args: argparse.Namespace) -> int:
 def _measure_batch(
     spark: "SparkSession", servers: str, args: argparse.Namespace, say: Callable[[str], None]
 ) -> Result:
-    readers = {
-        "headrace": lambda: _headrace(spark.read, servers),
-        "in memory": lambda: _in_memory(spark.read, args, args.records),
-    }
-    rates: dict[str, list[float]] = {name: [] for name in readers}
+    rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
     for turn in range(args.rounds + 1):
+        readers = {
+            "headrace": _headrace(spark.read, servers),
+            "in memory": _in_memory(spark.read, args, args.records),
+        }
         for name, reader in readers.items():
             started = time.perf_counter()
-            reader().load().write.format("noop").mode("overwrite").save()
+            reader.load().write.format("noop").mode("overwrite").save()
             rate = args.records / (time.perf_counter() - started)
             if turn:  # The first round starts Python workers and fills caches.
                 rates[name].append(rate)
                 say(f"batch, round {turn}: {name} {rate:,.0f} records/s")
-    ours, theirs = (statistics.median(rates[name]) for name in readers)
+    ours, theirs = (statistics.median(each) for each in rates.values())
     return Result(
         measure="batch read, records/s",
         headrace=round(ours),
@@ -127,30 +131,22 @@ def _measure_micro_batch(
 ) -> Result:
     triggers = args.triggers + _WARM_UP_TRIGGERS
     rows = args.trigger_rows
-    readers = {
-        "headrace": lambda: _headrace(spark.readStream, servers).option(
-            "maxOffsetsPerTrigger", rows
-        ),
-        "in memory": lambda: _in_memory(spark.readStream, args, rows * triggers),
-    }
-    times_ms: dict[str, float] = {}
-    for name, reader in readers.items():
-        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
-            query = (
-                reader()
-                .load()
-                .writeStream.format("noop")
-                .option("checkpointLocation", checkpoint)
-                .start()
-            )
-            durations_ms = _trigger_times_ms(query, triggers)
-        times_ms[name] = statistics.median(durations_ms[_WARM_UP_TRIGGERS:])
-        say(f"micro-batch: {name} {times_ms[name]:.0f} ms")
+    times_ms: dict[str, list[int]] = {"headrace": [], "in memory": []}
+    for turn in range(1, args.rounds + 1):
+        streams = {
+            "headrace": _headrace(spark.readStream, servers).option("maxOffsetsPerTrigger", rows),
+            "in memory": _in_memory(spark.readStream, args, rows * triggers),
+        }
+        for name, stream in streams.items():
+            measured_ms = _trigger_times_ms(stream.load(), triggers)[_WARM_UP_TRIGGERS:]
+            times_ms[name] += measured_ms
+            say(f"micro-batch, round {turn}: {name} {statistics.median(measured_ms):.0f} ms")
+    ours, theirs = (statistics.median(each) for each in times_ms.values())
     return Result(
         measure=f"micro-batch of {rows} records, ms",
-        headrace=round(times_ms["headrace"]),
-        in_memory=round(times_ms["in memory"]),
-        ratio=round(times_ms["headrace"] / times_ms["in memory"], 2),
+        headrace=round(ours),
+        in_memory=round(theirs),
+        ratio=round(ours / theirs, 2),
         target=f"<= {MOST_OVERHEAD_RATIO}",
     )
 
@@ -177,26 +173,33 @@ def _in_memory(reader: Any, args: argparse.Namespace, records: int) -> Any:
     )
 
 
-def _trigger_times_ms(query: "StreamingQuery", triggers: int) -> list[int]:
-    """Of the first `triggers` micro-batches that had rows."""
+def _trigger_times_ms(frame: "DataFrame", triggers: int) -> list[int]:
+    """Of the first `triggers` micro-batches that have rows."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.start()
+        try:
+            return _wait_for_triggers(query, triggers)
+        finally:
+            query.stop()
+
+
+def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
     by_batch: dict[int, int] = {}
     deadline = time.monotonic() + _QUERY_TIMEOUT_S
-    try:
-        while len(by_batch) < triggers:
-            for progress in query.recentProgress:
-                if progress.numInputRows:
-                    by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
-            error = query.exception()
-            if error is not None:
-                raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
-            if time.monotonic() > deadline:
-                raise CommandError(
-                    f"{len(by_batch)} of {triggers} micro-batches in {_QUERY_TIMEOUT_S} s; "
-                    "ask for fewer with --triggers"
-                )
-            time.sleep(0.05)
-    finally:
-        query.stop()
+    while len(by_batch) < triggers:
+        for progress in query.recentProgress:
+            if progress.numInputRows:
+                by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
+        error = query.exception()
+        if error is not None:
+            raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"{len(by_batch)} of {triggers} micro-batches in {_QUERY_TIMEOUT_S} s; "
+                "ask for fewer with --triggers"
+            )
+        time.sleep(0.05)
     return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
 
 
@@ -211,6 +214,7 @@ def _session() -> "Iterator[SparkSession]":
         SparkSession.builder.master(f"local[{CORES}]")
         .appName("headrace bench spark-read")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -258,7 +262,7 @@ def _load(servers: str, args: argparse.Namespace, say: Callable[[str], None]) ->
                     for batch in batches:
                         # The writer stamps and keeps the bytes: it gets a copy.
                         copy = EncodedBatch(
-                            data=bytearray(batch.data), record_count=batch.record_count
+                            data=memoryview(bytearray(batch.data)), record_count=batch.record_count
                         )
                         writer.append(TopicPartition(TOPIC, partition), copy)
                     left -= min(left, _LOAD_ROWS)
