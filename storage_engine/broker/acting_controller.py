@@ -21,6 +21,7 @@ from storage_engine.core.controller_events import (
     ControlledShutdownRequested,
     DeleteTopicNodes,
     Deliver,
+    DropDeletionRequests,
     Effect,
     Event,
     NoReplicaOnline,
@@ -34,23 +35,25 @@ from storage_engine.core.controller_events import (
     TopicsReady,
     WriteStates,
 )
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Coordination, Scheduler, Transport
-from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.znodes import (
-    ConfigZNode,
-    PartitionStateZNode,
-    PartitionsZNode,
-    TopicZNode,
-)
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
 
-ShutdownListener = Callable[[tuple[TopicPartition, ...]], None]
+TopicListener = Callable[[KafkaError | None], None]
+"""Hears once: None when what was asked for is done, or why it will not be done here."""
+
+ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
+"""Hears which partitions are still to move; None when this controller has resigned."""
 
 RETRY_MS = 500
 """Pause before a read or deletion that ZooKeeper did not answer is done again."""
+
+CONFLICT_PAUSE_MS = 20
+"""Pause before a state is read back whose write was refused: where every write is refused (somebody
+removed a topic's nodes by hand) it keeps the controller from turning as fast as it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +109,8 @@ class ActingController:
         self._watches = ControllerWatches(
             coordination, self._store, scheduler, submit=self.submit, reread=self._read_states
         )
-        self._topic_waiters: dict[str, list[Callable[[], None]]] = {}
-        self._deletion_waiters: dict[str, list[Callable[[], None]]] = {}
+        self._topic_waiters: dict[str, list[TopicListener]] = {}
+        self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
 
     def start(self) -> None:
@@ -128,9 +131,23 @@ class ActingController:
         self._check_balance_later()
 
     def close(self) -> None:
+        """Hear and do nothing more; who waits is told so."""
         self._closed = True
         self._watches.close()
         self._events.clear()
+        replaced = KafkaError(
+            "the controller was replaced meanwhile: the next one carries on, ask it",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+        for waiters in (self._topic_waiters, self._deletion_waiters):
+            listeners = [listener for each in waiters.values() for listener in each]
+            waiters.clear()
+            for listener in listeners:
+                listener(replaced)
+        shutdowns = [listener for each in self._shutdown_waiters.values() for listener in each]
+        self._shutdown_waiters.clear()
+        for on_progress in shutdowns:
+            on_progress(None)
 
     # --- what handlers ask ---
 
@@ -143,29 +160,19 @@ class ActingController:
     def loaded(self) -> bool:
         return self._watches.loaded
 
-    def topics_changed(self, topics: dict[str, TopicInfo], on_ready: Callable[[], None]) -> None:
-        """Topics that this broker has just written; `on_ready` when all have their leaders."""
-        waiting = set(topics)
+    def topic_changed(self, info: TopicInfo, on_ready: TopicListener) -> None:
+        """A topic that this broker has just written; `on_ready` when all of it has leaders."""
+        self._topic_waiters.setdefault(info.topic, []).append(on_ready)
+        # Before everything is loaded the watches will find it by themselves.
+        if self.loaded:
+            self._watches.watch_topic(info.topic)
+            self.submit(TopicsChanged(topics={info.topic: info}))
 
-        def ready(topic: str) -> None:
-            waiting.discard(topic)
-            if not waiting:
-                on_ready()
-
-        for topic in topics:
-            self._topic_waiters.setdefault(topic, []).append(lambda topic=topic: ready(topic))  # type: ignore[misc]
-        for topic in topics:
-            self._watches.watch_topic(topic)
-        self.submit(TopicsChanged(topics=topics))
-
-    def delete_topics(self, topics: Iterable[str], on_deleted: Callable[[str], None]) -> None:
-        """Begin deletions whose request nodes exist; `on_deleted` for each when it is gone."""
-        names = tuple(topics)
-        for topic in names:
-            self._deletion_waiters.setdefault(topic, []).append(
-                lambda topic=topic: on_deleted(topic)  # type: ignore[misc]
-            )
-        self.submit(TopicDeletionRequested(topics=names))
+    def delete_topic(self, topic: str, on_deleted: TopicListener) -> None:
+        """Begin a deletion whose request node exists; `on_deleted` when the topic is gone."""
+        self._deletion_waiters.setdefault(topic, []).append(on_deleted)
+        if self.loaded:
+            self.submit(TopicDeletionRequested(topics=(topic,)))
 
     def controlled_shutdown(
         self, broker: BrokerId, broker_epoch: BrokerEpoch, on_progress: ShutdownListener
@@ -197,24 +204,28 @@ class ActingController:
             case WriteStates():
                 self._write_states(effect)
             case ReadStates():
-                self._read_states(effect.partitions)
+                wanted = effect.partitions
+                self._scheduler.call_later(CONFLICT_PAUSE_MS, lambda: self._read_states(wanted))
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
                     self._channel.send(broker, effect.delivery)
             case NoReplicaOnline():
-                for partition in effect.partitions:
-                    log.error(
-                        "NoReplicaOnline: partition=%s has no live in-sync replica", partition
-                    )
+                names = ", ".join(map(str, effect.partitions))
+                log.error("NoReplicaOnline: no live in-sync replica partitions=%s", names)
             case ShutdownProgress():
                 self._shutdown_progress(effect)
             case TopicsReady():
-                for topic in effect.topics:
-                    for waiter in self._topic_waiters.pop(topic, []):
-                        waiter()
+                self._topics_ready(effect.topics)
             case DeleteTopicNodes():
                 self._delete_topic_nodes(effect)
+            case DropDeletionRequests():
+                self._drop_deletion_requests(effect.topics)
+
+    def _topics_ready(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            for on_ready in self._topic_waiters.pop(topic, []):
+                on_ready(None)
 
     def _write_states(self, effect: WriteStates) -> None:
         for write in effect.writes:
@@ -253,16 +264,15 @@ class ActingController:
         for waiter in list(waiters):
             waiter(effect.remaining)
 
+    def _drop_deletion_requests(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            log.warning("request to delete topic=%s dropped: it does not exist or may not", topic)
+            self._watches.drop_request(topic)
+            # Whoever asked has what he wanted: somebody else's deletion was faster.
+            self._deletion_over(topic)
+
     def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> None:
         topic = effect.topic
-        paths = []
-        for partition in effect.partitions:
-            paths.append(PartitionStateZNode.path(topic, partition))
-            paths.append(PartitionStateZNode.partition_path(topic, partition))
-        paths.append(PartitionsZNode.path(topic))
-        paths.append(TopicZNode.path(topic))
-        paths.append(ConfigZNode.topic_path(topic))
-        paths.append(DeleteTopicsZNode.topic_path(topic))
 
         def done(deleted: bool) -> None:
             if self._closed:
@@ -271,13 +281,16 @@ class ActingController:
                 self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
                 return
             log.info("deleted topic=%s", topic)
-            self._watches.forget_topic(topic)
             self.submit(TopicDeleted(topic=topic))
             self._watches.drop_json_request(topic)
-            for waiter in self._deletion_waiters.pop(topic, []):
-                waiter()
+            self._watches.topic_gone(topic)
+            self._deletion_over(topic)
 
-        self._store.delete_nodes(paths, done)
+        self._store.delete_topic(topic, effect.partitions, done, fenced=self._replaced)
+
+    def _deletion_over(self, topic: str) -> None:
+        for on_deleted in self._deletion_waiters.pop(topic, []):
+            on_deleted(None)
 
     def _replaced(self) -> None:
         if not self._closed:

@@ -177,3 +177,10 @@ class _Outcome:
             self.replaced = True
         elif code is not ErrorCode.NONE:
             self.failure = code.name
+        elif isinstance(reply, stop_replica.StopReplicaResponse):
+            # Only what is deleted counts as deleted. (A replica that can't be led or followed is
+            # told again with its next change, not for ever.)
+            for item in reply.partitions:
+                if item.error_code:
+                    name = ErrorCode.of(item.error_code).name
+                    self.failure = f"{item.topic}-{item.partition} not deleted: {name}"

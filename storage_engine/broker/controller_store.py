@@ -7,12 +7,14 @@ and left out; nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
@@ -257,23 +259,82 @@ class ControllerStore:
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
 
-    def delete_nodes(self, paths: Sequence[str], done: Callable[[bool], None]) -> None:
-        """One after another, children first; nodes that are gone already count as deleted."""
-        left = list(paths)
+    def delete_topic(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        done: Callable[[bool], None],
+        fenced: Callable[[], None],
+    ) -> None:
+        """Remove a topic's nodes: those of its partitions first, then topic, settings and request
+        in one multi, so that a topic made anew under that name loses nothing to the old one's end.
+        """
+        left = deque(
+            path
+            for partition in partitions
+            for path in (
+                PartitionStateZNode.path(topic, partition),
+                PartitionStateZNode.partition_path(topic, partition),
+            )
+        )
+        left.append(PartitionsZNode.path(topic))
+        heads = (
+            TopicZNode.path(topic),
+            ConfigZNode.topic_path(topic),
+            DeleteTopicsZNode.topic_path(topic),
+        )
 
-        def on_reply(reply: ZkReply) -> None:
-            if not reply.ok and reply.status is not ZkStatus.NO_NODE:
-                done(False)
-                return
-            next_one()
+        def failed(reply: ZkReply) -> None:
+            if reply.status is ZkStatus.BAD_VERSION:
+                self._check_epoch(fenced)
+            done(False)
+
+        def on_deleted(reply: ZkReply) -> None:
+            if reply.ok or reply.status is ZkStatus.NO_NODE:
+                next_one()
+            else:
+                failed(reply)
 
         def next_one() -> None:
-            if not left:
-                done(True)
+            if left:
+                self._coordination.multi(
+                    [self._epoch_check(), _deletion(left.popleft())], on_deleted
+                )
+            else:
+                self._which_exist(heads, delete_heads)
+
+        def delete_heads(present: list[str] | None) -> None:
+            if present is None:
+                done(False)
                 return
-            self._coordination.delete(left.pop(0), -1, on_reply)
+            operations = [self._epoch_check(), *map(_deletion, present)]
+            self._coordination.multi(operations, lambda r: done(True) if r.ok else failed(r))
 
         next_one()
+
+    def _which_exist(self, paths: Sequence[str], done: Callable[[list[str] | None], None]) -> None:
+        present: set[str] = set()
+        failed: list[str] = []
+
+        def on_reply(path: str, reply: ZkReply) -> None:
+            if reply.ok:
+                present.add(path)
+            elif reply.status is not ZkStatus.NO_NODE:
+                failed.append(path)
+            gather.one()
+
+        gather = Gather(
+            len(paths), lambda: done(None if failed else [p for p in paths if p in present])
+        )
+        for path in paths:
+            self._coordination.exists(
+                path,
+                lambda reply, path=path: on_reply(path, reply),  # type: ignore[misc]
+            )
+
+
+def _deletion(path: str) -> ZkOp:
+    return ZkOp(kind=ZkOpKind.DELETE, path=path)
 
 
 def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:

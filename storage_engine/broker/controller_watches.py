@@ -122,6 +122,8 @@ class ControllerWatches:
             if found is None:
                 self._again(lambda: self._read_topics(topics))
                 return
+            # One that is gone may come again under the same name.
+            self._watched.difference_update(topic for topic in topics if topic not in found)
             if self.loaded:
                 self._submit(TopicsChanged(topics=found))
                 return
@@ -131,11 +133,7 @@ class ControllerWatches:
         self._store.read_topics(topics, self._topic_watch, done)
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
-        def changed() -> None:
-            if topic in self._watched:
-                self._read_topics([topic])
-
-        return self._guarded(f"topic {topic}", changed)
+        return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))
 
     def watch_topic(self, topic: str) -> None:
         """A topic that this controller wrote itself: watch it from now on."""
@@ -143,9 +141,12 @@ class ControllerWatches:
             self._watched.add(topic)
             self._store.read_topics([topic], self._topic_watch, lambda _found: None)
 
-    def forget_topic(self, topic: str) -> None:
+    def topic_gone(self, topic: str) -> None:
+        """A topic that was deleted. It may have been made anew already, while the list of topics
+        still held it for known: look again."""
         self._watched.discard(topic)
         self._generations.pop(f"topic {topic}", None)
+        self._list_topics()
 
     def _load_states(self) -> None:
         topics = self._topics or {}
@@ -222,7 +223,12 @@ class ControllerWatches:
                 named.extend(reply.value)
             self._on_deletions(tuple(dict.fromkeys(named)))
 
-        self._coordination.get(DeleteTopicsZNode.PATH, on_data)
+        # A watch on each form: the JSON may be set without a change of the children.
+        self._coordination.get(
+            DeleteTopicsZNode.PATH,
+            on_data,
+            self._guarded("deletions as JSON", self._read_deletions),
+        )
 
     def _watch_for_deletions(self) -> None:
         def on_reply(reply: ZkReply) -> None:
@@ -242,6 +248,11 @@ class ControllerWatches:
             return
         self._deleting = topics
         self._finish_loading()
+
+    def drop_request(self, topic: str) -> None:
+        """Take a request away, in whatever form it is there."""
+        self._coordination.delete(DeleteTopicsZNode.topic_path(topic), -1, lambda _reply: None)
+        self.drop_json_request(topic)
 
     def drop_json_request(self, topic: str) -> None:
         """Take a topic out of the JSON form of the request, if it is there; an empty request goes

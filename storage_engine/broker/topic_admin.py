@@ -16,6 +16,7 @@ from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, topic_name_problem
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 MAX_PARTITIONS = 10_000
@@ -214,11 +215,16 @@ class TopicAdmin:
             if not reply.ok or reply.stat is None:
                 on_written(_unknown(info.topic))
                 return
-            present = len(TopicZNode.decode(info.topic, reply.value).assignment)
-            if present >= len(info.assignment):
+            try:
+                present = TopicZNode.decode(info.topic, reply.value)
+            except ZnodeFormatError as failure:
+                on_written(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            if not _grows(present, info):
                 on_written(
                     KafkaError(
-                        f"topic '{info.topic}' has {present} partitions meanwhile",
+                        f"topic '{info.topic}' has been changed meanwhile: it has "
+                        f"{len(present.assignment)} partitions, look at it again",
                         ErrorCode.INVALID_PARTITIONS,
                     )
                 )
@@ -230,6 +236,15 @@ class TopicAdmin:
             on_written(None if reply.ok else _unknown(info.topic))
 
         self._coordination.get(path, on_read)
+
+
+def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
+    """The same topic, with the partitions that it has and more."""
+    same = present.topic_id in (None, wanted.topic_id) and all(
+        tuple(wanted.assignment.get(partition, ())) == tuple(replicas)
+        for partition, replicas in present.assignment.items()
+    )
+    return same and len(wanted.assignment) > len(present.assignment)
 
 
 def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:

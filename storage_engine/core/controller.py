@@ -19,6 +19,7 @@ from storage_engine.core.controller_events import (
     Deliver,
     Delivered,
     DeliveryFailed,
+    DropDeletionRequests,
     Effect,
     Event,
     Loaded,
@@ -65,9 +66,10 @@ class Controller:
     deleting: set[str] = field(default_factory=set)
     shutting_down: set[BrokerId] = field(default_factory=set)
     _bounced: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict)
-    """Incarnations that changed: dead for the next decision on the partition, alive for the one
+    """Brokers that came (back): dead for the next decision on the partition, alive for the one
     after (R-CTL4)."""
-    _writing: set[TopicPartition] = field(default_factory=set)
+    _writing: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
+    """Writes under way, each with the bounced brokers that its decision left out."""
     _reading: set[TopicPartition] = field(default_factory=set)
     _dirty: set[TopicPartition] = field(default_factory=set)
     _unready: set[str] = field(default_factory=set)
@@ -80,7 +82,7 @@ class Controller:
         effects: list[Effect] = []
         match event:
             case Loaded():
-                self._on_loaded(event)
+                effects.extend(self._on_loaded(event))
             case BrokersChanged():
                 self._on_brokers_changed(event.brokers)
             case TopicsChanged():
@@ -94,7 +96,7 @@ class Controller:
             case BalanceChecked():
                 self._on_balance_checked(event.percentage)
             case TopicDeletionRequested():
-                self._on_deletion_requested(event.topics)
+                effects.extend(self._on_deletion_requested(event.topics))
             case TopicDeleted():
                 self._on_topic_deleted(event.topic)
             case Delivered():
@@ -110,14 +112,16 @@ class Controller:
 
     # --- what events change ---
 
-    def _on_loaded(self, event: Loaded) -> None:
+    def _on_loaded(self, event: Loaded) -> list[Effect]:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
         self._dirty.update(self._all_partitions())
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
-        self._on_deletion_requested(event.deleting)
+        # Somebody may wait for a topic that was written before this controller knew anything.
+        self._unready.update(self.topics)
+        return self._on_deletion_requested(event.deleting)
 
     def _on_brokers_changed(self, brokers: Mapping[BrokerId, BrokerInfo]) -> None:
         old = self.brokers
@@ -135,7 +139,9 @@ class Controller:
             if not touched:
                 continue
             self._dirty.add(partition)
-            if restarted := bounced.intersection(replicas):
+            # Also one that was gone for a while: its going may have been hidden by a write that
+            # was under way all the time.
+            if restarted := fresh.intersection(replicas):
                 self._bounced.setdefault(partition, set()).update(restarted)
         for broker in fresh:
             self._deliveries.everything_to(broker)
@@ -146,9 +152,8 @@ class Controller:
     def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
-            known = self.topics.get(topic)
             self.topics[topic] = info
-            if known is None or known.assignment != info.assignment:
+            if topic not in self.deleting:
                 self._unready.add(topic)
             for partition in info.assignment:
                 self._dirty.add(TopicPartition(topic, partition))
@@ -171,13 +176,15 @@ class Controller:
     ) -> list[Effect]:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
-            self._writing.discard(partition)
+            left_out = self._writing.pop(partition, frozenset())
             self._dirty.add(partition)
             if partition.topic not in self.topics:
                 continue
             if outcome is WriteOutcome.ACCEPTED:
                 self.states[partition] = state
-                self._bounced.pop(partition, None)
+                # Who bounced after the decision still has to be left out of one.
+                if bounced := self._bounced.pop(partition, set()) - left_out:
+                    self._bounced[partition] = bounced
                 self._announce(partition)
             else:
                 unclear.append(partition)
@@ -209,15 +216,20 @@ class Controller:
                 self._preferring.update(partitions)
                 self._dirty.update(partitions)
 
-    def _on_deletion_requested(self, topics: Iterable[str]) -> None:
-        if not self.delete_topic_enable:
-            return
+    def _on_deletion_requested(self, topics: Iterable[str]) -> list[Effect]:
+        """A request that can't be carried out is taken away: left behind, it would delete a later
+        topic of that name."""
+        void = []
         for topic in topics:
-            if topic in self.deleting or topic not in self.topics:
+            if topic in self.deleting:
+                continue
+            if not self.delete_topic_enable or topic not in self.topics:
+                void.append(topic)
                 continue
             self.deleting.add(topic)
             self._unready.discard(topic)
             info = self.topics[topic]
+            self._deliveries.begin_stopping(topic)
             for partition, replicas in info.assignment.items():
                 tp = TopicPartition(topic, partition)
                 self._dirty.discard(tp)
@@ -225,17 +237,20 @@ class Controller:
                     self._deliveries.stop_replica(replica, tp)
             for broker in self.brokers:
                 self._deliveries.removal_to(broker, topic)
+        return [DropDeletionRequests(topics=tuple(void))] if void else []
 
     def _on_topic_deleted(self, topic: str) -> None:
         info = self.topics.pop(topic, None)
         self.deleting.discard(topic)
+        self._unready.discard(topic)
         if info is None:
             return
         for partition in info.assignment:
             tp = TopicPartition(topic, partition)
             self.states.pop(tp, None)
             self._bounced.pop(tp, None)
-            for pending in (self._dirty, self._writing, self._reading, self._preferring):
+            self._writing.pop(tp, None)
+            for pending in (self._dirty, self._reading, self._preferring):
                 pending.discard(tp)
         self._deliveries.forget_topic(topic)
 
@@ -262,7 +277,7 @@ class Controller:
             if wanted.leader == -1 and (state is None or state.leader != -1):
                 offline.append(partition)
             writes.append(self._write(partition, state, wanted))
-            self._writing.add(partition)
+            self._writing[partition] = frozenset(self._bounced.get(partition, ()))
         effects: list[Effect] = []
         if offline:
             effects.append(NoReplicaOnline(partitions=tuple(offline)))
@@ -294,15 +309,8 @@ class Controller:
         if state is None:
             return first_election(assigned, live - self.shutting_down)
         if state.leader not in live:
-            electable = live - self.shutting_down
-            elected = offline_election(
-                assigned, state.isr, electable, unclean=info.unclean_election
-            )
-            if elected.leader == -1 and electable != live:
-                elected = offline_election(assigned, state.isr, live, unclean=False)
-            if elected.leader == -1 and state.leader == -1:
-                return None
-            return elected
+            elected = self._offline_election(info, assigned, state, live)
+            return None if elected.leader == -1 and state.leader == -1 else elected
         for leaving in sorted(self.shutting_down.intersection(assigned)):
             moved = controlled_shutdown_election(
                 assigned, state.leader, state.isr, live - self.shutting_down, leaving
@@ -313,6 +321,21 @@ class Controller:
         if shrunk is None and partition in self._preferring:
             return preferred_election(assigned, state.leader, state.isr, live - self.shutting_down)
         return shrunk
+
+    def _offline_election(
+        self,
+        info: TopicInfo,
+        assigned: tuple[BrokerId, ...],
+        state: PartitionState,
+        live: set[BrokerId],
+    ) -> Elected:
+        """Who stays is preferred to who is leaving, and anyone in sync to an unclean leader, also a
+        broker that has just come back."""
+        unclean = info.unclean_election and self.brokers.keys().isdisjoint(state.isr)
+        elected = offline_election(assigned, state.isr, live - self.shutting_down, unclean=unclean)
+        if elected.leader != -1:
+            return elected
+        return offline_election(assigned, state.isr, live, unclean=unclean)
 
     def _shutdown_progress(self) -> list[Effect]:
         """For each broker that is leaving: which partitions it still leads though another could."""
@@ -346,7 +369,7 @@ class Controller:
         return [
             DeleteTopicNodes(topic=topic, partitions=tuple(sorted(self.topics[topic].assignment)))
             for topic in sorted(self.deleting)
-            if not any(tp.topic == topic for tp in self._writing | self._reading)
+            if not any(tp.topic == topic for tp in self._writing.keys() | self._reading)
             and self._deliveries.take_stopped(topic)
         ]
 

@@ -218,6 +218,13 @@ class DeleteTopicNodes:
     partitions: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDeletionRequests:
+    """Requests to delete topics that do not exist, or that may not be deleted: remove them."""
+
+    topics: tuple[str, ...]
+
+
 Effect = (
     WriteStates
     | ReadStates
@@ -226,4 +233,5 @@ Effect = (
     | ShutdownProgress
     | TopicsReady
     | DeleteTopicNodes
+    | DropDeletionRequests
 )

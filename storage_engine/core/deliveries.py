@@ -59,10 +59,13 @@ class Deliveries:
     def removal_to(self, broker: BrokerId, topic: str) -> None:
         self._outbox(broker).removed_topics.add(topic)
 
+    def begin_stopping(self, topic: str) -> None:
+        """`take_stopped` answers for this topic from here on; it may have no replica at all."""
+        self._stopping.add(topic)
+
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
         """Owed until it is delivered, whether the broker lives now or returns later."""
         self._to_stop.setdefault(broker, set()).add(partition)
-        self._stopping.add(partition.topic)
 
     def forget(self, broker: BrokerId) -> None:
         """The broker is gone (or another incarnation): nothing of the old is owed, but deletions

@@ -29,8 +29,12 @@ def handle(context: BrokerContext, call: Call, request: ControlledShutdownReques
 
     deadline = Deadline(context.scheduler, LONGEST_WAIT_MS, expire)
 
-    def on_progress(left: tuple[TopicPartition, ...]) -> None:
+    def on_progress(left: tuple[TopicPartition, ...] | None) -> None:
         nonlocal remaining
+        if left is None:
+            if deadline.finish():
+                _refuse(call, ErrorCode.NOT_CONTROLLER)
+            return
         remaining = left
         if not left and deadline.finish():
             call.respond(ControlledShutdownResponse())

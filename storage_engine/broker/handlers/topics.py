@@ -146,7 +146,7 @@ def _create(context: BrokerContext, plan: Any, waiting: _Outcomes) -> None:
     def on_written(failure: Outcome) -> None:
         acting = context.controller.acting
         if failure is None and acting is not None:
-            acting.topics_changed({name: plan.info}, lambda: waiting.settle(name, None))
+            acting.topic_changed(plan.info, lambda failure: waiting.settle(name, failure))
         elif failure is not None:
             waiting.settle(name, failure)
         # Else another controller has taken over meanwhile and creates it; the time will tell.
@@ -212,7 +212,7 @@ def _delete(context: BrokerContext, name: str, waiting: _Outcomes) -> None:
         acting = context.controller.acting
         if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
             if acting is not None:
-                acting.delete_topics([name], lambda topic: waiting.settle(topic, None))
+                acting.delete_topic(name, lambda failure: waiting.settle(name, failure))
         else:
             waiting.settle(
                 name,
@@ -275,6 +275,6 @@ def _grow(context: BrokerContext, grown: Any, waiting: _Outcomes) -> None:
         if failure is not None:
             waiting.settle(grown.topic, failure)
         elif acting is not None:
-            acting.topics_changed({grown.topic: grown}, lambda: waiting.settle(grown.topic, None))
+            acting.topic_changed(grown, lambda why: waiting.settle(grown.topic, why))
 
     context.topic_admin.write_growth(grown, on_written)
