@@ -64,7 +64,9 @@ class HostedPartition:
         self.leader_epoch = -1
         self.controller_epoch = -1
         self.assigned_replicas: tuple[int, ...] = ()
-        self.follower_high_watermark = min(high_watermark, log.log_end_offset)
+        self.follower_high_watermark = max(
+            log.log_start_offset, min(high_watermark, log.log_end_offset)
+        )
         """Valid while this replica does not lead; `high_watermark` is the one to read."""
         self.produce_waiters = WaitList()
         self.data_waiters = WaitList()

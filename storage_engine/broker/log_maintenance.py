@@ -70,8 +70,9 @@ class LogMaintenance:
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
             if not self._closed:
-                work()
+                # First, so that work that fails is not the last.
                 self._scheduler.call_later(interval_ms, run)
+                work()
 
         self._scheduler.call_later(interval_ms, run)
 
@@ -132,7 +133,7 @@ class LogMaintenance:
         try:
             self._logs.write_recovery_points()
             self._logs.write_log_starts()
-        except OSError as failure:
+        except (OSError, LogStorageError) as failure:
             log.error("can't write the checkpoints: %s", failure)
 
     def _remove_doomed_files(self) -> None:

@@ -142,6 +142,7 @@ class Broker:
         """Let the controller move this broker's leaders; after a few tries stop without."""
         if not self._config.flag("controlled.shutdown.enable"):
             return
+        parts.context.leaving = True
         for _ in range(SHUTDOWN_TRIES):
             controller = parts.context.metadata.brokers.get(parts.context.metadata.controller_id)
             if controller is not None:

@@ -68,7 +68,7 @@ class MetadataCache:
     def is_current(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Whether that is the registered incarnation of a live broker (KIP-903)."""
         broker = self.brokers.get(broker_id)
-        return broker is not None and broker_epoch in (-1, broker.epoch)
+        return broker is not None and broker_epoch == broker.epoch
 
     def racks(self) -> dict[BrokerId, str | None]:
         return {broker.broker_id: broker.rack for broker in self.brokers.values()}

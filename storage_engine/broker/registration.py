@@ -26,6 +26,9 @@ RETRY_MS = 200
 GRACE_MS = 2000
 """How long, on top of the session timeout, the node of a predecessor is waited for."""
 
+UNREGISTERED = BrokerEpoch(-1)
+"""Of a broker that has no entry: what is meant for an incarnation is not meant for it."""
+
 
 class BrokerIdInUseError(HeadraceError):
     """Another live broker has this id."""
@@ -44,6 +47,7 @@ class Registration:
         session_timeout_ms: int,
         on_registered: Callable[[BrokerEpoch], None],
         on_refused: Callable[[BrokerIdInUseError], None],
+        on_lost: Callable[[], None],
     ) -> None:
         self._node = node
         self._coordination = coordination
@@ -52,14 +56,16 @@ class Registration:
         self._session_timeout_ms = session_timeout_ms
         self._on_registered = on_registered
         self._on_refused = on_refused
+        self._on_lost = on_lost
         self._deadline_ms = 0
         self._registered_session = 0
         self._busy = False
         self._closed = False
-        self.broker_epoch = BrokerEpoch(-1)
+        self.broker_epoch = UNREGISTERED
 
     def start(self) -> None:
-        """Register; `on_registered(broker epoch)` is called after this and every later time."""
+        """Register; `on_registered(broker epoch)` is called after this and every later time,
+        `on_lost` whenever the registration has gone with its session."""
         self._coordination.add_state_listener(self._on_state)
         self._begin()
 
@@ -67,15 +73,21 @@ class Registration:
         self._closed = True
 
     def _on_state(self, state: SessionState) -> None:
-        if self._closed or state is not SessionState.CONNECTED:
+        if self._closed:
             return
-        if self._coordination.session_id != self._registered_session:
+        if state is SessionState.LOST:
+            self.broker_epoch = UNREGISTERED
+            self._on_lost()
+            return
+        is_new = self._coordination.session_id != self._registered_session
+        if state is SessionState.CONNECTED and is_new:
             self._begin()
 
     def _begin(self) -> None:
+        # Each session anew: the node that is in the way may be that of the session before.
+        self._deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + GRACE_MS
         if not self._busy:
             self._busy = True
-            self._deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + GRACE_MS
             self._create()
 
     def _create(self) -> None:

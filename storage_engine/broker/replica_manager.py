@@ -66,6 +66,7 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, HostedPartition] = {}
         self._dirty: list[HostedPartition] = []
         self._stopped = False
+        self._fenced = False
         self._isr = IsrWriter(
             coordination,
             scheduler,
@@ -117,7 +118,7 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         if partition is None or partition.leader is None:
             partition = self.leader(tp)
-        if not self._lease_valid():
+        if self._fenced or not self._lease_valid():
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -150,6 +151,7 @@ class ReplicaManager:
         dirty, self._dirty = self._dirty, []
         for partition in dirty:
             partition.dirty = False
+        for partition in dirty:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 self._isr.step(partition, Appended(log_end_offset=end))
@@ -187,34 +189,53 @@ class ReplicaManager:
         if self._settings.broker_id not in item.replicas:
             log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
             return ErrorCode.NONE
+        if self._stopped:
+            return ErrorCode.BROKER_NOT_AVAILABLE
         try:
             partition = self._hosted(tp, item)
-        except LogStorageError as failure:
+        except (LogStorageError, OSError) as failure:
             log.error("can't open the log of %s: %s", tp, failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if partition.role is Role.FAILED:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if item.leader_epoch < partition.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
         if item.leader_epoch == partition.leader_epoch and item.leader == partition.leader_id:
             self._refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
+        if item.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        try:
+            self._take_role(partition, item, endpoints)
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            return failure.code
+        except KafkaError as failure:
+            log.error("can't lead %s: %s", tp, failure)
+            return failure.code
+        return ErrorCode.NONE
+
+    def _take_role(
+        self,
+        partition: HostedPartition,
+        item: LeaderAndIsrPartition,
+        endpoints: dict[int, Endpoint],
+    ) -> None:
         partition.controller_epoch = item.controller_epoch
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._settings.broker_id:
+            # First, since it can fail: the log may be full, or know a newer epoch.
+            partition.log.start_leader_epoch(item.leader_epoch)
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)
         state_change_log.info(
             "became %s partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
             partition.role.value,
-            tp,
+            partition.topic_partition,
             item.leader,
             item.leader_epoch,
             list(item.isr),
             item.controller_epoch,
         )
-        return ErrorCode.NONE
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
@@ -256,7 +277,6 @@ class ReplicaManager:
             )
             partition.become_leader(leader)
             effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
-        partition.log.start_leader_epoch(item.leader_epoch)
         self._isr.carry_out(partition, leader, effects)
         partition.wake_all()
 
@@ -284,8 +304,17 @@ class ReplicaManager:
         if self.fetchers is not None and partition.role is Role.FOLLOWER and endpoint is not None:
             self.fetchers.add(partition, endpoint)
 
+    def fence(self) -> None:
+        """The session is lost: others may lead what this broker led (R-REP11)."""
+        self._fenced = True
+
+    def unfence(self) -> None:
+        """The controller has told the present incarnation all that it leads."""
+        self._fenced = False
+
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
-        """Stop a replica; with `delete`, remove its files (R-CTL6)."""
+        """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
+        fails."""
         if self.fetchers is not None:
             self.fetchers.remove(tp)
         partition = self._partitions.pop(tp, None)
@@ -299,6 +328,10 @@ class ReplicaManager:
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
         """Take one partition out of service after its folder failed; the others go on."""
+        if self._partitions.get(partition.topic_partition) is not partition:
+            # Stopped or deleted meanwhile; a new replica of that name is another matter.
+            log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
+            return
         log.error("partition %s is offline: %s", partition.topic_partition, failure)
         if self.fetchers is not None:
             self.fetchers.remove(partition.topic_partition)
@@ -316,8 +349,9 @@ class ReplicaManager:
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
             if not self._stopped:
-                work()
+                # First, so that work that fails is not the last.
                 self._scheduler.call_later(interval_ms, run)
+                work()
 
         self._scheduler.call_later(interval_ms, run)
 

@@ -14,7 +14,7 @@ from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceInt
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
-from storage_engine.broker.registration import BrokerIdInUseError, Registration
+from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
@@ -125,6 +125,7 @@ def build(
         session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
         on_registered=lambda _epoch: controller.start(),
         on_refused=on_refused,
+        on_lost=replicas.fence,
     )
     fetchers = FetcherManager(
         FetcherSettings(
@@ -138,7 +139,7 @@ def build(
         transport=transport,
         scheduler=scheduler,
         clock=clock,
-        broker_epoch=lambda: registration.broker_epoch,
+        broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
         on_failure=replicas.fail,
     )
     replicas.fetchers = fetchers
@@ -153,7 +154,7 @@ def build(
         topic_admin=TopicAdmin(config, coordination=coordination, metadata=metadata),
         topic_configs=topic_configs,
         producer_ids=ProducerIds(coordination, broker_id=broker_id),
-        orders=Orders(topic_configs),
+        orders=Orders(topic_configs, scheduler),
         coordination=coordination,
         scheduler=scheduler,
         clock=clock,

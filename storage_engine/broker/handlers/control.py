@@ -8,7 +8,7 @@ Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 import logging
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
@@ -63,6 +63,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
         ]
         if request.full:
             _stop_all_but(context, request)
+            context.replicas.unfence()
         call.respond(LeaderAndIsrResponse(partitions=outcomes))
 
     context.orders.submit({item.topic for item in request.partitions}, apply)
@@ -83,15 +84,26 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
             return
         outcomes = []
         for item in request.partitions:
-            context.replicas.stop(TopicPartition(item.topic, item.partition), delete=item.delete)
+            code = _stop(context, TopicPartition(item.topic, item.partition), item.delete)
             outcomes.append(
-                StopReplicaPartitionResponse(topic=item.topic, partition=item.partition)
+                StopReplicaPartitionResponse(
+                    topic=item.topic, partition=item.partition, error_code=int(code)
+                )
             )
         for topic in {item.topic for item in request.partitions if item.delete}:
             context.topic_configs.forget(topic)
         call.respond(StopReplicaResponse(partitions=outcomes))
 
     context.orders.submit(set(), apply)
+
+
+def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode:
+    try:
+        context.replicas.stop(tp, delete=delete)
+    except LogStorageError as failure:
+        log.error("replica of %s not deleted: %s", tp, failure)
+        return failure.code
+    return ErrorCode.NONE
 
 
 def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataRequest) -> None:
