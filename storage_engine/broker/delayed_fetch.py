@@ -15,6 +15,9 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import FetchRequest
 
+LONGEST_WAIT_MS = 60_000
+"""However long a client is willing to wait: it asks again, and one that is gone is noticed."""
+
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
     """The four conditions of document 001."""
@@ -29,7 +32,7 @@ def must_answer(request: FetchRequest, read: FetchRead) -> bool:
 class DelayedFetch:
     """One waiting fetch. The request is kept decoded: its frame's memory is gone."""
 
-    __slots__ = ("_deadline", "_done", "_partitions", "_reader", "_request", "_respond")
+    __slots__ = ("_deadline", "_done", "_gone", "_partitions", "_reader", "_request", "_respond")
 
     def __init__(
         self,
@@ -39,7 +42,10 @@ class DelayedFetch:
         replicas: ReplicaManager,
         scheduler: Scheduler,
         respond: Callable[[FetchRead], None],
+        gone: Callable[[], bool],
     ) -> None:
+        """`gone`: whether the client's connection is closed."""
+        self._gone = gone
         self._request = request
         self._reader = reader
         self._respond = respond
@@ -50,10 +56,16 @@ class DelayedFetch:
             if partition is not None:
                 partition.data_waiters.add(self)
                 self._partitions.append(partition)
-        self._deadline = Deadline(scheduler, request.max_wait_ms, self._expire)
+        self._deadline = Deadline(
+            scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
+        )
 
     def try_complete(self) -> bool:
         if self._done:
+            return True
+        if self._gone():
+            self._deadline.finish()
+            self._leave()
             return True
         read = self._reader.read(self._request)
         if not must_answer(self._request, read):
@@ -67,7 +79,10 @@ class DelayedFetch:
             self._answer(self._reader.read(self._request))
 
     def _answer(self, read: FetchRead) -> None:
+        self._leave()
+        self._respond(read)
+
+    def _leave(self) -> None:
         self._done = True
         for partition in self._partitions:
             partition.data_waiters.discard(self)
-        self._respond(read)

@@ -71,12 +71,10 @@ _ELECTION_CODES = frozenset(
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("leader_epoch", "partition", "resume_ms")
+    __slots__ = ("partition", "resume_ms")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        """Epoch under which it was added: an answer to a fetch of an older one is dropped."""
         self.resume_ms = 0
         """Not fetched before this time: the leader answered with an error."""
 
@@ -146,7 +144,7 @@ class PeerFetcher:
             return
         self._in_flight = True
         settings = self._settings
-        epochs = {f.partition.topic_partition: f.leader_epoch for f in ready}
+        asked = {f.partition.topic_partition: f for f in ready}
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._broker_epoch(),
@@ -162,7 +160,7 @@ class PeerFetcher:
             FETCH_VERSION,
             request,
             timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
-            on_reply=lambda reply: self._on_reply(reply, epochs),
+            on_reply=lambda reply: self._on_reply(reply, asked),
         )
 
     def _soonest_resume(self, now_ms: int) -> int:
@@ -183,7 +181,7 @@ class PeerFetcher:
         )
 
     def _on_reply(
-        self, reply: FetchResponse | TransportError, epochs: dict[TopicPartition, int]
+        self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, _Followed]
     ) -> None:
         self._in_flight = False
         if self._closed:
@@ -193,11 +191,20 @@ class PeerFetcher:
             log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
             self._schedule(self._settings.backoff_ms)
             return
+        try:
+            self._take_all(reply, asked)
+        finally:
+            # Whatever was wrong with one answer: the loop goes on.
+            self._run()
+
+    def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
         moved: list[TopicPartition] = []
         for answer in reply.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             followed = self._followed.get(tp)
-            if followed is None or followed.leader_epoch != epochs.get(tp):
+            # The same object: neither added anew under another epoch, nor another topic of that
+            # name.
+            if followed is None or followed is not asked.get(tp):
                 continue
             if followed.partition.role is not Role.FOLLOWER:
                 continue
@@ -207,7 +214,6 @@ class PeerFetcher:
         for tp in moved:
             if tp in self._followed:
                 self._followed[tp] = self._followed.pop(tp)
-        self._run()
 
     def _take(self, followed: _Followed, answer: FetchPartitionResponse) -> bool:
         """Apply one partition's answer. True when it brought records."""
@@ -226,7 +232,8 @@ class PeerFetcher:
                 min(answer.log_start_offset, partition.log.log_end_offset)
             )
             partition.follower_high_watermark = max(
-                min(answer.high_watermark, partition.log.log_end_offset), 0
+                min(answer.high_watermark, partition.log.log_end_offset),
+                partition.log.log_start_offset,
             )
             return got_records
         except CorruptRecordError as failure:
@@ -272,7 +279,8 @@ class PeerFetcher:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
             replica_log = partition.log
-            if replica_log.log_end_offset < answer.log_start_offset:
+            is_empty = replica_log.log_start_offset == replica_log.log_end_offset
+            if is_empty or replica_log.log_end_offset < answer.log_start_offset:
                 log.warning(
                     "restart partition=%s at the leader's log start %d; was %d",
                     partition.topic_partition,

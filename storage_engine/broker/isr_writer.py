@@ -96,8 +96,16 @@ class IsrWriter:
                 self._notify(tp)
                 accepted = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
                 self.step(partition, accepted)
+                return
+            log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
+            if reply.status is ZkStatus.BAD_VERSION:
+                self.step(partition, IsrUndecided())
             else:
-                log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
+                # Not at once: where ZooKeeper refuses every write this would never pause.
+                self._scheduler.call_later(RETRY_MS, undecided)
+
+        def undecided() -> None:
+            if partition.leader is leader and leader.leader_epoch == epoch:
                 self.step(partition, IsrUndecided())
 
         path = PartitionStateZNode.path(tp.topic, tp.partition)

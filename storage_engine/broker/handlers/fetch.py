@@ -27,4 +27,5 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
             replicas=context.replicas,
             scheduler=context.scheduler,
             respond=respond,
+            gone=lambda: call.exchange.closed,
         )

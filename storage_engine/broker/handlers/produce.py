@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_V2_BATCHES = 3
 
+LONGEST_WAIT_MS = 600_000
+"""However long a client is willing to wait for the followers."""
+
 
 def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
     acks = request.acks
@@ -40,7 +43,7 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
         DelayedProduce(
             waiting,
             responses,
-            timeout_ms=max(request.timeout_ms, 0),
+            timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
             scheduler=context.scheduler,
             respond=lambda: call.respond(ProduceResponse(responses)),
         )
