@@ -165,18 +165,20 @@ class LogManager:
         """Removes the partition from this broker: at once out of sight, the files in the
         background.
         """
-        log = self.logs.pop(topic_partition, None)
+        log = self.logs.get(topic_partition)
         if log is None:
             return
-        del self._folder_of[topic_partition]
-        log.close_without_flush()
         suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}"
         name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
         target = log.directory.with_name(name)
         try:
             self._disk.rename(log.directory, target)
         except OSError as error:
+            # It is still known, so that the next try does not take it for deleted.
             raise LogStorageError(f"can't delete {log.directory}: {error}") from error
+        del self.logs[topic_partition]
+        del self._folder_of[topic_partition]
+        log.close_without_flush()
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
