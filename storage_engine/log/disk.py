@@ -49,7 +49,11 @@ class Disk(Protocol):
         """The data, and what is needed to find it, is on the medium when this returns."""
         ...
 
-    def sync_directory(self, path: Path) -> None:
+    def open_directory(self, path: Path) -> int:
+        """A descriptor for `sync_names`."""
+        ...
+
+    def sync_names(self, descriptor: int) -> None:
         """The names in the folder are on the medium when this returns."""
         ...
 
@@ -123,12 +127,12 @@ class RealDisk:
     def sync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 
-    def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def open_directory(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync_names(self, descriptor: int) -> None:
+        # Not fdatasync: file systems may leave out new names that did not enlarge the folder.
+        os.fsync(descriptor)
 
     def map(self, descriptor: int, length: int, position: int) -> memoryview:
         return memoryview(
@@ -205,4 +209,8 @@ def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
         disk.close(descriptor)
     disk.rename(temporary, path)
     if sync:
-        disk.sync_directory(path.parent)
+        descriptor = disk.open_directory(path.parent)
+        try:
+            disk.sync_names(descriptor)
+        finally:
+            disk.close(descriptor)

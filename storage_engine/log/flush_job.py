@@ -15,39 +15,47 @@ class FlushJob:
     given.
     """
 
-    __slots__ = ("_descriptors", "_directory", "_disk", "_on_flushed", "end_offset")
+    __slots__ = ("_descriptors", "_disk", "_folders", "_on_flushed", "end_offset")
 
     def __init__(
         self,
         disk: Disk,
-        paths: list[Path],
-        directory: Path | None,
+        files: list[Path],
+        folders: list[Path],
         end_offset: int,
         on_flushed: Callable[[], None],
     ) -> None:
-        """Opens the files, so that it does not matter what becomes of their names; OSError when
-        that fails.
+        """Opens all, so that it does not matter what becomes of their names; OSError when that
+        fails.
         """
         self._disk = disk
-        self._descriptors = [disk.open_existing(path) for path in paths]
-        self._directory = directory
         self._on_flushed = on_flushed
         self.end_offset = end_offset
         """Where the log ended when the flush was asked for."""
+        self._descriptors: list[int] = []
+        self._folders: list[int] = []
+        try:
+            self._descriptors += map(disk.open_existing, files)
+            self._folders += map(disk.open_directory, folders)
+        except OSError:
+            self._close()
+            raise
 
     def run(self) -> None:
         """The slow half, on any thread; OSError when the medium fails."""
         try:
             for descriptor in self._descriptors:
                 self._disk.sync(descriptor)
-            if self._directory is not None:
-                self._disk.sync_directory(self._directory)
-                self._disk.sync_directory(self._directory.parent)
+            for descriptor in self._folders:
+                self._disk.sync_names(descriptor)
         finally:
-            for descriptor in self._descriptors:
-                self._disk.close(descriptor)
-            self._descriptors = []
+            self._close()
 
     def finish(self) -> None:
         """The quick half, on the log's own thread, after `run` went well."""
         self._on_flushed()
+
+    def _close(self) -> None:
+        for descriptor in (*self._descriptors, *self._folders):
+            self._disk.close(descriptor)
+        self._descriptors, self._folders = [], []

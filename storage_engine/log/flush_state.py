@@ -75,7 +75,7 @@ class FlushState:
             job = FlushJob(
                 disk,
                 paths,
-                directory if segments.unsynced_names else None,
+                [directory, directory.parent] if segments.unsynced_names else [],
                 log_end_offset,
                 on_flushed,
             )

@@ -9,33 +9,24 @@ from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
-from storage_engine.log.maintenance import LogMaintenance
 from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, read_all
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-class Inline:
-    """Background work at once, or when told."""
+class Later:
+    """Background work that is done when told."""
 
-    def __init__(self, *, at_once: bool = True) -> None:
-        self.at_once = at_once
+    def __init__(self) -> None:
         self.waiting: list[Any] = []
 
     def submit(self, work, on_done, on_error):
-        self.waiting.append((work, on_done, on_error))
-        if self.at_once:
-            self.run()
+        self.waiting.append((work, on_done))
 
     def run(self):
-        while self.waiting:
-            work, on_done, on_error = self.waiting.pop(0)
-            try:
-                result = work()
-            except OSError as error:
-                on_error(error)
-            else:
-                on_done(result)
+        for work, on_done in self.waiting:
+            on_done(work())
+        self.waiting.clear()
 
 
 def open_manager(*folders, load: bool = True, **options) -> LogManager:
@@ -117,7 +108,7 @@ def test_a_folder_that_cannot_be_used_leaves_the_others_unlocked(tmp_path):
 
 
 def test_a_deleted_partition_is_gone_and_may_come_anew(tmp_path):
-    background = Inline(at_once=False)
+    background = Later()
     manager = open_manager(tmp_path, background=background)
     fill(manager.get_or_create(A0), 30)
     manager.logs[A0].flush()
@@ -214,137 +205,6 @@ def test_a_thousand_cleanly_closed_partitions_open_quickly(tmp_path):
     again.close()
 
 
-# -- maintenance -----------------------------------------------------------------------------------
-
-
-class Maintained:
-    """A manager with its periodic work."""
-
-    def __init__(self, path, config: LogConfig = SMALL, *, at_once: bool = True) -> None:
-        self.clock = ManualClock()
-        self.background = Inline(at_once=at_once)
-        self.failures: list[Any] = []
-        self.manager = LogManager([path], config, broker_id=1, clock=self.clock)
-        self.manager.load("cluster")
-        self.log = self.manager.get_or_create(A0)
-        self.maintenance = LogMaintenance(
-            self.manager,
-            clock=self.clock,
-            background=self.background,
-            high_watermark_of=lambda tp: self.manager.logs[tp].log_end_offset,
-            on_failure=lambda tp, error: self.failures.append((tp, error)),
-        )
-
-
-def test_finished_segments_are_flushed_in_the_background(tmp_path):
-    world = Maintained(tmp_path, at_once=False)
-    fill(world.log, 60)
-    end = world.log.log_end_offset
-    world.maintenance.tick()
-    world.maintenance.tick()
-    assert len(world.background.waiting) == 1
-    fill(world.log, 3)
-    world.background.run()
-    assert world.log.recovery_point == end
-
-
-def test_flush_messages_bounds_what_is_not_flushed(tmp_path):
-    world = Maintained(tmp_path, LogConfig(flush_messages=5))
-    append(world.log, 4)
-    world.maintenance.tick()
-    assert world.log.recovery_point == 0
-    append(world.log, 1)
-    world.maintenance.tick()
-    assert world.log.recovery_point == 5
-
-
-def test_flush_ms_bounds_how_long_it_is_not_flushed(tmp_path):
-    world = Maintained(tmp_path, LogConfig(flush_ms=1000))
-    append(world.log)
-    world.maintenance.tick()
-    assert world.log.recovery_point == 0
-    world.clock.now_ms += 1000
-    world.maintenance.tick()
-    assert world.log.recovery_point == 1
-
-
-def test_a_flush_that_a_truncation_overtook_counts_for_nothing(tmp_path):
-    world = Maintained(tmp_path, at_once=False)
-    fill(world.log, 60)
-    world.maintenance.tick()
-    world.log.truncate_to(4)
-    fill(world.log, 60)
-    world.background.run()
-    assert world.log.recovery_point == 0
-
-
-def test_a_failed_flush_is_reported_with_its_partition(tmp_path):
-    world = Maintained(tmp_path, at_once=False)
-    fill(world.log, 60)
-    world.maintenance.tick()
-    _, _, on_error = world.background.waiting.pop()
-    failure = OSError(5, "Input/output error")
-    on_error(failure)
-    assert world.failures == [(A0, failure)]
-    assert world.log.recovery_point == 0
-
-
-def test_retention_deletes_old_segments_and_their_files_after_the_delay(tmp_path):
-    config = LogConfig(segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
-    world = Maintained(tmp_path, config)
-    fill(world.log, 30)
-    world.clock.now_ms = 10_000_000
-    world.maintenance.tick()
-    assert world.log.log_start_offset == world.log.log_end_offset
-    assert world.log.segment_count == 1
-    assert len(list(tmp_path.glob("a-0/*.deleted"))) > 3
-    world.clock.now_ms += 60_000
-    world.maintenance.tick()
-    assert list(tmp_path.glob("a-0/*.deleted")) == []
-    assert append(world.log).base_offset == world.log.log_start_offset
-
-
-def test_retention_by_size_keeps_the_newest_segments(tmp_path):
-    world = Maintained(tmp_path, LogConfig(segment_bytes=500, retention_bytes=1200))
-    fill(world.log, 40)
-    end = world.log.log_end_offset
-    world.maintenance.apply_retention()
-    assert 1200 <= world.log.size_in_bytes < 1700
-    assert world.log.log_end_offset == end
-
-
-def test_a_compacted_log_loses_nothing_to_retention(tmp_path):
-    world = Maintained(
-        tmp_path, LogConfig(segment_bytes=500, retention_ms=1, cleanup_policy="compact")
-    )
-    fill(world.log, 40)
-    world.clock.now_ms = 10_000_000
-    assert world.maintenance.apply_retention() == 0
-    assert world.log.log_start_offset == 0
-
-
-def test_checkpoints_are_written_from_time_to_time(tmp_path):
-    world = Maintained(tmp_path)
-    fill(world.log, 60)
-    world.maintenance.tick()
-    world.clock.now_ms += 60_000
-    world.maintenance.tick()
-    text = (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    assert text.startswith("0\n1\na 0 ")
-    assert not text.endswith(" 0\n")
-
-
-def test_idle_producers_are_forgotten(tmp_path):
-    world = Maintained(tmp_path, LogConfig(producer_id_expiration_ms=1000))
-    append(world.log, producer=(9, 0, 0), timestamp_ms=5, now_ms=world.clock.now_ms)
-    world.clock.now_ms += 999
-    world.maintenance.apply_retention()
-    assert world.log.producer_state.get(9) is not None
-    world.clock.now_ms += 1
-    world.maintenance.apply_retention()
-    assert world.log.producer_state.get(9) is None
-
-
 def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
     manager = open_manager(tmp_path)
     fill(manager.get_or_create(A0), 30)
@@ -358,24 +218,3 @@ def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
     again = open_manager(tmp_path)
     assert not again.was_clean_shutdown
     assert again.recovered_bytes > 0
-
-
-def test_a_failed_log_is_reported_once_and_left_alone(tmp_path):
-    world = Maintained(tmp_path, at_once=False)
-    fill(world.log, 60)
-    world.maintenance.tick()
-    _, _, on_error = world.background.waiting.pop()
-    on_error(OSError(5, "Input/output error"))
-    on_error(OSError(5, "Input/output error"))
-    world.maintenance.tick()
-    assert len(world.failures) == 1
-    assert world.background.waiting == []
-
-
-def test_a_flush_of_a_log_deleted_meanwhile_is_no_failure(tmp_path):
-    world = Maintained(tmp_path, at_once=False)
-    fill(world.log, 60)
-    world.maintenance.tick()
-    world.manager.delete(A0)
-    world.background.run()
-    assert world.failures == []

@@ -1,0 +1,145 @@
+"""What is on the medium, and how a log says so: R-LOG4, R-LOG8."""
+
+import pytest
+
+from storage_engine.core.errors import LogStorageError
+from storage_engine.log.disk import RealDisk
+from storage_engine.log.log_config import LogConfig
+from storage_engine.tests.log.support import ManualClock, append, fill, open_log
+
+
+class WatchedDisk(RealDisk):
+    """Remembers what was synced; fails on demand."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.synced: set[str] = set()
+        self.failing = False
+
+    def open_existing(self, path):
+        descriptor = super().open_existing(path)
+        self.names[descriptor] = path.name
+        return descriptor
+
+    def open_directory(self, path):
+        descriptor = super().open_directory(path)
+        self.names[descriptor] = path.name
+        return descriptor
+
+    def sync(self, descriptor):
+        if self.failing:
+            raise OSError(5, "Input/output error")
+        self.synced.add(self.names.get(descriptor, "?"))
+        super().sync(descriptor)
+
+    def sync_names(self, descriptor):
+        self.synced.add(self.names.get(descriptor, "?"))
+        super().sync_names(descriptor)
+
+
+def test_a_flush_moves_the_recovery_point_to_the_end(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 30)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+
+
+def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
+    disk = WatchedDisk()
+    log = open_log(tmp_path, disk=disk)
+    fill(log, 60)
+    log.flush()
+    sealed = [f"{segment.base_offset:020d}" for segment in log._segments.all[:-1]]
+    active = f"{log._segments.active.base_offset:020d}"
+    assert len(sealed) > 1
+    expected = {stem + suffix for stem in sealed for suffix in (".log", ".index", ".timeindex")}
+    expected |= {active + ".log", "leader-epoch-checkpoint", "topic-0", tmp_path.name}
+    assert disk.synced == expected
+    disk.synced.clear()
+    append(log)
+    log.flush()
+    assert disk.synced == {active + ".log", "leader-epoch-checkpoint"}
+
+
+def test_finished_segments_ask_for_a_flush(tmp_path):
+    log = open_log(tmp_path)
+    append(log)
+    assert not log.needs_flush(0)
+    fill(log, 30)
+    assert log.segment_count > 1
+    assert log.needs_flush(0)
+    log.flush()
+    assert not log.needs_flush(0)
+
+
+def test_flush_messages_bounds_what_is_not_flushed(tmp_path):
+    log = open_log(tmp_path, LogConfig(flush_messages=5))
+    append(log, 4)
+    assert not log.needs_flush(0)
+    append(log)
+    assert log.needs_flush(0)
+
+
+def test_flush_ms_bounds_how_long_it_is_not_flushed(tmp_path):
+    clock = ManualClock(1000)
+    log = open_log(tmp_path, LogConfig(flush_ms=500), clock=clock)
+    append(log)
+    assert not log.needs_flush(1499)
+    assert log.needs_flush(1500)
+    log.flush()
+    assert not log.needs_flush(9999)
+
+
+def test_a_job_counts_for_what_was_there_when_it_was_asked_for(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 30)
+    end = log.log_end_offset
+    job = log.prepare_flush()
+    fill(log, 30)
+    job.run()
+    job.finish()
+    assert log.recovery_point == job.end_offset == end
+
+
+def test_a_job_that_a_truncation_overtook_counts_for_nothing(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 30)
+    job = log.prepare_flush()
+    log.truncate_to(4)
+    fill(log, 30)
+    job.run()
+    job.finish()
+    assert log.recovery_point == 0
+
+
+def test_a_job_runs_to_its_end_although_the_log_was_deleted(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 30)
+    job = log.prepare_flush()
+    log.delete()
+    assert not log.directory.exists()
+    job.run()
+
+
+def test_a_failed_flush_moves_nothing(tmp_path):
+    disk = WatchedDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log)
+    disk.failing = True
+    with pytest.raises(LogStorageError, match="can't flush"):
+        log.flush()
+    assert log.recovery_point == 0
+    disk.failing = False
+    log.flush()
+    assert {"topic-0", tmp_path.name} <= disk.synced
+
+
+def test_closing_a_log_that_was_not_touched_syncs_nothing(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 30)
+    log.close()
+    disk = WatchedDisk()
+    again = open_log(tmp_path, disk=disk, clean=True, recovery_point=log.log_end_offset)
+    again.close()
+    assert disk.synced == set()

@@ -1,0 +1,78 @@
+"""Deletion of old segments: R-LOG9."""
+
+from storage_engine.log.log_config import LogConfig
+from storage_engine.tests.log.support import ManualClock, append, fill, open_log, read_all
+
+
+def small(**options) -> LogConfig:
+    return LogConfig(segment_bytes=500, **options)
+
+
+def test_old_segments_go_and_their_files_after_the_delay(tmp_path):
+    clock = ManualClock(10_000)
+    log = open_log(tmp_path, small(retention_ms=1000, file_delete_delay_ms=60_000), clock=clock)
+    fill(log, 30)
+    end = log.log_end_offset
+    assert log.delete_old_segments(clock.now_ms, high_watermark=end) > 3
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (end, end, 1)
+    assert log.take_doomed_files(clock.now_ms) == []
+    doomed = log.take_doomed_files(clock.now_ms + 60_000)
+    assert sorted(doomed) == sorted(log.directory.glob("*.deleted"))
+    assert log.take_doomed_files(clock.now_ms + 60_000) == []
+    assert append(log).base_offset == end
+
+
+def test_segments_that_are_not_committed_stay(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=1000))
+    fill(log, 30)
+    log.delete_old_segments(10_000, high_watermark=20)
+    assert 0 < log.log_start_offset <= 20
+    assert log.delete_old_segments(10_000, high_watermark=20) == 0
+
+
+def test_retention_by_size_keeps_the_newest_segments(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=-1, retention_bytes=1200))
+    fill(log, 40)
+    end = log.log_end_offset
+    assert log.delete_old_segments(0, high_watermark=end) > 3
+    assert 1200 <= log.size_in_bytes < 1700
+    assert log.log_end_offset == end
+    assert read_all(log)[0].base_offset == log.log_start_offset
+
+
+def test_a_compacted_log_loses_nothing_to_retention(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=1, retention_bytes=1, cleanup_policy="compact"))
+    fill(log, 40)
+    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
+    assert log.log_start_offset == 0
+
+
+def test_a_policy_of_both_deletes_too(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=1, cleanup_policy="compact,delete"))
+    fill(log, 40)
+    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) > 0
+
+
+def test_without_limits_nothing_goes(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=-1, retention_bytes=-1))
+    fill(log, 40)
+    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
+
+
+def test_a_damaged_time_index_does_not_make_young_segments_old(tmp_path):
+    log = open_log(tmp_path, small(retention_ms=1000))
+    fill(log, 40)
+    end = log.log_end_offset
+    log.close()
+    for path in log.directory.glob("*.timeindex"):
+        path.write_bytes(bytes(path.stat().st_size))
+    again = open_log(tmp_path, small(retention_ms=1000), clean=True, recovery_point=end)
+    assert again.delete_old_segments(1900, high_watermark=end) == 0
+    assert again.delete_old_segments(10_000, high_watermark=end) > 3
+
+
+def test_idle_producers_are_forgotten_by_our_clock_not_by_record_time(tmp_path):
+    log = open_log(tmp_path, LogConfig(producer_id_expiration_ms=1000))
+    append(log, producer=(9, 0, 0), timestamp_ms=5, now_ms=50_000)
+    assert log.expire_producers(50_999) == 0
+    assert log.expire_producers(51_000) == 1
