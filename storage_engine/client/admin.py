@@ -299,7 +299,7 @@ def _outcome(row: Any) -> _Outcome:
 
 def _error(what: str, outcome: _Outcome) -> KafkaError:
     text = outcome.message or outcome.code.meaning
-    if outcome.name not in text:
+    if f"'{outcome.name}'" not in text:
         text = f"{what} '{outcome.name}': {text}"
     return KafkaError(text, outcome.code)
 

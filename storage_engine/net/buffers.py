@@ -73,3 +73,30 @@ def as_buffer(piece: Piece) -> Buffer:
         assert isinstance(piece, bytes | bytearray | memoryview)
         return piece
     return view()
+
+
+class PieceRest:
+    """What is left of a piece whose first `skip` bytes are sent.
+
+    A slice of a log is looked at anew for each send: a view that is kept while the file is
+    truncated would end the process when it is read.
+    """
+
+    __slots__ = ("_piece", "_skip")
+
+    def __init__(self, piece: Piece, skip: int) -> None:
+        self._piece: Piece = piece
+        self._skip = skip
+
+    @classmethod
+    def of(cls, piece: Piece, skip: int) -> "PieceRest":
+        """The rest of `piece`, which may be a rest itself."""
+        if isinstance(piece, cls):
+            return cls(piece._piece, piece._skip + skip)
+        return cls(piece, skip)
+
+    def __len__(self) -> int:
+        return len(self._piece) - self._skip
+
+    def view(self) -> memoryview:
+        return memoryview(as_buffer(self._piece))[self._skip :]

@@ -16,7 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.net.buffers import Buffer, Piece, ResponseBuffers, as_buffer, joined
+from storage_engine.net.buffers import (
+    Buffer,
+    Piece,
+    PieceRest,
+    ResponseBuffers,
+    as_buffer,
+    joined,
+)
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import (
     IOV_BUFFERS,
@@ -336,27 +343,29 @@ class Connection(FrameProtocol):
             self._steer_reading()
 
     def _flush(self) -> None:
-        unsent = self._unsent
-        if not unsent or not self._may_write():
+        if not self._unsent or not self._may_write():
             return
-        if sum(map(len, unsent)) <= SMALL_WRITE_BYTES:
-            data = joined(unsent)
-            unsent.clear()
-            self._transport.write(data)
-            return
-        while self._unsent and self._may_write():
-            self._write_some()
+        try:
+            if sum(map(len, self._unsent)) <= SMALL_WRITE_BYTES:
+                data = joined(self._unsent)
+                self._unsent.clear()
+                self._transport.write(data)
+                return
+            while self._unsent and self._may_write():
+                self._write_some()
+        except HeadraceError as error:
+            # A slice of a log that was truncated meanwhile; its size may be announced already.
+            log.warning("connection closed connection=%s reason=%s", self.name, error)
+            self._unsent.clear()
+            self.abort()
 
     def _may_write(self) -> bool:
         return not self._write_paused and not self._transport.is_closing()
 
     def _write_some(self) -> None:
         """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
-        views, count, clipped = _gather(self._unsent)
-        rest = self._unsent[count:]
-        if clipped is not None:
-            rest.insert(0, clipped)
-        self._unsent[:] = rest
+        views, count, rest = _gather(self._unsent)
+        self._unsent[:count] = rest
         if self._transport.get_write_buffer_size() == 0:
             try:
                 written = os.writev(self.fd, views)
@@ -374,22 +383,21 @@ def _ignore(frame: memoryview) -> None:
     """Nobody is there to answer."""
 
 
-def _gather(pieces: list[Piece]) -> tuple[list[Buffer], int, memoryview | None]:
-    """Views of the first WRITE_PIECE_BYTES, the number of pieces they use up, and what is left of
+def _gather(pieces: list[Piece]) -> tuple[list[Buffer], int, list[Piece]]:
+    """Views of the first WRITE_PIECE_BYTES, the number of pieces they take, and what is left of
     the last one."""
     views: list[Buffer] = []
     room = WRITE_PIECE_BYTES
     for piece in pieces[:IOV_BUFFERS]:
         view = as_buffer(piece)
         if len(view) > room:
-            whole = memoryview(view)
-            views.append(whole[:room])
-            return views, len(views), whole[room:]
+            views.append(memoryview(view)[:room])
+            return views, len(views), [PieceRest.of(piece, room)]
         views.append(view)
         room -= len(view)
         if not room:
             break
-    return views, len(views), None
+    return views, len(views), []
 
 
 def _after(views: list[Buffer], written: int) -> list[Buffer]:

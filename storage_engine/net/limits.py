@@ -20,9 +20,9 @@ SMALL_WRITE_BYTES = 64 * 1024
 """Responses up to this total are joined and sent at once; above, the copy would cost more than a
 system call."""
 
-WRITE_PIECE_BYTES = 1024 * 1024
-"""Most bytes offered to a socket in one call, so that one reader does not hold the loop for longer
-than a millisecond."""
+WRITE_PIECE_BYTES = (1024 + 64) * 1024
+"""Most bytes offered to a socket in one call: a fetch of 1 MiB with its header, and not so much
+that one reader holds the loop for longer than a millisecond."""
 
 WRITE_HIGH_WATER_BYTES = 128 * 1024
 """Unsent bytes at which a connection is no longer read: who does not take answers gets no more work

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from storage_engine.core.errors import HeadraceError, InvalidRequestError
+from storage_engine.core.errors import HeadraceError, InvalidRequestError, LogStorageError
 from storage_engine.net.server import Server
 from storage_engine.tests.net.serving import (
     Client,
@@ -146,6 +146,36 @@ def test_a_slow_reader_gets_every_byte_once_it_reads(loop_thread):
         client.send(*[b"%d" % n for n in range(40)])
         time.sleep(0.05)
         assert [client.receive() for _ in range(40)] == blocks
+
+
+def test_a_slice_that_is_gone_when_it_is_to_be_sent_closes_its_connection_only(loop_thread, caplog):
+    truncated = False
+
+    class Truncatable(MappedSlice):
+        def view(self) -> memoryview:
+            if truncated:
+                raise LogStorageError("the log was truncated")
+            return super().view()
+
+    def handle(connection, frame):
+        if frame == b"small":
+            echo(connection, frame)
+        else:
+            answer = Truncatable(bytes(20_000_000))
+            connection.begin().respond([struct.pack(">I", len(answer)), answer])
+
+    with (
+        serving(loop_thread, handle) as server,
+        Client(server.port) as slow,
+        Client(server.port) as other,
+    ):
+        slow.send(b"large")
+        slow.exactly(1_000_000)
+        truncated = True
+        assert slow.closed_by_server()
+        other.send(b"small")
+        assert other.receive() == b"small"
+    assert "the log was truncated" in caplog.text
 
 
 def test_unanswered_requests_of_one_connection_are_bounded(loop_thread):
