@@ -31,7 +31,7 @@ class FlushJob:
         self._disk = disk
         self._on_flushed = on_flushed
         self.end_offset = end_offset
-        """Where the log ended when the flush was asked for."""
+        """All below is on the medium when the job is done, if no cut came in between."""
         self._descriptors: list[int] = []
         self._folders: list[int] = []
         try:

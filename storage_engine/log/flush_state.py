@@ -57,17 +57,17 @@ class FlushState:
             or self.recovery_point < self._segments.active.base_offset
         )
 
-    def prepare(self, log_end_offset: int) -> FlushJob:
-        """A job for what is in the log now; a cut that comes before its end makes it count for
-        nothing.
+    def prepare(self) -> FlushJob:
+        """A job for what is in the log now, or for the oldest part if that is a lot; a cut that
+        comes before its end makes it count for nothing.
         """
         segments, generation = self._segments, self._generation
-        paths = segments.unflushed_paths(self.recovery_point)
+        paths, end_offset = segments.unflushed(self.recovery_point)
         disk, directory = segments.folder.disk, segments.folder.path
 
         def on_flushed() -> None:
             if self._generation == generation:
-                self.recovery_point = max(self.recovery_point, log_end_offset)
+                self.recovery_point = max(self.recovery_point, end_offset)
 
         with storage_errors("flush", directory):
             if disk.exists(self._epochs_path):
@@ -76,7 +76,7 @@ class FlushState:
                 disk,
                 paths,
                 [directory, directory.parent] if segments.unsynced_names else [],
-                log_end_offset,
+                end_offset,
                 on_flushed,
             )
         segments.unsynced_names = False

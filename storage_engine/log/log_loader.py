@@ -24,6 +24,7 @@ from storage_engine.log.log_segment import (
     TIME_INDEX_SUFFIX,
     LogSegment,
     file_name,
+    offset_in_name,
 )
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.producer_snapshots import ProducerSnapshots
@@ -218,11 +219,8 @@ def _remove_leftovers(folder: LogFolder, names: list[str]) -> list[str]:
 
 
 def _segments_of(folder: LogFolder, names: list[str], now_ms: int) -> list[LogSegment]:
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit()
-    )
+    offsets = (offset_in_name(name, LOG_SUFFIX) for name in names)
+    bases = sorted(offset for offset in offsets if offset is not None)
     segments = []
     for base in bases:
         size = folder.disk.file_size(folder.path / file_name(base, LOG_SUFFIX))

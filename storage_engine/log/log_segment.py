@@ -11,6 +11,7 @@ part of the segment. Source: R-LOG1, R-LOG3.
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,11 +33,19 @@ SCAN_BYTES = 8 << 10
 
 NO_TIMESTAMP = -1
 
+_OFFSET_STEM = re.compile("[0-9]{20}")
+
 logger = logging.getLogger(__name__)
 
 
 def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
+
+
+def offset_in_name(name: str, suffix: str) -> int | None:
+    """The inverse of `file_name`; None for any other name."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if name.endswith(suffix) and _OFFSET_STEM.fullmatch(stem) else None
 
 
 class LogSegment:

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from storage_engine.core.errors import (
-    LogStorageError,
-    RecordListTooLargeError,
-)
+from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
@@ -33,10 +30,7 @@ from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_errors
-from storage_engine.protocol.record_batch import (
-    LENGTH_END,
-    validate_for_append,
-)
+from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
 
 logger = logging.getLogger(__name__)
 
@@ -290,11 +284,11 @@ class PartitionLog(ReadableLog):
         """A job that brings what is in the log now to the medium; its slow half may run on another
         thread.
         """
-        return self._flush_state.prepare(self.log_end_offset)
+        return self._flush_state.prepare()
 
     def flush(self) -> None:
         """Everything in the log is on the medium when this returns."""
-        if self.recovery_point < self.log_end_offset:
+        while self.recovery_point < self.log_end_offset:
             self._flush_state.run(self.prepare_flush())
 
     def close(self) -> None:
@@ -383,6 +377,7 @@ class PartitionLog(ReadableLog):
         if self._segments.active.base_offset != base_offset:
             self._snapshots.write(self.log_end_offset, self.producer_state)
             self._segments.roll(base_offset)
+            self.log_end_offset = base_offset
             logger.debug("rolled partition=%s base_offset=%d", self.topic_partition, base_offset)
 
     def _start_anew_at(self, offset: int) -> None:

@@ -28,7 +28,7 @@ from crc32c import crc32c
 
 from storage_engine.core.producer_state import ProducerBatch, ProducerEntry, ProducerStates
 from storage_engine.log.disk import Disk, replace_file
-from storage_engine.log.log_segment import file_name
+from storage_engine.log.log_segment import file_name, offset_in_name
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 3
@@ -92,11 +92,8 @@ class ProducerSnapshots:
     def __init__(self, disk: Disk, directory: Path, names: list[str]) -> None:
         self._disk = disk
         self._directory = directory
-        self._offsets = sorted(
-            int(name.removesuffix(SNAPSHOT_SUFFIX))
-            for name in names
-            if name.endswith(SNAPSHOT_SUFFIX) and name.removesuffix(SNAPSHOT_SUFFIX).isdigit()
-        )
+        offsets = (offset_in_name(name, SNAPSHOT_SUFFIX) for name in names)
+        self._offsets = sorted(offset for offset in offsets if offset is not None)
 
     def write(self, offset: int, states: ProducerStates, *, sync: bool = False) -> None:
         """Keeps `states` as those at `offset`, and only the newest few snapshots."""

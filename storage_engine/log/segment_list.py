@@ -14,6 +14,9 @@ from storage_engine.core.ports import Clock
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.log_segment import LogSegment
 
+SEGMENTS_PER_FLUSH = 32
+"""A flush opens all its files at once; more segments take several flushes."""
+
 
 class SegmentList:
     """Invariant: not empty, base offsets ascending, `active` is the last one."""
@@ -85,15 +88,17 @@ class SegmentList:
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return [path for paths in due for path in paths]
 
-    def unflushed_paths(self, recovery_point: int) -> list[Path]:
-        """Files that have something above `recovery_point`; the active segment's indexes can
-        wait.
+    def unflushed(self, recovery_point: int) -> tuple[list[Path], int]:
+        """The files of the oldest segments that have something above `recovery_point`, and the
+        offset where they end. The active segment's indexes can wait.
         """
-        paths = []
-        for segment in self.all:
-            if segment.next_offset > recovery_point:
-                paths += segment.paths() if segment is not self.active else segment.paths()[:1]
-        return paths
+        above = [segment for segment in self.all if segment.next_offset > recovery_point]
+        paths: list[Path] = []
+        end_offset = recovery_point
+        for segment in above[:SEGMENTS_PER_FLUSH]:
+            paths += segment.paths() if segment is not self.active else segment.paths()[:1]
+            end_offset = segment.next_offset
+        return paths, end_offset
 
     def close(self) -> None:
         for segment in self.all:

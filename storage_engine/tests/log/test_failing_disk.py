@@ -117,3 +117,20 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(tmp_path):
     log.close()
     again = open_log(tmp_path, LogConfig(), clean=True, recovery_point=9000)
     assert read_one(again, 8000).end_offset == 8001
+
+
+def test_an_append_that_fails_after_the_roll_leaves_a_log_that_goes_on(tmp_path):
+    disk = FullDisk()
+    log = open_log(tmp_path, LogConfig(segment_bytes=1000), disk=disk)
+    log.append_as_follower(make_batch(payload=bytes(900), epoch=0))
+    room_for_the_roll = 200
+    disk.room = room_for_the_roll
+    with pytest.raises(LogStorageError, match="No space left"):
+        log.append_as_follower(make_batch(payload=bytes(900), epoch=0, base_offset=50))
+    assert log.segment_count == 2
+    disk.room = 1 << 40
+    end = log.log_end_offset
+    assert append(log).base_offset == end
+    log.close_without_flush()
+    again = open_log(tmp_path, LogConfig())
+    assert offsets_of(read_all(again)) == [0, end]

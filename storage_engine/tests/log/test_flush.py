@@ -5,6 +5,7 @@ import pytest
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.segment_list import SEGMENTS_PER_FLUSH
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log
 
 
@@ -143,3 +144,15 @@ def test_closing_a_log_that_was_not_touched_syncs_nothing(tmp_path):
     again = open_log(tmp_path, disk=disk, clean=True, recovery_point=log.log_end_offset)
     again.close()
     assert disk.synced == set()
+
+
+def test_many_unflushed_segments_take_several_jobs(tmp_path):
+    log = open_log(tmp_path, LogConfig(segment_bytes=200, index_interval_bytes=0))
+    fill(log, 2 * SEGMENTS_PER_FLUSH + 5)
+    job = log.prepare_flush()
+    job.run()
+    job.finish()
+    assert 0 < log.recovery_point == job.end_offset < log.log_end_offset
+    assert log.needs_flush(0)
+    log.flush()
+    assert log.recovery_point == log.log_end_offset

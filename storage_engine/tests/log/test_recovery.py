@@ -281,3 +281,15 @@ def test_a_huge_length_in_a_damaged_header_does_not_cost_memory(tmp_path):
         file.write(batch)
         file.truncate(60 << 20)
     assert open_log(tmp_path, LogConfig()).log_end_offset == end
+
+
+def test_files_with_other_names_are_left_alone(tmp_path):
+    log = open_log(tmp_path)
+    fill(log, 5)
+    log.close()
+    names = ["5.log", "note.txt", f"{3:021d}.log", "7.snapshot"]
+    for name in names:
+        (log.directory / name).write_bytes(b"x")
+    again = open_log(tmp_path)
+    assert again.log_end_offset == log.log_end_offset
+    assert all((log.directory / name).exists() for name in names)
