@@ -18,9 +18,15 @@ Piece = Buffer | LogSlice
 ResponseBuffers = Sequence[Piece]
 
 _ROUND_BYTES = 64 * 1024
-_FREE_REFERENCES = 3
-"""A pooled buffer that nobody views: the pool's list, the loop variable and getrefcount's
-argument."""
+
+
+def _references(buffers: list[mmap.mmap], index: int) -> int:
+    return sys.getrefcount(buffers[index])
+
+
+_FREE_REFERENCES = _references([mmap.mmap(-1, 1)], 0)
+"""What `_references` tells of a buffer that only its list knows; measured, since it is not the same
+in every Python."""
 
 
 class BufferPool:
@@ -39,9 +45,10 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """A writable view of exactly `size` bytes, with arbitrary contents."""
-        for buffer in self._buffers:
-            if sys.getrefcount(buffer) <= _FREE_REFERENCES and len(buffer) >= size:
-                return memoryview(buffer)[:size]
+        buffers = self._buffers
+        for index in range(len(buffers)):
+            if len(buffers[index]) >= size and _references(buffers, index) == _FREE_REFERENCES:
+                return memoryview(buffers[index])[:size]
         capacity = max(_ROUND_BYTES, 1 << (size - 1).bit_length())
         if self._pooled_bytes + capacity > self._pooled_max_bytes:
             self._drop_free()
@@ -54,7 +61,12 @@ class BufferPool:
 
     def _drop_free(self) -> None:
         """Give back what is free: it was too small for the frame at hand."""
-        self._buffers = [b for b in self._buffers if sys.getrefcount(b) > _FREE_REFERENCES]
+        kept = [
+            index
+            for index in range(len(self._buffers))
+            if _references(self._buffers, index) != _FREE_REFERENCES
+        ]
+        self._buffers = [self._buffers[index] for index in kept]
         self._pooled_bytes = sum(map(len, self._buffers))
 
 
