@@ -1,8 +1,9 @@
-"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR MODE`.
+"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR
+MODE`.
 
-Reads TOPIC and writes each micro-batch to `DIR/out/batch=<id>`, overwriting what an earlier attempt at
-the same batch left. MODE `stall` stops within the first micro-batch, after it has made `DIR/stalled`;
-MODE `run` reads all there is and ends.
+Reads TOPIC and writes each micro-batch to `DIR/out/batch=<id>`, overwriting what an earlier attempt
+at the same batch left. MODE `stall` stops within the first micro-batch, after it has made
+`DIR/stalled`; MODE `run` reads all there is and ends.
 """
 
 import sys

@@ -1,25 +1,24 @@
-"""A Spark session and a cluster for the tests of the connector, each started once, and foreign
-clients that judge what it reads and writes.
-"""
+"""A Spark session and a cluster for the tests of the connector, and foreign clients that judge what
+it reads and writes."""
 
 import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
-
-DEADLINE_S = 60.0
+from integration_tests.cluster_support import DEADLINE_S, running_cluster
 
 # Retention that a test can wait for.
-CLUSTER_SETTINGS = (("log.retention.check.interval.ms", "200"),)
+SETTINGS = (("log.retention.check.interval.ms", "200"),)
+
+QUERY_TIMEOUT_S = 180
+"""For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 
 
 def new_session(name: str = "headrace-tests") -> SparkSession:
@@ -49,12 +48,16 @@ def spark():
     session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory):
-    """Three brokers for all Spark tests; each test makes topics of its own."""
-    request = UpRequest(brokers=3, port=0, settings=CLUSTER_SETTINGS)
-    with LocalCluster.running(tmp_path_factory.mktemp("spark-cluster"), request) as cluster:
+    """Three brokers for the tests of one file; each test makes topics of its own."""
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def servers(spark_cluster):
+    return spark_cluster.bootstrap_servers
 
 
 @pytest.fixture
@@ -63,33 +66,26 @@ def topic():
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
-def create_topic(servers: str, topic: str, partitions: int = 2, **config: str) -> None:
-    """Replicated to all three brokers; dots in a setting's name are written as underscores."""
-    settings = {name.replace("_", "."): text for name, text in config.items()}
-    admin = AdminClient({"bootstrap.servers": servers})
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=3, config=settings)
-    admin.create_topics([new])[topic].result(timeout=30)
-
-
-def produce(servers: str, topic: str, records: Iterable[dict]) -> None:
+def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None:
     """By librdkafka, acknowledged by all; a record has the arguments of its `produce`."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 5})
     failures = []
+
+    def note(error: Any, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
     for record in records:
-        producer.produce(
-            topic, on_delivery=lambda error, _: error and failures.append(error), **record
-        )
+        producer.produce(topic, on_delivery=note, **record)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE_S) == 0
     assert failures == []
 
 
 def consume(servers: str, topic: str) -> list[Message]:
     """All records that are there now, by librdkafka, partition after partition."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "judge", "enable.auto.commit": False}
-    )
-    messages = []
+    consumer = _consumer(servers)
+    messages: list[Message] = []
     try:
         for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
@@ -101,18 +97,26 @@ def consume(servers: str, topic: str) -> list[Message]:
                 message = consumer.poll(1)
                 if message is not None and message.error() is None:
                     messages.append(message)
-                    position = message.offset() + 1
+                    position = (message.offset() or 0) + 1
     finally:
         consumer.close()
     return messages
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Polls; AssertionError that says what did not happen."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_s:.0f} s: {what}"
-        time.sleep(0.05)
+def first_offset(servers: str, topic: str) -> int:
+    """The first offset that partition 0 still has."""
+    consumer = _consumer(servers)
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    finally:
+        consumer.close()
+    return int(low)
+
+
+def _consumer(servers: str) -> Consumer:
+    return Consumer(
+        {"bootstrap.servers": servers, "group.id": "judge", "enable.auto.commit": False}
+    )
 
 
 def last_line(error: BaseException) -> str:

@@ -7,25 +7,23 @@ from chispa import assert_df_equality
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from integration_tests.cluster_support import create_topic, wait_until
 from integration_tests.spark_support import (
     consume,
-    create_topic,
+    first_offset,
     last_line,
     produce,
+    servers,
     spark,
     spark_cluster,
     topic,
-    wait_until,
 )
 
-__all__ = ["spark", "spark_cluster", "topic"]
+SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
+
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 TIME_MS = 1_700_000_000_123
-
-
-@pytest.fixture
-def servers(spark_cluster):
-    return spark_cluster.bootstrap_servers
 
 
 def _read(spark, servers, subscribed, **options):
@@ -38,8 +36,8 @@ def _write(frame, servers, **options):
     writer.option("kafka.bootstrap.servers", servers).options(**options).save()
 
 
-def test_every_column_of_a_record_is_read_as_it_was_produced(spark, servers, topic):
-    create_topic(servers, topic, retention_ms="-1")
+def test_every_column_of_a_record_is_read_as_it_was_produced(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=2, config={"retention.ms": "-1"})
     produce(
         servers,
         topic,
@@ -87,8 +85,10 @@ def test_every_column_of_a_record_is_read_as_it_was_produced(spark, servers, top
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_rows_written_are_read_by_another_client_byte_for_byte(spark, servers, topic, compression):
-    create_topic(servers, topic, partitions=3)
+def test_rows_written_are_read_by_another_client_byte_for_byte(
+    spark, spark_cluster, servers, topic, compression
+):
+    create_topic(spark_cluster, topic, partitions=3)
     frame = spark.range(2000).select(
         F.when(F.col("id") % 10 != 0, F.concat(F.lit("key"), F.col("id") % 17)).alias("key"),
         F.when(F.col("id") % 100 != 7, F.repeat(F.col("id").cast("string"), 3)).alias("value"),
@@ -116,14 +116,16 @@ def test_rows_written_are_read_by_another_client_byte_for_byte(spark, servers, t
     assert all(partition_of_key[each.key()] == each.partition() for each in messages if each.key())
 
 
-def test_keys_go_to_the_partition_that_kafkas_java_client_chooses(spark, servers, topic):
-    create_topic(servers, topic, partitions=5)
+def test_keys_go_to_the_partition_that_kafkas_java_client_chooses(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=5)
     keys = [f"airport-{number}" for number in range(50)]
     _write(spark.createDataFrame([(key, key) for key in keys], "key string, value string"),
            servers, topic=topic)  # fmt: skip
     ours = {each.key(): each.partition() for each in consume(servers, topic)}
     theirs_topic = f"{topic}-theirs"
-    create_topic(servers, theirs_topic, partitions=5)
+    create_topic(spark_cluster, theirs_topic, partitions=5)
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
@@ -134,10 +136,10 @@ def test_keys_go_to_the_partition_that_kafkas_java_client_chooses(spark, servers
     assert ours == theirs
 
 
-def test_topic_and_partition_columns_say_where_a_row_goes(spark, servers, topic):
+def test_topic_and_partition_columns_say_where_a_row_goes(spark, spark_cluster, servers, topic):
     other = f"{topic}-other"
-    create_topic(servers, topic)
-    create_topic(servers, other, partitions=3)
+    create_topic(spark_cluster, topic, partitions=2)
+    create_topic(spark_cluster, other, partitions=3)
     frame = spark.createDataFrame(
         [("a", topic, 1), ("b", other, 2), ("c", topic, 0)],
         "value string, topic string, partition int",
@@ -151,8 +153,8 @@ def test_topic_and_partition_columns_say_where_a_row_goes(spark, servers, topic)
     assert found == {(topic, 1, b"a"), (other, 2, b"b"), (topic, 0, b"c")}
 
 
-def test_starting_and_ending_offsets_bound_a_read(spark, servers, topic):
-    create_topic(servers, topic, partitions=1)
+def test_starting_and_ending_offsets_bound_a_read(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=1)
     produce(servers, topic, [{"value": str(number).encode()} for number in range(100)])
     starting = json.dumps({topic: {"0": 10}})
     ending = json.dumps({topic: {"0": 15}})
@@ -161,8 +163,8 @@ def test_starting_and_ending_offsets_bound_a_read(spark, servers, topic):
     assert_df_equality(read.select("offset").orderBy("offset"), expected, ignore_nullable=True)
 
 
-def test_assign_pattern_and_timestamps_choose_what_is_read(spark, servers, topic):
-    create_topic(servers, topic, retention_ms="-1")
+def test_assign_pattern_and_timestamps_choose_what_is_read(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=2, config={"retention.ms": "-1"})
     produce(
         servers,
         topic,
@@ -187,29 +189,33 @@ def test_assign_pattern_and_timestamps_choose_what_is_read(spark, servers, topic
     assert none.count() == 0
 
 
-def test_a_partition_is_split_over_tasks_without_losing_or_doubling_a_record(spark, servers, topic):
-    create_topic(servers, topic, partitions=1)
+def test_a_partition_is_split_over_tasks_without_losing_or_doubling_a_record(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=1)
     produce(servers, topic, [{"value": b"v"} for _ in range(1000)])
     read = _read(spark, servers, topic, minPartitions="4")
     assert read.rdd.getNumPartitions() == 4
     assert read.select("offset").distinct().count() == read.count() == 1000
 
 
-def test_an_empty_topic_is_read_as_no_rows_and_no_rows_are_written(spark, servers, topic):
-    create_topic(servers, topic)
+def test_an_empty_topic_is_read_as_no_rows_and_no_rows_are_written(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=2)
     assert _read(spark, servers, topic).count() == 0
     _write(spark.range(0).selectExpr("cast(id as string) as value"), servers, topic=topic)
     assert consume(servers, topic) == []
 
 
-def test_records_that_retention_took_are_a_loss_or_are_stepped_over(spark, servers, topic):
-    create_topic(servers, topic, partitions=1, segment_bytes="20000", retention_bytes="30000")
+def test_records_that_retention_took_are_a_loss_or_are_stepped_over(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=1, config=SHORT_RETENTION)
     for _ in range(10):
         produce(servers, topic, [{"value": b"x" * 1000} for _ in range(10)])
     starting = json.dumps({topic: {"0": 0}})
-    wait_until(
-        lambda: consume(servers, topic)[0].offset() > 0, "retention deletes the first segment"
-    )
+    wait_until(lambda: first_offset(servers, topic) > 0, "retention deletes the first segment")
     with pytest.raises(Exception) as raised:
         _read(spark, servers, topic, startingOffsets=starting).count()
     assert last_line(raised.value).startswith(
@@ -288,8 +294,8 @@ def test_brokers_that_are_not_there_are_told_with_their_addresses(spark):
     assert "127.0.0.1:9" in last_line(raised.value)
 
 
-def test_rows_that_cannot_be_written_are_told(spark, servers, topic):
-    create_topic(servers, topic, max_message_bytes="2000")
+def test_rows_that_cannot_be_written_are_told(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=2, config={"max.message.bytes": "2000"})
     null_topic = spark.createDataFrame([("v", None)], "value string, topic string")
     with pytest.raises(Exception) as raised:
         _write(null_topic, servers)
@@ -313,7 +319,7 @@ def test_rows_that_cannot_be_written_are_told(spark, servers, topic):
     assert consume(servers, topic) == []
 
 
-def test_many_small_records_fit_a_topic_with_a_small_limit(spark, servers, topic):
-    create_topic(servers, topic, max_message_bytes="2000")
+def test_many_small_records_fit_a_topic_with_a_small_limit(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=2, config={"max.message.bytes": "2000"})
     _write(spark.range(20000).selectExpr("cast(id as string) value"), servers, topic=topic)
     assert len(consume(servers, topic)) == 20000

@@ -1,5 +1,6 @@
-"""A driver that is killed with SIGKILL in its first micro-batch, and restarted on its checkpoint, reads
-every record (FACTS.md: Spark does not write the initial offset down)."""
+"""A driver that is killed with SIGKILL in its first micro-batch, and restarted on its checkpoint,
+reads every record (FACTS.md: Spark does not write the initial offset down).
+"""
 
 import contextlib
 import os
@@ -11,16 +12,16 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 
+from integration_tests.cluster_support import create_topic, wait_until
 from integration_tests.spark_support import (
-    create_topic,
     produce,
+    servers,
     spark,
     spark_cluster,
     topic,
-    wait_until,
 )
 
-__all__ = ["spark", "spark_cluster", "topic"]
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parent.parent
 RUN_TIMEOUT_S = 150
@@ -54,14 +55,14 @@ def test_a_driver_killed_in_its_first_micro_batch_loses_nothing(
     spark, spark_cluster, topic, tmp_path, starting, first_read
 ):
     servers = spark_cluster.bootstrap_servers
-    create_topic(servers, topic, partitions=3)
+    create_topic(spark_cluster, topic, partitions=3)
     produce(servers, topic, _numbers(0, 100))
     driver = _start_driver(servers, topic, starting, tmp_path, "stall")
     try:
         wait_until(
             lambda: (tmp_path / "stalled").exists() or driver.poll() is not None,
             "the driver reaches its first micro-batch",
-            deadline_s=RUN_TIMEOUT_S,
+            timeout_s=RUN_TIMEOUT_S,
         )
         assert driver.poll() is None, (tmp_path / "stall.log").read_text()
         produce(servers, topic, _numbers(100, 300))

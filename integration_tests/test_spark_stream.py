@@ -7,25 +7,30 @@ import time
 
 import pytest
 from chispa import assert_df_equality
+from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
 
-from integration_tests.spark_support import (
-    consume,
+from integration_tests.cluster_support import (
+    admin,
     create_topic,
+    partition_metadata,
+    wait_until,
+)
+from integration_tests.spark_support import (
+    QUERY_TIMEOUT_S,
+    consume,
+    first_offset,
     last_line,
     produce,
+    servers,
     spark,
     spark_cluster,
     topic,
-    wait_until,
 )
 
-__all__ = ["spark", "spark_cluster", "topic"]
+SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
-
-@pytest.fixture
-def servers(spark_cluster):
-    return spark_cluster.bootstrap_servers
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 
 def _numbers(first, last, **fields):
@@ -52,7 +57,7 @@ def _run(frame, folder):
     """Reads what there is and ends; the progress of each micro-batch that had rows."""
     query = _to_files(frame, folder, availableNow=True)
     try:
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
     finally:
         query.stop()
     return [each for each in query.recentProgress if each.numInputRows]
@@ -66,8 +71,10 @@ def _expected(spark, first, last):
     return spark.range(first, last).selectExpr("cast(id as string) as value")
 
 
-def test_available_now_reads_all_in_batches_of_the_limit_and_ends(spark, servers, topic, tmp_path):
-    create_topic(servers, topic)
+def test_available_now_reads_all_in_batches_of_the_limit_and_ends(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic, partitions=2)
     produce(servers, topic, _numbers(0, 900, partition=0))
     produce(servers, topic, _numbers(900, 1000, partition=1))
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
@@ -83,8 +90,8 @@ def test_available_now_reads_all_in_batches_of_the_limit_and_ends(spark, servers
     )
 
 
-def test_a_query_goes_on_from_its_checkpoint(spark, servers, topic, tmp_path):
-    create_topic(servers, topic)
+def test_a_query_goes_on_from_its_checkpoint(spark, spark_cluster, servers, topic, tmp_path):
+    create_topic(spark_cluster, topic, partitions=2)
     options = {"startingOffsets": "earliest"}
     for first in (0, 500, 1000):
         produce(servers, topic, _numbers(first, first + 500))
@@ -96,8 +103,10 @@ def test_a_query_goes_on_from_its_checkpoint(spark, servers, topic, tmp_path):
     )
 
 
-def test_latest_begins_with_what_comes_after_the_start(spark, servers, topic, tmp_path):
-    create_topic(servers, topic)
+def test_latest_begins_with_what_comes_after_the_start(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic, partitions=2)
     produce(servers, topic, _numbers(0, 10))
     query = _to_files(_stream(spark, servers, topic), tmp_path, processingTime="0 seconds")
     try:
@@ -114,18 +123,24 @@ def test_latest_begins_with_what_comes_after_the_start(spark, servers, topic, tm
     )
 
 
-def test_topics_of_a_pattern_and_added_partitions_are_picked_up(spark, servers, topic, tmp_path):
-    create_topic(servers, topic)
+def test_new_topics_of_a_pattern_and_added_partitions_are_read(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic, partitions=2)
     reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
     reader = reader.option("subscribePattern", f"{topic}.*").option("startingOffsets", "earliest")
     produce(servers, topic, _numbers(0, 10))
     _run(reader.load(), tmp_path)
-    create_topic(servers, f"{topic}-new")
+    create_topic(spark_cluster, f"{topic}-new", partitions=2)
     produce(servers, f"{topic}-new", _numbers(10, 20))
+    client = admin(spark_cluster)
+    client.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    wait_until(lambda: partition_metadata(client, topic, 3) is not None, "four partitions")
+    produce(servers, topic, _numbers(20, 30, partition=3))
     _run(reader.load(), tmp_path)
     assert_df_equality(
         _read_back(spark, tmp_path).select("value").orderBy("value"),
-        _expected(spark, 0, 20).orderBy("value"),
+        _expected(spark, 0, 30).orderBy("value"),
         ignore_nullable=True,
     )
 
@@ -133,13 +148,13 @@ def test_topics_of_a_pattern_and_added_partitions_are_picked_up(spark, servers, 
 def _lose_the_first_segments(servers, topic):
     for _ in range(10):
         produce(servers, topic, [{"value": b"x" * 1000} for _ in range(10)])
-    wait_until(lambda: consume(servers, topic)[0].offset() > 0, "retention deletes segments")
+    wait_until(lambda: first_offset(servers, topic) > 0, "retention deletes segments")
 
 
 def test_lost_records_stop_a_query_with_one_line_or_are_stepped_over(
-    spark, servers, topic, tmp_path
+    spark, spark_cluster, servers, topic, tmp_path
 ):
-    create_topic(servers, topic, partitions=1, segment_bytes="20000", retention_bytes="30000")
+    create_topic(spark_cluster, topic, partitions=1, config=SHORT_RETENTION)
     produce(servers, topic, _numbers(0, 2))
     options = {"startingOffsets": "earliest"}
     _run(_stream(spark, servers, topic, **options), tmp_path)
@@ -149,17 +164,17 @@ def test_lost_records_stop_a_query_with_one_line_or_are_stepped_over(
     line = last_line(raised.value)
     assert line.startswith(f"[DATA_LOSS] offset 2 of {topic}-0 is wanted, but the log begins at ")
     assert "set failOnDataLoss=false" in line
-    first_left = consume(servers, topic)[0].offset()
+    first_left = first_offset(servers, topic)
     _run(_stream(spark, servers, topic, **options, failOnDataLoss="false"), tmp_path)
     offsets = _read_back(spark, tmp_path).selectExpr("max(offset)", "min(offset)").first()
     assert tuple(offsets) == (101, 0)
     assert _read_back(spark, tmp_path).where(f"offset >= {first_left}").count() == 102 - first_left
 
 
-def test_a_stream_is_written_to_another_topic(spark, servers, topic, tmp_path):
+def test_a_stream_is_written_to_another_topic(spark, spark_cluster, servers, topic, tmp_path):
     target = f"{topic}-target"
-    create_topic(servers, topic)
-    create_topic(servers, target, partitions=3)
+    create_topic(spark_cluster, topic, partitions=2)
+    create_topic(spark_cluster, target, partitions=3)
     produce(servers, topic, _numbers(0, 2000, key=b"k"))
     query = (
         _stream(spark, servers, topic, startingOffsets="earliest")
@@ -171,10 +186,10 @@ def test_a_stream_is_written_to_another_topic(spark, servers, topic, tmp_path):
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(QUERY_TIMEOUT_S)
     assert query.exception() is None
     messages = consume(servers, target)
-    assert sorted(int(each.value()) for each in messages) == list(range(2000))
+    assert sorted(int(each.value() or b"") for each in messages) == list(range(2000))
     assert len({each.partition() for each in messages}) == 1
 
 
@@ -182,8 +197,8 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     spark, spark_cluster, servers, topic, tmp_path
 ):
     target = f"{topic}-target"
-    create_topic(servers, topic, partitions=3)
-    create_topic(servers, target, partitions=3)
+    create_topic(spark_cluster, topic, partitions=3)
+    create_topic(spark_cluster, target, partitions=3)
     query = (
         _stream(spark, servers, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2000")
         .selectExpr("value")
@@ -194,7 +209,7 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
         .start()
     )
     stop = threading.Event()
-    produced = []
+    produced: list[int] = []
 
     def keep_producing():
         while not stop.is_set():
@@ -218,7 +233,7 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
         query.processAllAvailable()
     finally:
         query.stop()
-    written = [int(each.value()) for each in consume(servers, target)]
+    written = [int(each.value() or b"") for each in consume(servers, target)]
     # At least once: nothing is missing.
     assert sorted(set(written)) == list(range(len(produced)))
 
