@@ -49,6 +49,8 @@ class BlockingConnection:
             raise _network_error(name, f"no connection within {deadline.timeout_ms} ms") from None
         except OSError as error:
             raise _network_error(name, error.strerror or str(error)) from None
+        except UnicodeError:
+            raise _network_error(name, "that is no host name") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
         return cls(sock, name, pool or BufferPool())
