@@ -23,10 +23,6 @@ _SPARK_ARGUMENTS = (
     "--driver-memory 1g",
     "--conf spark.ui.enabled=false",
     "--conf spark.ui.showConsoleProgress=false",
-    # Three airports and two cores: Spark's default of 200 would be 200 tasks a micro-batch.
-    "--conf spark.sql.shuffle.partitions=2",
-    # Saves a third of the fixed cost of a micro-batch with Python sources and sinks.
-    "--conf spark.python.unix.domain.socket.enabled=true",
     "pyspark-shell",
 )
 

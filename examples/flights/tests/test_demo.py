@@ -1,0 +1,64 @@
+"""The demo, shortened, as `make demo` runs it: real brokers, Spark, and a SIGKILL."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.flights import demo, job
+
+ROOT = Path(__file__).parents[3]
+
+pytestmark = pytest.mark.slow
+
+
+def processes_with(text):
+    """Command lines of the processes that have `text` in theirs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if text in command:
+            found.append(command)
+    return found
+
+
+def run_demo(output, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "examples.flights.demo", f"--output={output}", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_the_result_is_exact_though_a_broker_dies_and_nothing_stays_behind(tmp_path):
+    ended = run_demo(tmp_path, "--days=20", "--seconds=8")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "killed with SIGKILL" in ended.stdout
+    assert "is back in sync with every partition" in ended.stdout
+    log, results = ended.stdout.splitlines()[-2:]
+    assert log.startswith("exact: 17,314 of 17,314 flights and 1,437 of 1,437 weather reports")
+    assert results.startswith("exact: ")
+    assert (tmp_path / "delays.png").exists()
+    assert processes_with(str(tmp_path)) == []
+
+
+def test_a_folder_in_use_by_another_demo_is_one_clear_line(tmp_path):
+    with demo.directory_lock(tmp_path):
+        ended = run_demo(tmp_path)
+    assert ended.returncode == 1
+    assert f"demo failed: another headrace command is at work in '{tmp_path}'" in ended.stdout
+
+
+def test_the_closing_record_is_later_than_the_stream_waits():
+    days = int(job.LATENESS.removesuffix(" days"))
+    assert days * demo.DAY_MS < demo.CLOSING_MS
