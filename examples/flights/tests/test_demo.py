@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from examples.flights import demo, job
+from examples.flights.loader import DAY_MS
+from storage_engine.tools.directory_lock import directory_lock
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +55,7 @@ def test_the_result_is_exact_though_a_broker_dies_and_nothing_stays_behind(tmp_p
 
 
 def test_a_folder_in_use_by_another_demo_is_one_clear_line(tmp_path):
-    with demo.directory_lock(tmp_path):
+    with directory_lock(tmp_path):
         ended = run_demo(tmp_path)
     assert ended.returncode == 1
     assert f"demo failed: another headrace command is at work in '{tmp_path}'" in ended.stdout
@@ -61,4 +63,4 @@ def test_a_folder_in_use_by_another_demo_is_one_clear_line(tmp_path):
 
 def test_the_closing_record_is_later_than_the_stream_waits():
     days = int(job.LATENESS.removesuffix(" days"))
-    assert days * demo.DAY_MS < demo.CLOSING_MS
+    assert days * DAY_MS < demo.CLOSING_MS
