@@ -19,6 +19,7 @@ class FlushState:
 
     __slots__ = (
         "_clock",
+        "_cut_unsynced",
         "_epochs_path",
         "_generation",
         "_last_flush_ms",
@@ -41,12 +42,13 @@ class FlushState:
         self._clock = clock
         self._on_lowered = on_lowered
         self._generation = 0
+        self._cut_unsynced = False
         self._last_flush_ms = clock.wall_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 
     def is_behind(self, log_end_offset: int) -> bool:
         """Whether a stop in order has something to write: unflushed records, or a cut."""
-        return self.recovery_point < log_end_offset or self._generation > 0
+        return self.recovery_point < log_end_offset or self._cut_unsynced
 
     def is_due(self, now_ms: int, log_end_offset: int, config: LogConfig) -> bool:
         """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
@@ -63,10 +65,13 @@ class FlushState:
         """
         segments, generation = self._segments, self._generation
         paths, end_offset = segments.unflushed(self.recovery_point)
+        if self._cut_unsynced and segments.active.file.path not in paths:
+            paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
 
         def on_flushed() -> None:
             if self._generation == generation:
+                self._cut_unsynced = False
                 self.recovery_point = max(self.recovery_point, end_offset)
 
         with storage_errors("flush", directory):
@@ -97,6 +102,7 @@ class FlushState:
         """The recovery point goes down with the log, on the medium before the next append: what
         will stand above it is not what was flushed."""
         self._generation += 1
+        self._cut_unsynced = True
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
             self._on_lowered()

@@ -76,7 +76,7 @@ class IndexFile:
         self.recently_used = True
         return view, number * self.entry_bytes
 
-    def flush(self, *, sync: bool = False) -> None:
+    def flush(self) -> None:
         """Brings the entries to the file, which exists afterwards even when there are none."""
         if self._written < 0:
             self._load()
@@ -89,8 +89,6 @@ class IndexFile:
                 write_fully(self._disk, descriptor, self._pending, self._written * self.entry_bytes)
                 self._written += len(self._pending) // self.entry_bytes
                 self._pending = bytearray()
-            if sync:
-                self._disk.sync(descriptor)
         finally:
             self._disk.close(descriptor)
 

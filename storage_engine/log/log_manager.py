@@ -109,12 +109,13 @@ class LogManager:
             return
         self._loaded = False
         failed: LogStorageError | None = None
-        for topic_partition, log in self.logs.items():
-            try:
-                log.close()
-            except LogStorageError as error:
-                logger.error("log not closed partition=%s error=%s", topic_partition, error)
-                failed = error
+        for step in (PartitionLog.settle, PartitionLog.close):
+            for topic_partition, log in self.logs.items():
+                try:
+                    step(log)
+                except LogStorageError as error:
+                    logger.error("log not closed partition=%s error=%s", topic_partition, error)
+                    failed = error
         try:
             self.write_recovery_points()
             self.write_log_starts()

@@ -140,12 +140,12 @@ class LogSegment:
         self.size += size
         self.next_offset = last_offset + 1
 
-    def seal(self, *, sync: bool = False) -> None:
+    def seal(self) -> None:
         """Brings the indexes to their files, with the entry that tells the largest timestamp."""
         if self.size and self.max_timestamp is not None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.offset_index.file.flush(sync=sync)
-        self.time_index.file.flush(sync=sync)
+        self.offset_index.file.flush()
+        self.time_index.file.flush()
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -256,10 +256,13 @@ class LogSegment:
             return self.size == 0
         start = self._trusted_start(self.offset_index.last())
         last_time = self.time_index.last()
-        if start is None:
+        if start is None or (last_time is None and start > 0):
             return False
         self.max_timestamp = NO_TIMESTAMP
         if last_time is not None:
+            found = self.find(last_time.last_offset)
+            if found is None or found[1].max_timestamp != last_time.timestamp_ms:
+                return False
             self.max_timestamp, self.max_timestamp_offset = last_time
         since_index = 0
         try:
@@ -279,7 +282,7 @@ class LogSegment:
             return False
         self._bytes_since_index = since_index
         self.indexes_full = self.offset_index.is_full or self.time_index.is_full
-        return last_time is None or last_time.last_offset < self.next_offset
+        return True
 
     def reset(self) -> None:
         """Forgets all batches, not the bytes: `note` takes them up again one by one."""

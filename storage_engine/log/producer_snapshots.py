@@ -95,9 +95,12 @@ class ProducerSnapshots:
         offsets = (offset_in_name(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in offsets if offset is not None)
 
-    def write(self, offset: int, states: ProducerStates, *, sync: bool = False) -> None:
-        """Keeps `states` as those at `offset`, and only the newest few snapshots."""
-        replace_file(self._disk, self._path(offset), encode(states), sync=sync)
+    def write(self, offset: int, states: ProducerStates) -> None:
+        """Keeps `states` as those at `offset`, and only the newest few snapshots.
+
+        Without fsync: a snapshot that a crash of the machine tears has the wrong CRC.
+        """
+        replace_file(self._disk, self._path(offset), encode(states), sync=False)
         if offset not in self._offsets:
             self._offsets = sorted([*self._offsets, offset])
         for old in self._offsets[:-SNAPSHOTS_KEPT]:

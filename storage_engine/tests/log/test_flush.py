@@ -156,3 +156,17 @@ def test_many_unflushed_segments_take_several_jobs(tmp_path):
     assert log.needs_flush(0)
     log.flush()
     assert log.recovery_point == log.log_end_offset
+
+
+def test_closing_after_a_truncation_brings_the_cut_to_the_medium(tmp_path):
+    disk = WatchedDisk()
+    log = open_log(tmp_path, disk=disk)
+    fill(log, 5)
+    log.flush()
+    log.truncate_to(3)
+    disk.synced.clear()
+    log.close()
+    assert f"{0:020d}.log" in disk.synced
+    disk.synced.clear()
+    log.close()
+    assert disk.synced == set()

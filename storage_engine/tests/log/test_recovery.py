@@ -293,3 +293,26 @@ def test_files_with_other_names_are_left_alone(tmp_path):
     again = open_log(tmp_path)
     assert again.log_end_offset == log.log_end_offset
     assert all((log.directory / name).exists() for name in names)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["remove", "cut", "zero"])
+def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, suffix, damage):
+    """The indexes of the last segment are not synced at a clean stop; opening notices."""
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=100))
+    fill(log, 30)
+    append(log, timestamp_ms=5)
+    headers, end = read_all(log), log.log_end_offset
+    largest = log.offset_of_largest_timestamp()
+    assert largest is not None
+    log.close()
+    path = segment_files(tmp_path, suffix)[0]
+    if damage == "remove":
+        path.unlink()
+    else:
+        size = path.stat().st_size
+        path.write_bytes(bytes(size) if damage == "zero" else b"")
+    again = open_log(tmp_path, LogConfig(), clean=True, recovery_point=end)
+    assert read_all(again) == headers
+    assert again.offset_of_largest_timestamp() == largest
+    assert again.delete_old_segments(largest.timestamp_ms, high_watermark=end) == 0
