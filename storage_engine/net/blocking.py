@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.net.buffers import BufferPool, Piece, as_buffer
 from storage_engine.net.deadline import Deadline
-from storage_engine.net.frames import LENGTH, LENGTH_BYTES
+from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
 from storage_engine.net.limits import IOV_BUFFERS, RESPONSE_MAX_BYTES
 
 _SCRATCH_BYTES = 64 * 1024

@@ -10,16 +10,11 @@ view of it is held). Source: R-NET1, R-NET3.
 """
 
 import asyncio
-import struct
 from collections.abc import Callable
 
 from storage_engine.net.buffers import BufferPool
+from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
 from storage_engine.net.limits import EXACT_RECEIVE_BYTES, SCRATCH_BYTES
-
-LENGTH = struct.Struct(">I")
-"""Read unsigned: a negative length is then just one that is too large."""
-
-LENGTH_BYTES = 4
 
 _NOTHING = memoryview(b"")
 

@@ -1,0 +1,9 @@
+"""The length in front of every frame, for both kinds of connection. Apart, because the client must
+not import asyncio."""
+
+import struct
+
+LENGTH = struct.Struct(">I")
+"""Read unsigned: a negative length is then just one that is too large."""
+
+LENGTH_BYTES = 4

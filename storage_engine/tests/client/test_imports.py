@@ -1,0 +1,17 @@
+"""The client is imported afresh by each of Spark's worker processes, so it must be light
+(FACTS.md)."""
+
+import subprocess
+import sys
+
+HEAVY = ("asyncio", "kafka", "numpy", "pyarrow", "kazoo", "ssl")
+
+
+def test_the_client_imports_nothing_heavy():
+    code = (
+        "import sys, storage_engine.client.fetch, storage_engine.client.produce;"
+        "import storage_engine.client.admin;"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
