@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.retry import Retry, pause_ms
 from storage_engine.core.errors import (
     ConfigError,
@@ -76,7 +76,7 @@ def create_topic(
     *,
     assignment: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
-    """Create one topic; returns when every partition has a leader."""
+    """Create one topic; returns when every partition has a leader that serves it."""
     new = NewTopic(
         name=name,
         partitions=partitions,
@@ -90,8 +90,8 @@ def create_topic(
 def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> None:
-    """Create topics; returns when every partition has a leader. KafkaError for the first that
-    failed."""
+    """Create topics; returns when every partition has a leader that serves it. KafkaError for the
+    first that failed."""
     wanted = list(topics)
     for topic in wanted:
         if (problem := topic_name_problem(topic.name)) is not None:
@@ -152,6 +152,14 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
             for topic in view.topics.values()
             for partition in topic.partitions.values()
         ):
+            # A leader that is elected may not have heard of it yet; it tells offsets when it has.
+            cluster.list_offsets(
+                {
+                    TopicPartition(name, number): LATEST
+                    for name, topic in view.topics.items()
+                    for number in topic.partitions
+                }
+            )
             return
         deadline.check(f"created, but no leader for every partition of {', '.join(names)}")
         sleep_ms(min(pause_ms(attempt), deadline.left_ms))
@@ -211,10 +219,14 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
         lambda answer: [_outcome(each) for each in answer.results],
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
-    for name, count in counts.items():
-        cluster.refresh([name])
-        for partition in range(count):
-            cluster.leader(TopicPartition(name, partition))
+    cluster.refresh(counts)
+    cluster.list_offsets(
+        {
+            TopicPartition(name, number): LATEST
+            for name, count in counts.items()
+            for number in range(count)
+        }
+    )
 
 
 def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, Setting]:
