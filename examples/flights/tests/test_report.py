@@ -1,0 +1,44 @@
+"""The verdict is exact only when all three comparisons are, and names what is wrong."""
+
+import pyarrow as pa
+
+from examples.flights import report
+from examples.flights.proof import RESULT_SCHEMA, Comparison
+from examples.flights.report import Findings
+
+GOOD = Comparison(expected=3, equal=3, differences=[])
+BAD = Comparison(expected=1000, equal=999, differences=["missing: EWR, 2013-01-01 06:00:00"])
+
+
+def findings(*, flights=GOOD, weather=GOOD, results=GOOD):
+    return Findings(
+        flights=flights,
+        weather=weather,
+        results=results,
+        records={},
+        latest_results=pa.Table.from_pylist([], RESULT_SCHEMA),
+    )
+
+
+def test_all_equal_is_exact():
+    good = findings()
+    assert good.exact
+    assert list(report.verdict(good)) == [
+        "exact: 3 of 3 flights and 3 of 3 weather reports stand in the log as in the source file",
+        "exact: 3 of 3 results (airport, hour) are equal to those computed directly from the"
+        " source file",
+    ]
+
+
+def test_any_difference_is_wrong_and_named():
+    for name in ("flights", "weather", "results"):
+        wrong = findings(**{name: BAD})
+        lines = list(report.verdict(wrong))
+        assert not wrong.exact
+        assert all(line.startswith("WRONG: ") for line in lines[:2])
+        assert lines[2].endswith("missing: EWR, 2013-01-01 06:00:00")
+
+
+def test_a_row_too_many_is_wrong_though_all_expected_are_there():
+    surplus = Comparison(expected=3, equal=3, differences=["not expected: LGA"])
+    assert not findings(results=surplus).exact
