@@ -385,4 +385,5 @@ def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | Non
         isr=tuple(node.isr),
         controller_epoch=node.controller_epoch,
         partition_epoch=PartitionEpoch(reply.stat.version),
+        written_zxid=reply.stat.mzxid,
     )

@@ -27,13 +27,17 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What ZooKeeper keeps of a partition; `partition_epoch` is the version of that node."""
+    """What ZooKeeper keeps of a partition; `partition_epoch` is the version of that node.
+
+    `written_zxid` is the transaction that wrote it, comparable with brokers' epochs; 0: not known.
+    """
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     controller_epoch: ControllerEpoch
     partition_epoch: PartitionEpoch
+    written_zxid: int = 0
 
     @property
     def has_leader(self) -> bool:

@@ -119,9 +119,22 @@ class Controller:
         self._dirty.update(self._all_partitions())
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
+        self._note_bounces_before_loading()
         # Somebody may wait for a topic that was written before this controller knew anything.
         self._unready.update(self.topics)
         return self._on_deletion_requested(event.deleting)
+
+    def _note_bounces_before_loading(self) -> None:
+        """Who registered after a state was written has been restarted since: that state was told to
+        a former incarnation."""
+        for partition, state in self.states.items():
+            bounced = {
+                b
+                for b in state.isr
+                if b in self.brokers and 0 < state.written_zxid < self.brokers[b].epoch
+            }
+            if bounced:
+                self._bounced[partition] = bounced
 
     def _on_brokers_changed(self, brokers: Mapping[BrokerId, BrokerInfo]) -> None:
         old = self.brokers
@@ -329,13 +342,20 @@ class Controller:
         state: PartitionState,
         live: set[BrokerId],
     ) -> Elected:
-        """Who stays is preferred to who is leaving, and anyone in sync to an unclean leader, also a
-        broker that has just come back."""
+        """Who stays is preferred to who is leaving, both to a broker that has just come back, and
+        anyone in sync to an unclean leader. `live` is without those that have just come back."""
         unclean = info.unclean_election and self.brokers.keys().isdisjoint(state.isr)
-        elected = offline_election(assigned, state.isr, live - self.shutting_down, unclean=unclean)
-        if elected.leader != -1:
-            return elected
-        return offline_election(assigned, state.isr, live, unclean=unclean)
+        everybody = self._live()
+        for candidates in (
+            live - self.shutting_down,
+            live,
+            everybody - self.shutting_down,
+            everybody,
+        ):
+            elected = offline_election(assigned, state.isr, candidates, unclean=unclean)
+            if elected.leader != -1:
+                break
+        return elected
 
     def _shutdown_progress(self) -> list[Effect]:
         """For each broker that is leaving: which partitions it still leads though another could."""
@@ -377,9 +397,21 @@ class Controller:
         return [
             Deliver(broker=broker, delivery=delivery)
             for broker, delivery in self._deliveries.next_for(
-                self.brokers, self.topics, self.states, self.deleting
+                self.brokers, self.topics, self.states, self.deleting, self._unled()
             )
         ]
+
+    def _unled(self) -> set[TopicPartition]:
+        """Partitions whose leader has bounced: their state is not to be told to it as if it led on.
+
+        It would take the ISR of that state, which may be old, for the present one, and write under
+        an epoch that its log may have been cut in.
+        """
+        return {
+            partition
+            for partition, bounced in self._bounced.items()
+            if partition in self.states and self.states[partition].leader in bounced
+        }
 
     # --- small helpers ---
 

@@ -113,8 +113,12 @@ class Deliveries:
         topics: Mapping[str, TopicInfo],
         states: Mapping[TopicPartition, PartitionState],
         deleting: Set[str],
+        unled: Set[TopicPartition],
     ) -> Iterator[tuple[BrokerId, Delivery]]:
-        """A delivery for each broker that is owed something and has none under way."""
+        """A delivery for each broker that is owed something and has none under way.
+
+        The leadership of `unled` is told to nobody; a newer state of each will be.
+        """
         for broker, info in brokers.items():
             outbox = self._outbox(broker)
             stop = self._to_stop.get(broker, set())
@@ -137,7 +141,7 @@ class Deliveries:
                 brokers=tuple(brokers.values()),
                 metadata=_contents(metadata, topics, states, deleting),
                 removed_topics=tuple(sorted(outbox.removed_topics)),
-                leadership=_contents(leadership, topics, states, deleting),
+                leadership=_contents(leadership - unled, topics, states, deleting),
                 full=outbox.everything,
                 stop=tuple(sorted(stop)),
             )

@@ -128,6 +128,7 @@ class ZkStat(NamedTuple):
     version: int
     czxid: int
     ephemeral_owner: int = 0
+    mzxid: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

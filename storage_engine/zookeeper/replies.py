@@ -100,4 +100,9 @@ def _status(error: Exception) -> ZkStatus:
 
 
 def _stat(stat: Any) -> ZkStat:
-    return ZkStat(version=stat.version, czxid=stat.czxid, ephemeral_owner=stat.ephemeralOwner or 0)
+    return ZkStat(
+        version=stat.version,
+        czxid=stat.czxid,
+        ephemeral_owner=stat.ephemeralOwner or 0,
+        mzxid=stat.mzxid,
+    )
