@@ -1,0 +1,37 @@
+"""Random faults around the real controller and leaders: what must always hold, and what must come
+once the faults stop. Source: decisions 3 and 4 of the architecture, R-CTL2 to R-CTL6, R-REP9."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.tests.core.cluster_world import World
+
+
+def live(seed: int, happenings: int, *, unclean: bool = False) -> World:
+    world = World(seed, unclean=unclean)
+    for _ in range(happenings):
+        world.happen()
+    return world
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
+    world = live(seed, 1500)
+    world.settle()
+    world.check_settled()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32))
+def test_with_unclean_elections_the_cluster_heals_and_logs_agree(seed):
+    world = live(seed, 1500, unclean=True)
+    world.settle()
+    world.check_settled()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_records_are_acknowledged_in_spite_of_the_faults(seed):
+    world = live(seed, 4000)
+    assert sum(map(len, world.acknowledged.values())) > 50
