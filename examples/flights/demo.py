@@ -134,7 +134,7 @@ def _watch(
 
 def _progress(loader: Loader, stream: Stream) -> str:
     if loader.holds:
-        rate = " and held until the stream has done its first micro-batch"
+        rate = ", waiting for the stream"
     else:
         rate = "" if loader.done else f" at {loader.rate():,.0f} a second"
     return (

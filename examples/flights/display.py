@@ -4,6 +4,7 @@ Rule: plain text. On a terminal the line of progress is rewritten in place; else
 say, a new one appears now and then.
 """
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -36,6 +37,8 @@ class Display:
         """How far things are; call it often."""
         line = f"{self.seconds():6.1f} s  {_bar(done, total)} {text}"
         if self._in_place:
+            # A line that wraps could not be rewritten.
+            line = line[: shutil.get_terminal_size().columns - 1]
             padding = " " * max(0, len(self._progress) - len(line))
             self._out.write(f"\r{line}{padding}")
             self._out.flush()

@@ -86,8 +86,8 @@ def happened(
         seconds = sum(batch.milliseconds for batch in batches) / 1000
         yield (
             "streamed",
-            f"{stream.rows:,} rows in {len(batches)} micro-batches of {batch_ms:,.0f} ms (median),"
-            f" {stream.rows / seconds:,.0f} rows a second of their time",
+            f"{stream.rows:,} rows in {len(batches)} micro-batches, {batch_ms:,.0f} ms each"
+            f" (median), {stream.rows / seconds:,.0f} rows a second",
         )
     yield "late rows dropped", f"{stream.late:,}"
 
