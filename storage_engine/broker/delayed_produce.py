@@ -34,7 +34,7 @@ class AwaitedAppend:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if leader.high_watermark < self.required_offset:
             return None
-        if len(leader.isr.maximal) < partition.config.min_insync_replicas:
+        if len(leader.isr.maximal) < partition.min_in_sync_count:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 

@@ -83,6 +83,11 @@ class HostedPartition:
         """Size of the committed ISR; 0 when this broker does not lead."""
         return len(self.leader.isr.members) if self.leader is not None else 0
 
+    @property
+    def min_in_sync_count(self) -> int:
+        """`min.insync.replicas`, but never more than the partition has replicas (as Kafka does)."""
+        return min(self.config.min_insync_replicas, len(self.assigned_replicas))
+
     def become_leader(self, leader: LeaderPartition) -> None:
         self.role = Role.LEADER
         self.leader = leader

@@ -123,10 +123,10 @@ class ReplicaManager:
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
             )
-        if acks == -1 and partition.in_sync_count < partition.config.min_insync_replicas:
+        if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
             raise KafkaError(
                 f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
-                f"{partition.config.min_insync_replicas}",
+                f"{partition.min_in_sync_count}",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
         try:
