@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker.compactions import Compactions
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
@@ -47,6 +48,7 @@ class LogMaintenance:
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
+        compactions: Compactions | None,
     ) -> None:
         self._intervals = intervals
         self._logs = logs
@@ -54,6 +56,7 @@ class LogMaintenance:
         self._scheduler = scheduler
         self._clock = clock
         self._background = background
+        self._compactions = compactions
         self._flushing: set[HostedPartition] = set()
         self._closed = False
 
@@ -63,9 +66,13 @@ class LogMaintenance:
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
+        if self._compactions is not None:
+            self._every(self._compactions.interval_ms, self._compactions.look)
 
     def close(self) -> None:
         self._closed = True
+        if self._compactions is not None:
+            self._compactions.close()
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -133,6 +140,7 @@ class LogMaintenance:
         try:
             self._logs.write_recovery_points()
             self._logs.write_log_starts()
+            self._logs.write_cleaner_offsets()
         except (OSError, LogStorageError) as failure:
             log.error("can't write the checkpoints: %s", failure)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.broker.config import BrokerConfig
+from storage_engine.core.errors import ConfigError
 from storage_engine.core.setting import SettingValue, unknown_key_error
 from storage_engine.core.settings import BY_TOPIC_KEY
 from storage_engine.log.log_config import LogConfig
@@ -27,6 +28,7 @@ class TopicConfig:
     def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> "TopicConfig":
         """ConfigError when an override is unknown or impossible."""
         values: dict[str, Any] = dict(topic_values(broker, overrides))
+        _check_lags(values)
         return cls(
             log=_log_config(broker, values),
             min_insync_replicas=values["min.insync.replicas"],
@@ -64,6 +66,14 @@ def log_config_for(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogCon
     return TopicConfig.of(broker, overrides).log
 
 
+def _check_lags(values: Mapping[str, Any]) -> None:
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if least > most:
+        raise ConfigError(
+            f"min.compaction.lag.ms={least}: must not be larger than max.compaction.lag.ms={most}"
+        )
+
+
 def _log_config(broker: BrokerConfig, values: Mapping[str, Any]) -> LogConfig:
     return LogConfig(
         segment_bytes=values["segment.bytes"],
@@ -79,6 +89,8 @@ def _log_config(broker: BrokerConfig, values: Mapping[str, Any]) -> LogConfig:
         cleanup_policy=",".join(values["cleanup.policy"]),
         delete_retention_ms=values["delete.retention.ms"],
         min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
         flush_messages=values["flush.messages"],
         flush_ms=values["flush.ms"],
         producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.acting_controller import ControllerSettings
+from storage_engine.broker.compactions import Compactions
 from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.dispatcher import Dispatcher
@@ -178,6 +179,16 @@ def build(
             scheduler=scheduler,
             clock=clock,
             background=background,
+            compactions=Compactions(
+                interval_ms=config.integer("log.cleaner.backoff.ms"),
+                keys_max_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
+                replicas=replicas,
+                scheduler=scheduler,
+                clock=clock,
+                background=background,
+            )
+            if config.flag("log.cleaner.enable")
+            else None,
         ),
         on_refused=refusals,
     )

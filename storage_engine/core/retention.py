@@ -29,8 +29,12 @@ def count_expired(
         segments,
         high_watermark,
         lambda segment: (
-            segment.largest_timestamp_ms >= 0
-            and now_ms - segment.largest_timestamp_ms > retention_ms
+            # Compaction may leave nothing of a segment.
+            segment.size == 0
+            or (
+                segment.largest_timestamp_ms >= 0
+                and now_ms - segment.largest_timestamp_ms > retention_ms
+            )
         ),
     )
 

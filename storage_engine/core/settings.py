@@ -297,6 +297,28 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="How often it is written down up to where the logs are flushed.",
     ),
     Setting(
+        name="log.cleaner.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        doc="Compact the topics whose cleanup.policy says so.",
+    ),
+    Setting(
+        name="log.cleaner.backoff.ms",
+        type=SettingType.LONG,
+        default=15_000,
+        minimum=1,
+        unit="ms",
+        doc="How often logs are looked through for what is to be compacted.",
+    ),
+    Setting(
+        name="log.cleaner.dedupe.buffer.size",
+        type=SettingType.LONG,
+        default=128 << 20,
+        minimum=1 << 20,
+        unit="bytes",
+        doc="Memory for the keys of a compaction pass, 96 bytes each; more keys take more passes.",
+    ),
+    Setting(
         name="producer.id.expiration.ms",
         type=SettingType.INT,
         default=86_400_000,

@@ -121,9 +121,9 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         broker_name="log.cleanup.policy",
         type=SettingType.LIST,
         default=("delete",),
-        choices=("delete",),
+        choices=("delete", "compact"),
         scope=Scope.BOTH,
-        doc="What becomes of old segments: they are deleted by age and size.",
+        doc="What becomes of old segments: deleted by age and size, compacted by key, or both.",
     ),
     Setting(
         name="retention.ms",
@@ -178,6 +178,26 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         maximum=1,
         scope=Scope.BOTH,
         doc="The share of a log not yet compacted from which on compaction is worth it.",
+    ),
+    Setting(
+        name="min.compaction.lag.ms",
+        broker_name="log.cleaner.min.compaction.lag.ms",
+        type=SettingType.LONG,
+        default=0,
+        minimum=0,
+        scope=Scope.BOTH,
+        unit="ms",
+        doc="Records younger than this are not compacted.",
+    ),
+    Setting(
+        name="max.compaction.lag.ms",
+        broker_name="log.cleaner.max.compaction.lag.ms",
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        scope=Scope.BOTH,
+        unit="ms",
+        doc="Records older than this are compacted, however small their share of the log.",
     ),
     # ---- flush ----
     Setting(

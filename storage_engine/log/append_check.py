@@ -64,6 +64,14 @@ def _check_several(
     return duplicates[0].base_offset, duplicates[-1].last_offset, duplicates[-1].timestamp_ms
 
 
+def has_gaps(batches: list[tuple[int, BatchHeader]], next_offset: int) -> bool:
+    """Whether offsets are missing from `next_offset` to the end of the batches: their leader's log
+    was compacted.
+    """
+    count = sum(header.last_offset_delta + 1 for _, header in batches)
+    return batches[-1][1].next_offset - next_offset > count
+
+
 def follower_batches(
     records: memoryview, next_offset: int, *, empty: bool
 ) -> list[tuple[int, BatchHeader]]:

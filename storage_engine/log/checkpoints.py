@@ -1,8 +1,8 @@
 """Small text files of offsets per partition, or of epochs. Their one rule: a file is replaced as a
 whole, and a bad one counts as empty.
 
-    recovery-point-offset-checkpoint, replication-offset-checkpoint and
-    log-start-offset-checkpoint (one each per data folder):
+    recovery-point-offset-checkpoint, replication-offset-checkpoint,
+    log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per data folder):
         0                                format version
         <number of entries>
         <topic> <partition> <offset>     a line per entry
@@ -13,7 +13,7 @@ whole, and a bad one counts as empty.
         <epoch> <start offset>
 
 The formats are Kafka's. A lost value costs work, not data: everything counts as not yet flushed
-(R-LOG8), and the high watermark is learned again (R-REP10).
+(R-LOG8) or as dirty (R-LOG10), and the high watermark is learned again (R-REP10).
 """
 
 import logging
@@ -27,6 +27,7 @@ from storage_engine.log.disk import Disk, replace_file
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
+CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _VERSION = "0"

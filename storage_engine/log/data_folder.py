@@ -17,6 +17,7 @@ from pathlib import Path
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.checkpoints import (
+    CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
@@ -76,6 +77,7 @@ class DataFolder:
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
         self.recovery_points = read_offsets(self._disk, self.path / RECOVERY_POINTS_FILE)
         self.log_starts = read_offsets(self._disk, self.path / LOG_STARTS_FILE)
+        self.cleaner_offsets = read_offsets(self._disk, self.path / CLEANER_OFFSETS_FILE)
         self.high_watermarks = read_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE)
 
     def begin(self) -> None:

@@ -33,6 +33,8 @@ class LogConfig:
     """`delete`, `compact` or both, separated by a comma."""
 
     delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = (1 << 63) - 1
     min_cleanable_dirty_ratio: float = 0.5
     flush_messages: int = (1 << 63) - 1
     flush_ms: int = (1 << 63) - 1
@@ -40,7 +42,16 @@ class LogConfig:
 
     @property
     def deletes_old_segments(self) -> bool:
-        return "delete" in {policy.strip() for policy in self.cleanup_policy.split(",")}
+        return "delete" in self._policies
+
+    @property
+    def compacts(self) -> bool:
+        """Only the newest record of each key is to be kept, and every record has a key."""
+        return "compact" in self._policies
+
+    @property
+    def _policies(self) -> list[str]:
+        return [policy.strip() for policy in self.cleanup_policy.split(",")]
 
     @property
     def stamps_append_time(self) -> bool:

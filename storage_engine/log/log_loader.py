@@ -29,6 +29,7 @@ from storage_engine.log.log_segment import (
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.recovery import recover_segment
+from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps
 from storage_engine.protocol.record_batch import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -77,26 +78,44 @@ class LogFolder:
 
 
 def load_log(
-    folder: LogFolder, *, log_start_offset: int, recovery_point: int, clean: bool, now_ms: int
+    folder: LogFolder,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    has_gaps: bool,
+    clean: bool,
+    now_ms: int,
 ) -> LoadedLog:
-    """Raises LogStorageError when the folder can't be read or written."""
+    """Raises LogStorageError when the folder can't be read or written.
+
+    `has_gaps`: offsets may be missing, because the log is or was compacted.
+    """
     try:
-        return _load(folder, log_start_offset, recovery_point, clean, now_ms)
+        return _load(folder, log_start_offset, recovery_point, has_gaps, clean, now_ms)
     except OSError as error:
         raise LogStorageError(f"can't open the log in {folder.path}: {error}") from error
 
 
 def _load(
-    folder: LogFolder, log_start_offset: int, recovery_point: int, clean: bool, now_ms: int
+    folder: LogFolder,
+    log_start_offset: int,
+    recovery_point: int,
+    has_gaps: bool,
+    clean: bool,
+    now_ms: int,
 ) -> LoadedLog:
     disk = folder.disk
     disk.make_directory(folder.path)
-    names = _remove_leftovers(folder, disk.list_names(folder.path))
+    names = disk.list_names(folder.path)
+    if finish_swaps(disk, folder.path, names):
+        logger.info("finished the swap of compacted segments folder=%s", folder.path)
+        names = disk.list_names(folder.path)
+    names = _remove_leftovers(folder, names)
     segments = _segments_of(folder, names, now_ms)
     epochs_path = folder.path / LEADER_EPOCHS_FILE
     saved_epochs = read_epochs(disk, epochs_path)
     epochs = LeaderEpochCache(saved_epochs)
-    recovered_bytes = _check(folder, segments, epochs, recovery_point, clean)
+    recovered_bytes = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
             "log ends before its start, it begins anew folder=%s end=%d start=%d",
@@ -115,7 +134,11 @@ def _load(
         write_epochs(disk, epochs_path, epochs.entries, sync=False)
     snapshots = ProducerSnapshots(disk, folder.path, names)
     producers = load_producers(
-        snapshots, tuple(segments), log_start_offset=log_start_offset, now_ms=now_ms
+        snapshots,
+        tuple(segments),
+        log_start_offset=log_start_offset,
+        has_gaps=has_gaps,
+        now_ms=now_ms,
     )
     for segment in segments:
         segment.close()
@@ -134,6 +157,7 @@ def load_producers(
     segments: tuple[LogSegment, ...],
     *,
     log_start_offset: int,
+    has_gaps: bool,
     now_ms: int,
 ) -> ProducerStates:
     """The producers at the log's end: the newest snapshot, and the headers of what came after
@@ -142,7 +166,10 @@ def load_producers(
     end_offset = segments[-1].next_offset
     loaded = snapshots.load_newest(end_offset)
     if loaded is None:
-        start, states = segments[0].base_offset, ProducerStates(forgotten=log_start_offset > 0)
+        start, states = (
+            segments[0].base_offset,
+            ProducerStates(forgotten=log_start_offset > 0 or has_gaps),
+        )
     else:
         start, states = loaded
     for segment in segments:
@@ -211,7 +238,9 @@ def _remove_leftovers(folder: LogFolder, names: list[str]) -> list[str]:
     for name in names:
         stem, dot, _ = name.partition(".")
         is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and dot
-        if name.endswith((DELETED_SUFFIX, ".tmp")) or (is_index and stem + LOG_SUFFIX not in names):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")) or (
+            is_index and stem + LOG_SUFFIX not in names
+        ):
             folder.disk.remove(folder.path / name)
         else:
             kept.append(name)
@@ -235,6 +264,7 @@ def _check(
     segments: list[LogSegment],
     epochs: LeaderEpochCache,
     recovery_point: int,
+    has_gaps: bool,
     clean: bool,
 ) -> int:
     """Makes every segment trustworthy; the number of bytes that had to be gone through."""
@@ -254,7 +284,7 @@ def _check(
         if trusted:
             continue
         checked += segment.size
-        was_cut = _recover(folder, segment, epochs)
+        was_cut = _recover(folder, segment, epochs, has_gaps)
         if following is not None:
             if was_cut or segment.next_offset > following:
                 _drop(folder, segments, number + 1, "it follows the damage")
@@ -263,12 +293,12 @@ def _check(
     return checked
 
 
-def _recover(folder: LogFolder, segment: LogSegment, epochs: LeaderEpochCache) -> bool:
+def _recover(
+    folder: LogFolder, segment: LogSegment, epochs: LeaderEpochCache, has_gaps: bool
+) -> bool:
     """True when something was cut off."""
     logger.info("checking segment=%s bytes=%d", segment.file.path, segment.size)
-    cut = recover_segment(
-        folder.disk, segment, epochs, gaps_allowed="compact" in folder.config.cleanup_policy
-    )
+    cut = recover_segment(folder.disk, segment, epochs, gaps_allowed=has_gaps)
     if cut is not None:
         logger.warning(
             "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",

@@ -15,6 +15,7 @@ from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
 from storage_engine.log.checkpoints import (
+    CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
@@ -119,6 +120,7 @@ class LogManager:
         try:
             self.write_recovery_points()
             self.write_log_starts()
+            self.write_cleaner_offsets()
             if failed is None:
                 for folder in self._folders:
                     folder.mark_clean()
@@ -215,6 +217,13 @@ class LogManager:
         ):
             folder.log_starts = starts
 
+    def write_cleaner_offsets(self) -> None:
+        """Up to where each log was compacted."""
+        for folder, offsets in self._write(
+            CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
+        ):
+            folder.cleaner_offsets = offsets
+
     def _write(
         self, name: str, value_of: Callable[[TopicPartition, PartitionLog], int | None]
     ) -> list[tuple[DataFolder, dict[TopicPartition, int]]]:
@@ -280,10 +289,11 @@ class LogManager:
             clock=self._clock,
             log_start_offset=folder.log_starts.get(topic_partition, 0),
             recovery_point=folder.recovery_points.get(topic_partition, 0),
+            first_dirty_offset=folder.cleaner_offsets.get(topic_partition, 0),
             clean=clean,
             disk=self._disk,
             pool=self._pool,
-            on_recovery_point_lowered=self.write_recovery_points,
+            on_recovery_point_lowered=self._write_lowered,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
@@ -297,7 +307,13 @@ class LogManager:
             self.write_recovery_points()
         if topic_partition in folder.log_starts:
             self.write_log_starts()
+        if topic_partition in folder.cleaner_offsets:
+            self.write_cleaner_offsets()
         folder.high_watermarks.pop(topic_partition, None)
+
+    def _write_lowered(self) -> None:
+        self.write_recovery_points()
+        self.write_cleaner_offsets()
 
     def _count_in(self, folder: DataFolder) -> int:
         return sum(1 for place in self._folder_of.values() if place is folder)

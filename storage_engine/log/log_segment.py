@@ -334,11 +334,14 @@ class LogSegment:
     def paths(self) -> list[Path]:
         return [self.file.path, self.offset_index.file.path, self.time_index.file.path]
 
-    def mark_deleted(self) -> list[Path]:
-        """Renames the files out of the way; readers that have a slice go on. The new paths."""
+    def mark_deleted(self, number: int) -> list[Path]:
+        """Renames the files out of the way; readers that have a slice go on. The new paths.
+
+        `number` tells apart the segments of one base offset that were deleted.
+        """
         renamed = []
         for holder in (self.file, self.offset_index.file, self.time_index.file):
-            target = holder.path.with_name(holder.path.name + DELETED_SUFFIX)
+            target = holder.path.with_name(f"{holder.path.name}.{number}{DELETED_SUFFIX}")
             if self._disk.exists(holder.path):
                 self._disk.rename(holder.path, target)
                 renamed.append(target)

@@ -10,17 +10,20 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from storage_engine.core.compaction import CompactionPlan
 from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.append_check import check_producers, follower_batches
+from storage_engine.log.append_check import check_producers, follower_batches, has_gaps
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
+from storage_engine.log.log_compaction import LogCompaction
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
 from storage_engine.log.open_files import OpenFiles
@@ -31,6 +34,10 @@ from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_errors
 from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
+from storage_engine.protocol.record_keys import check_keys
+
+if TYPE_CHECKING:
+    from storage_engine.log.compaction_job import CompactionJob
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,7 @@ class PartitionLog(ReadableLog):
     __slots__ = (
         "_clock",
         "_closed",
+        "_compacts",
         "_config",
         "_epochs",
         "_flush_state",
@@ -48,6 +56,7 @@ class PartitionLog(ReadableLog):
         "_roll_rule",
         "_snapshots",
         "_stamps_append_time",
+        "compaction",
         "producer_state",
         "recovered_bytes",
     )
@@ -60,6 +69,7 @@ class PartitionLog(ReadableLog):
         clock: Clock,
         log_start_offset: int,
         recovery_point: int,
+        first_dirty_offset: int,
         clean: bool,
         on_recovery_point_lowered: Callable[[], None],
     ) -> None:
@@ -68,6 +78,7 @@ class PartitionLog(ReadableLog):
             folder,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            has_gaps=folder.config.compacts or first_dirty_offset > 0,
             clean=clean,
             now_ms=clock.wall_ms(),
         )
@@ -90,6 +101,11 @@ class PartitionLog(ReadableLog):
             recovery_point=recovery_point,
             on_lowered=on_recovery_point_lowered,
         )
+        self.compaction = LogCompaction(
+            self._segments,
+            first_dirty_offset=first_dirty_offset,
+            on_lowered=on_recovery_point_lowered,
+        )
         self._closed = False
         self.update_config(folder.config)
 
@@ -103,6 +119,7 @@ class PartitionLog(ReadableLog):
         clock: Clock,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        first_dirty_offset: int = 0,
         clean: bool = False,
         disk: Disk = REAL_DISK,
         pool: OpenFiles | None = None,
@@ -111,8 +128,9 @@ class PartitionLog(ReadableLog):
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
         `clean`: the last stop was in order, so that nothing needs to be checked.
-        `on_recovery_point_lowered` is called within a truncation, and must bring the new recovery
-        point to the medium.
+        `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
+        within a truncation, and must bring the new recovery point and first dirty offset to the
+        medium.
         """
         folder = LogFolder(
             disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
@@ -123,6 +141,7 @@ class PartitionLog(ReadableLog):
             clock=clock,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            first_dirty_offset=first_dirty_offset,
             clean=clean,
             on_recovery_point_lowered=on_recovery_point_lowered,
         )
@@ -163,6 +182,8 @@ class PartitionLog(ReadableLog):
             return AppendResult(
                 base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
             )
+        if self._compacts:
+            check_keys(records, batches)
         if records.readonly:
             records = memoryview(bytearray(records))
         if leader_epoch != self.leader_epochs.latest_epoch:
@@ -192,6 +213,8 @@ class PartitionLog(ReadableLog):
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)
         self._epochs.note_batches(batches)
+        if self._compacts and has_gaps(batches, self.log_end_offset):
+            self.producer_state.forgotten = True
         now_ms = self._clock.wall_ms()
         size = 0
         for begin, end, placed in runs_of(batches, self._roll_rule.segment_bytes):
@@ -219,15 +242,18 @@ class PartitionLog(ReadableLog):
         if offset <= self._segments.first.base_offset or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return offset
+        self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self.log_end_offset = self._segments.cut_to(offset)
             self._epochs.truncate_from_end(self.log_end_offset)
             self._flush_state.log_was_cut_to(self.log_end_offset)
+            self.compaction.log_was_cut_to(self.log_end_offset)
             self.producer_state = load_producers(
                 self._snapshots,
                 self._segments.all,
                 log_start_offset=self.log_start_offset,
+                has_gaps=self._compacts or self.compaction.first_dirty_offset > 0,
                 now_ms=self._clock.wall_ms(),
             )
         if self.log_end_offset < self.log_start_offset:
@@ -274,6 +300,31 @@ class PartitionLog(ReadableLog):
             self._drop_oldest(count)
         return count
 
+    # -- compact -----------------------------------------------------------------------------------
+
+    def plan_compaction(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
+        """A pass that is due. A record that is not committed and on the medium displaces none."""
+        if self.compaction.active_is_overdue(self._config, now_ms):
+            with storage_errors("roll", self.directory):
+                self._roll(self.log_end_offset)
+        return self.compaction.plan(
+            safe_offset=min(high_watermark, self.recovery_point),
+            config=self._config,
+            now_ms=now_ms,
+        )
+
+    def begin_compaction(
+        self, plan: CompactionPlan, *, keys_max_bytes: int, now_ms: int
+    ) -> "CompactionJob":
+        """The pass of a plan that was made just now; `compaction` leads it from step to step."""
+        return self.compaction.begin(
+            plan,
+            config=self._config,
+            producers=self.producer_state,
+            keys_max_bytes=keys_max_bytes,
+            now_ms=now_ms,
+        )
+
     # -- flush and close ---------------------------------------------------------------------------
 
     def needs_flush(self, now_ms: int) -> bool:
@@ -299,6 +350,7 @@ class PartitionLog(ReadableLog):
         """
         if self._closed:
             return
+        self.compaction.stop()
         self._closed = True
         if self._flush_state.is_behind(self.log_end_offset):
             # Without fsync: what a crash of the machine takes of these, opening notices.
@@ -318,6 +370,7 @@ class PartitionLog(ReadableLog):
     def close_without_flush(self) -> None:
         """Only closes the files: the log is to be deleted, or its disk has failed."""
         self._closed = True
+        self.compaction.abandon()
         self._segments.close()
 
     def delete(self) -> None:
@@ -341,6 +394,7 @@ class PartitionLog(ReadableLog):
         self._config = config
         self._max_message_bytes = config.max_message_bytes
         self._stamps_append_time = config.stamps_append_time
+        self._compacts = config.compacts
         self._segments.folder = replace(self._segments.folder, config=config)
         self._roll_rule = RollRule(config, str(self.directory))
 
@@ -392,6 +446,7 @@ class PartitionLog(ReadableLog):
 
     def _start_anew_at(self, offset: int) -> None:
         """One empty segment at `offset`; the log's start stays."""
+        self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self._segments.start_anew_at(offset)
@@ -400,9 +455,12 @@ class PartitionLog(ReadableLog):
         self.producer_state = ProducerStates(forgotten=offset > 0)
         self._epochs.truncate_from_end(0)
         self._flush_state.log_was_cut_to(offset)
+        self.compaction.log_was_cut_to(offset)
 
     def _drop_oldest(self, count: int) -> None:
         """Deletes segments below the log's start."""
+        if count:
+            self.compaction.stop()
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)

@@ -6,8 +6,9 @@ from the newest segment to the oldest and at the beginning the other way round, 
 between leaves a log without holes. Source: R-LOG2, R-LOG9.
 """
 
+import itertools
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storage_engine.core.ports import Clock
@@ -21,7 +22,16 @@ SEGMENTS_PER_FLUSH = 32
 class SegmentList:
     """Invariant: not empty, base offsets ascending, `active` is the last one."""
 
-    __slots__ = ("_clock", "_doomed", "active", "all", "folder", "unsynced_names")
+    __slots__ = (
+        "_clock",
+        "_deletions",
+        "_doomed",
+        "_moved",
+        "active",
+        "all",
+        "folder",
+        "unsynced_names",
+    )
 
     def __init__(self, folder: LogFolder, segments: tuple[LogSegment, ...], clock: Clock) -> None:
         self.folder = folder
@@ -30,7 +40,10 @@ class SegmentList:
         self.active = segments[-1]
         self.unsynced_names = True
         """Whether the folder has names that are not yet known to be on the medium."""
-        self._doomed: list[tuple[int, list[Path]]] = []
+        self._doomed: list[tuple[int, LogSegment, list[Path]]] = []
+        self._deletions = itertools.count()
+        self._moved: list[Path] = []
+        """Files of segments that are about to be replaced."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -82,11 +95,32 @@ class SegmentList:
         for segment in dropped:
             self._doom(segment)
 
+    def move_away(self, segments: Sequence[LogSegment]) -> None:
+        """Renames the files of segments that are about to be replaced; they are read on."""
+        for segment in segments:
+            self._moved += segment.mark_deleted(next(self._deletions))
+
+    def replace(self, segments: Sequence[LogSegment], replacement: LogSegment) -> None:
+        """Puts one segment, which has its files, into the place of some that were moved away."""
+        number = self.all.index(segments[0])
+        following = number + len(segments)
+        assert self.all[number:following] == tuple(segments)
+        self.all = (*self.all[:number], replacement, *self.all[following:])
+        self.unsynced_names = True
+        due_ms = self._due_ms()
+        for segment in segments:
+            self._doomed.append((due_ms, segment, []))
+        self._doomed.append((due_ms, segments[0], self._moved))
+        self._moved = []
+
     def take_doomed_files(self, now_ms: int) -> list[Path]:
         """Files of deleted segments whose delay is over; the caller removes them."""
-        due = [paths for due_ms, paths in self._doomed if due_ms <= now_ms]
+        due = [entry for entry in self._doomed if entry[0] <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        return [path for paths in due for path in paths]
+        for _, segment, _ in due:
+            # An open file would keep its space.
+            segment.close()
+        return [path for _, _, paths in due for path in paths]
 
     def unflushed(self, recovery_point: int) -> tuple[list[Path], int]:
         """The files of the oldest segments that have something above `recovery_point`, and the
@@ -111,8 +145,11 @@ class SegmentList:
             self._doom(segment)
 
     def _doom(self, segment: LogSegment) -> None:
-        due_ms = self._clock.wall_ms() + self.folder.config.file_delete_delay_ms
-        self._doomed.append((due_ms, segment.mark_deleted()))
+        paths = segment.mark_deleted(next(self._deletions))
+        self._doomed.append((self._due_ms(), segment, paths))
+
+    def _due_ms(self) -> int:
+        return self._clock.wall_ms() + self.folder.config.file_delete_delay_ms
 
 
 def _base_offset_of(segment: LogSegment) -> int:

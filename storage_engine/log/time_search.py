@@ -42,7 +42,11 @@ def find_by_timestamp(
         for position, header in segment.scan(_start(segment, timestamp_ms)):
             if header.base_offset >= end_offset:
                 return None
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+            if (
+                header.max_timestamp >= timestamp_ms
+                and header.last_offset >= start_offset
+                and header.records_count
+            ):
                 found = _within_batch(
                     segment, position, header, timestamp_ms, start_offset, end_offset
                 )
@@ -70,7 +74,19 @@ def find_largest_timestamp(
                 largest = max(largest, header.max_timestamp)
     if largest < 0:
         return None
-    return find_by_timestamp(inside, largest, start_offset, end_offset)
+    found = find_by_timestamp(inside, largest, start_offset, end_offset)
+    if found is not None:
+        return found
+    # The latest batch is one that compaction has emptied.
+    filled = [
+        header.max_timestamp
+        for segment in inside
+        for _, header in segment.scan()
+        if header.records_count
+        and header.last_offset >= start_offset
+        and header.next_offset <= end_offset
+    ]
+    return find_by_timestamp(inside, max(filled), start_offset, end_offset) if filled else None
 
 
 def _start(segment: LogSegment, timestamp_ms: int) -> int:

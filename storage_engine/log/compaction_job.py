@@ -1,0 +1,225 @@
+"""A compaction pass as a row of steps. Its one rule: what takes long is done by `work`, on any
+thread; what changes the log by `advance`, on the log's own.
+
+    step       work                                advance
+    LEARN      finds the newest offset of each key groups the segments
+    COPY       writes the files of a group         renames the log among them to `.swap`
+    COMMITTED  syncs the folder                    renames the old segments away
+    MOVED      syncs the folder                    puts the new segment into the list; next group
+    DONE       syncs the folder                    the log is clean up to the end of the pass
+
+Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
+brought to its end at once, everything before that is dropped. See swap_files for what a crash
+leaves. Source: R-LOG10.
+"""
+
+import enum
+import logging
+from collections.abc import Callable, Sequence
+
+from storage_engine.core.compaction import SegmentSpan, group_segments
+from storage_engine.log.cleaned_segment import CleanedFacts, CleanedSegment
+from storage_engine.log.closed_segment import ClosedSegment
+from storage_engine.log.compactor import CancelledError, Compactor, PassOrder
+from storage_engine.log.log_segment import LogSegment
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.swap_files import SwapFiles, sync_names
+
+logger = logging.getLogger(__name__)
+
+
+class Step(enum.Enum):
+    """What `work` does next."""
+
+    LEARN = "learn"
+    COPY = "copy"
+    COMMITTED = "committed"
+    MOVED = "moved"
+    DONE = "done"
+
+
+class CompactionJob:
+    """Invariant: while `step` is COMMITTED or MOVED, the present group has its swap file."""
+
+    def __init__(
+        self,
+        order: PassOrder,
+        segments: SegmentList,
+        sources: Sequence[LogSegment],
+        on_cleaned: Callable[[int], None],
+    ) -> None:
+        """`order.segments` describe `sources`; `on_cleaned` gets the end of the pass."""
+        self.step = Step.LEARN
+        self.is_stopped = False
+        self._order = order
+        self._segments = segments
+        self._sources = sources
+        self._on_cleaned = on_cleaned
+        self._compactor = Compactor(order, lambda: self.is_stopped)
+        self._groups: list[slice] = []
+        self._files: SwapFiles | None = None
+        self._facts: CleanedFacts | None = None
+
+    def work(self) -> None:
+        """The slow half of a step. OSError when the disk fails, CorruptRecordError when a segment
+        is damaged, CancelledError after `stop`.
+        """
+        match self.step:
+            case Step.LEARN:
+                self._compactor.learn_keys()
+            case Step.COPY:
+                self._facts = self._copy()
+            case Step.COMMITTED | Step.MOVED | Step.DONE:
+                self._sync_names()
+
+    def advance(self) -> bool:
+        """The quick half; whether there is more to do. OSError when the disk fails."""
+        if self.is_stopped:
+            self._remove_cleaned()
+            return False
+        match self.step:
+            case Step.LEARN:
+                self._group()
+            case Step.COPY:
+                if self._facts is None:
+                    self._next_group()
+                else:
+                    self._commit()
+            case Step.COMMITTED:
+                self._move_away()
+            case Step.MOVED:
+                self._replace()
+            case Step.DONE:
+                self.is_stopped = True
+                self._on_cleaned(self._compactor.end_offset)
+                logger.info(
+                    "compacted folder=%s end_offset=%d dropped_records=%d",
+                    self._segments.folder.path,
+                    self._compactor.end_offset,
+                    self._compactor.dropped_records,
+                )
+                return False
+        return True
+
+    def stop(self) -> None:
+        """Nothing of this job is done any more when this returns; OSError when the disk fails."""
+        if self.is_stopped:
+            return
+        self.is_stopped = True
+        if self.step is Step.COMMITTED:
+            self._sync_names()
+            self._move_away()
+        if self.step is Step.MOVED:
+            self._sync_names()
+            self._replace()
+
+    @property
+    def is_half_done(self) -> bool:
+        """Whether a failure now leaves the log's files out of step with the log."""
+        return self.step in (Step.COMMITTED, Step.MOVED)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _group(self) -> None:
+        """Segments that begin at or after the end of the pass have nothing to clean."""
+        end = self._compactor.end_offset
+        self._sources = [segment for segment in self._sources if segment.base_offset < end]
+        config = self._segments.folder.config
+        self._groups = group_segments(
+            [
+                SegmentSpan(segment.base_offset, segment.next_offset, segment.size, -1)
+                for segment in self._sources
+            ],
+            max_bytes=config.segment_bytes,
+            max_offsets=MAX_RELATIVE_OFFSET,
+        )
+        self._groups.reverse()
+        self._next_group(first=True)
+
+    def _next_group(self, *, first: bool = False) -> None:
+        if not first:
+            self._groups.pop()
+        self._files = self._facts = None
+        if not self._groups:
+            self.step = Step.DONE
+            return
+        group = self._group_sources()
+        self.step = Step.COPY
+        self._files = SwapFiles(
+            self._segments.folder.path, group[0].base_offset, group[-1].next_offset
+        )
+
+    def _group_sources(self) -> Sequence[LogSegment]:
+        return self._sources[self._groups[-1]]
+
+    def _copy(self) -> CleanedFacts | None:
+        """None when the group stays as it is."""
+        assert self._files is not None
+        config = self._segments.folder.config
+        sources = self._order.segments[self._groups[-1]]
+        cleaned = CleanedSegment(
+            self._order.disk,
+            self._files,
+            index_interval_bytes=config.index_interval_bytes,
+            index_max_bytes=config.segment_index_bytes,
+        )
+        try:
+            cleaned.create()
+            changed = self._compactor.copy(sources, cleaned.write)
+            if changed or len(sources) > 1:
+                facts = cleaned.finish()
+                self._sync_names()
+                if self.is_stopped:
+                    raise CancelledError
+                return facts
+        except BaseException:
+            cleaned.remove()
+            raise
+        cleaned.remove()
+        return None
+
+    def _commit(self) -> None:
+        assert self._files is not None
+        self._order.disk.rename(self._files.cleaned_log, self._files.swap)
+        self.step = Step.COMMITTED
+
+    def _move_away(self) -> None:
+        self._segments.move_away(self._group_sources())
+        self.step = Step.MOVED
+
+    def _replace(self) -> None:
+        assert self._files is not None and self._facts is not None
+        files, facts, replaced = self._files, self._facts, self._group_sources()
+        folder = self._segments.folder
+        segment = folder.segment(
+            files.base_offset,
+            created_ms=min(source.created_ms for source in replaced),
+            size=facts.size,
+        )
+        segment.next_offset = files.end_offset
+        segment.max_timestamp = facts.max_timestamp
+        segment.max_timestamp_offset = facts.max_timestamp_offset
+        disk = self._order.disk
+        disk.rename(files.cleaned_index, segment.offset_index.file.path)
+        disk.rename(files.cleaned_time_index, segment.time_index.file.path)
+        disk.rename(files.swap, segment.file.path)
+        self._segments.replace(replaced, segment)
+        self._next_group()
+
+    def _remove_cleaned(self) -> None:
+        """Of a copy that was made while the job was stopped."""
+        if self.step is Step.COPY and self._files is not None:
+            for path in self._files.cleaned():
+                self._order.disk.remove(path)
+
+    def _sync_names(self) -> None:
+        sync_names(self._order.disk, self._segments.folder.path)
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
+    """What a pass needs to know of them."""
+    return tuple(
+        ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
+        for segment in segments
+    )

@@ -1,0 +1,191 @@
+"""What a log knows of its own compaction. Its one rule: one pass at a time, and none goes on once
+the log was cut.
+
+`first_dirty_offset` is kept in the folder's cleaner-offset-checkpoint; a lost one costs work, since
+everything counts as dirty then. A log with a damaged batch is left alone until it is opened again
+or cut. Source: R-LOG10.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage_engine.core.compaction import (
+    CompactionPlan,
+    CompactionRules,
+    SegmentSpan,
+    is_overdue,
+    plan_compaction,
+)
+from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.storage_errors import storage_error, storage_errors
+
+if TYPE_CHECKING:
+    from storage_engine.core.producer_state import ProducerStates
+    from storage_engine.log.compaction_job import CompactionJob
+
+logger = logging.getLogger(__name__)
+
+
+class LogCompaction:
+    """Invariant: everything below `first_dirty_offset` has at most one record per key, but for
+    records without a key.
+    """
+
+    __slots__ = ("_job", "_on_lowered", "_segments", "first_dirty_offset", "is_left_alone")
+
+    def __init__(
+        self, segments: SegmentList, *, first_dirty_offset: int, on_lowered: Callable[[], None]
+    ) -> None:
+        self._segments = segments
+        self._on_lowered = on_lowered
+        self._job: CompactionJob | None = None
+        # A log that ends before what it says is clean is not the log that was cleaned.
+        is_known = first_dirty_offset <= segments.active.next_offset
+        self.first_dirty_offset = first_dirty_offset if is_known else 0
+        self.is_left_alone = False
+
+    def plan(self, *, safe_offset: int, config: LogConfig, now_ms: int) -> CompactionPlan | None:
+        """A pass that is due; None when there is none, or one is under way.
+
+        `safe_offset`: everything below is committed and on the medium.
+        """
+        if not config.compacts or self.is_left_alone or self._job is not None:
+            return None
+        first_dirty = max(self.first_dirty_offset, self._segments.first.base_offset)
+        rules = _rules(config)
+        with storage_errors("look for what is to be compacted in", self._segments.folder.path):
+            spans = [
+                SegmentSpan(
+                    segment.base_offset,
+                    segment.next_offset,
+                    segment.size,
+                    segment.largest_timestamp() if rules.min_lag_ms else -1,
+                )
+                for segment in self._segments.all[:-1]
+            ]
+            return plan_compaction(
+                spans,
+                first_dirty_offset=first_dirty,
+                safe_offset=safe_offset,
+                first_dirty_timestamp_ms=self._first_dirty_timestamp(first_dirty),
+                rules=rules,
+                now_ms=now_ms,
+            )
+
+    def active_is_overdue(self, config: LogConfig, now_ms: int) -> bool:
+        """Whether the active segment holds records that `max.compaction.lag.ms` wants compacted: it
+        must be followed by a new one first.
+        """
+        if not config.compacts or self.is_left_alone:
+            return False
+        with storage_errors("read", self._segments.folder.path):
+            first_ms = self._segments.active.time_of_first_batch()
+        return is_overdue(first_ms, _rules(config), now_ms)
+
+    def begin(
+        self,
+        plan: CompactionPlan,
+        *,
+        config: LogConfig,
+        producers: "ProducerStates",
+        keys_max_bytes: int,
+        now_ms: int,
+    ) -> "CompactionJob":
+        """The pass of a plan that was made just now."""
+        # Only here: they load Arrow, which a broker without compacted topics does without.
+        from storage_engine.log.compaction_job import CompactionJob, closed_segments
+        from storage_engine.log.compactor import PassOrder
+
+        assert self._job is None
+        end = plan.first_uncleanable_offset
+        sources = [segment for segment in self._segments.all[:-1] if segment.next_offset <= end]
+        kept_batches = {
+            batch.last_offset
+            for producer in producers
+            for batch in producer.batches
+            if batch.last_offset < end
+        }
+        if not self._segments.active.size:
+            # A reader who waits for the last offset of the log must get something.
+            kept_batches.add(self._segments.active.base_offset - 1)
+        order = PassOrder(
+            disk=self._segments.folder.disk,
+            segments=closed_segments(sources),
+            first_dirty_offset=plan.first_dirty_offset,
+            rules=_rules(config),
+            now_ms=now_ms,
+            keys_max_bytes=keys_max_bytes,
+            kept_batches=frozenset(kept_batches),
+        )
+        self._job = CompactionJob(order, self._segments, sources, self._cleaned_to)
+        return self._job
+
+    def advance(self, job: "CompactionJob") -> bool:
+        """After a step's `work` went well: its quick half; whether there is more to do."""
+        try:
+            goes_on = job.advance()
+        except OSError as error:
+            self._job = None
+            failure = self.failed(job, error)
+            if failure is not None:
+                raise failure from error
+            return False
+        if not goes_on:
+            self._job = None
+        return goes_on
+
+    def failed(self, job: "CompactionJob", error: Exception) -> LogStorageError | None:
+        """A step's `work` failed: the job is over; the error that the log fails with, if any."""
+        self._job = None
+        folder = self._segments.folder.path
+        if job.is_stopped:
+            return None
+        job.is_stopped = True
+        if job.is_half_done:
+            reason = error if isinstance(error, OSError) else OSError(str(error))
+            return storage_error("replace segments of", folder, reason)
+        if isinstance(error, CorruptRecordError):
+            self.is_left_alone = True
+            logger.error("not compacted any more, it is damaged folder=%s error=%s", folder, error)
+        else:
+            logger.error("not compacted this time folder=%s error=%s", folder, error)
+        return None
+
+    def stop(self) -> None:
+        """Before the segments change: no job is under way when this returns."""
+        if self._job is not None:
+            with storage_errors("replace segments of", self._segments.folder.path):
+                self._job.stop()
+
+    def abandon(self) -> None:
+        """The log closes without regard to its files: a job under way comes to nothing."""
+        if self._job is not None:
+            self._job.is_stopped = True
+
+    def log_was_cut_to(self, end_offset: int) -> None:
+        """What will stand above `end_offset` is not what was cleaned."""
+        self.is_left_alone = False
+        if self.first_dirty_offset > end_offset:
+            self.first_dirty_offset = end_offset
+            self._on_lowered()
+
+    def _cleaned_to(self, offset: int) -> None:
+        self.first_dirty_offset = offset
+
+    def _first_dirty_timestamp(self, first_dirty: int) -> int:
+        for segment in self._segments.all[:-1]:
+            if segment.next_offset > first_dirty and segment.size:
+                return segment.time_of_first_batch()
+        return -1
+
+
+def _rules(config: LogConfig) -> CompactionRules:
+    return CompactionRules(
+        min_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_lag_ms=config.min_compaction_lag_ms,
+        max_lag_ms=config.max_compaction_lag_ms,
+        delete_retention_ms=config.delete_retention_ms,
+    )

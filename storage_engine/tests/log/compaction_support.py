@@ -1,0 +1,117 @@
+"""What the tests of compaction share: keyed records in, a naive model beside, whole passes run at
+once.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.records import decode_batches, encode_batches
+
+DAY_MS = 24 * 3600 * 1000
+BUFFER_BYTES = 1 << 20
+
+CONFIG = LogConfig(
+    segment_bytes=1500,
+    index_interval_bytes=200,
+    file_delete_delay_ms=0,
+    cleanup_policy="compact",
+    min_cleanable_dirty_ratio=0.0,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record as a reader sees it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+def put(
+    log: PartitionLog,
+    records: list[tuple[bytes | None, bytes | None]],
+    *,
+    compression: str = "none",
+    timestamps_ms: list[int] | None = None,
+    epoch: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    now_ms: int = 5000,
+) -> int:
+    """Appends one batch; its base offset."""
+    producer_id, producer_epoch, base_sequence = producer
+    (batch,) = encode_batches(
+        pa.array([value for _, value in records], pa.binary()),
+        pa.array([key for key, _ in records], pa.binary()),
+        timestamps_ms=pa.array(timestamps_ms or [1000] * len(records), pa.int64()),
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return log.append_as_leader(batch.data, leader_epoch=epoch, now_ms=now_ms).base_offset
+
+
+def rows(log: PartitionLog, offset: int | None = None, max_bytes: int = 700) -> list[Row]:
+    """All records from `offset` on, as readers get them, piece by piece."""
+    position = log.log_start_offset if offset is None else offset
+    result: list[Row] = []
+    while (piece := log.read(position, max_bytes=max_bytes)) is not None:
+        assert piece.end_offset > position
+        result += rows_of(piece.view(), position)
+        position = piece.end_offset
+    assert position == log.log_end_offset
+    return result
+
+
+def rows_of(view: memoryview, start_offset: int = 0) -> list[Row]:
+    decoded = decode_batches(view, start_offset=start_offset)
+    return [
+        Row(*fields)
+        for fields in zip(
+            decoded.offsets.to_pylist(),
+            decoded.keys.to_pylist(),
+            decoded.values.to_pylist(),
+            decoded.timestamps_ms.to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def compact(
+    log: PartitionLog,
+    *,
+    now_ms: int = 1_000_000,
+    high_watermark: int | None = None,
+    buffer_bytes: int = BUFFER_BYTES,
+) -> bool:
+    """One pass, if one is due; whether there was."""
+    log.flush()
+    end = log.log_end_offset if high_watermark is None else high_watermark
+    plan = log.plan_compaction(now_ms, end)
+    if plan is None:
+        return False
+    job = log.begin_compaction(plan, keys_max_bytes=buffer_bytes, now_ms=now_ms)
+    while True:
+        try:
+            job.work()
+        except Exception as error:
+            failure = log.compaction.failed(job, error)
+            if failure is not None:
+                raise failure from error
+            raise
+        if not log.compaction.advance(job):
+            return True
+
+
+def newest_of(records: list[Row]) -> dict[bytes | None, Row]:
+    return {row.key: row for row in records}
+
+
+def files_of(log: PartitionLog) -> set[str]:
+    return {path.name for path in Path(log.directory).iterdir()}
