@@ -7,8 +7,8 @@
 
 Steps, each on the medium before the next begins: the `.cleaned` files are written; the log among
 them is renamed to `.swap`; the old segments are renamed away; the `.swap` file and its indexes get
-their names. Whatever opens the folder after a crash removes `.cleaned` files, and brings what a `.swap`
-file began to its end. Source: R-LOG8, R-LOG10.
+their names. Whatever opens the folder after a crash removes `.cleaned` files, and brings what a
+`.swap` file began to its end. Source: R-LOG8, R-LOG10.
 """
 
 import re

@@ -1,0 +1,94 @@
+"""Compaction against a dict: whatever is written, deleted and compacted in whatever order, every
+key has the record that a naive model has for it.
+"""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.tests.log.compaction_support import CONFIG, compact, newest_of, put, rows
+from storage_engine.tests.log.support import open_log
+
+RETENTION_MS = 1000
+
+KEYS = st.sampled_from(
+    [b"", b"a", b"b", b"\0", b"a\0", b"long" * 1100, *(b"%d" % n for n in range(6))]
+)
+VALUES = st.one_of(st.none(), st.binary(max_size=60))
+BATCH = st.tuples(
+    st.just("put"),
+    st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=6),
+    st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
+    st.integers(0, 5000),
+)
+ACTION = st.one_of(
+    BATCH,
+    BATCH,
+    BATCH,
+    st.tuples(st.just("compact"), st.sampled_from([96 * 3, 1 << 20]), st.floats(0.2, 1)),
+    st.tuples(st.just("wait"), st.integers(1, 2 * RETENTION_MS)),
+    st.tuples(st.just("reopen"), st.booleans()),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(actions=st.lists(ACTION, min_size=5, max_size=40), segment_bytes=st.integers(9000, 12_000))
+def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
+    config = replace(
+        CONFIG, segment_bytes=segment_bytes, segment_ms=1, delete_retention_ms=RETENTION_MS
+    )
+    now_ms = 1_000_000
+    written = {}
+    deleted_at: dict[int, int] = {}
+    """When a tombstone may first go: it was kept by a pass, its time is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        log = open_log(path, config)
+        for action in actions:
+            match action:
+                case ("put", records, codec, time):
+                    base = put(log, records, compression=codec, timestamps_ms=[time] * len(records))
+                    for number, (key, value) in enumerate(records):
+                        written[base + number] = (key, value, time)
+                case ("compact", buffer_bytes, share):
+                    bound = int(log.log_end_offset * share)
+                    compact(log, now_ms=now_ms, high_watermark=bound, buffer_bytes=buffer_bytes)
+                    for row in rows(log):
+                        if row.value is None:
+                            deleted_at.setdefault(row.offset, now_ms)
+                case ("wait", milliseconds):
+                    now_ms += milliseconds
+                case ("reopen", clean):
+                    log.close() if clean else log.close_without_flush()
+                    log = open_log(
+                        path,
+                        config,
+                        clean=clean,
+                        recovery_point=log.log_end_offset if clean else 0,
+                        first_dirty_offset=log.compaction.first_dirty_offset,
+                    )
+            check(log, written, deleted_at, now_ms)
+        log.close()
+
+
+def check(log, written, deleted_at, now_ms):
+    found = rows(log)
+    offsets = [row.offset for row in found]
+    assert offsets == sorted(set(offsets))
+    for row in found:
+        assert (row.key, row.value, row.timestamp_ms) == written[row.offset]
+    clean = [row.key for row in found if row.offset < log.compaction.first_dirty_offset]
+    assert len(set(clean)) == len(clean)
+    newest = newest_of(found)
+    expected = {key: offset for offset, (key, _, _) in sorted(written.items())}
+    for key, offset in expected.items():
+        if key in newest:
+            assert newest[key].offset == offset
+        else:
+            assert written[offset][1] is None
+            assert now_ms >= deleted_at[offset] + RETENTION_MS
+    if written:
+        assert log.log_end_offset == max(written) + 1

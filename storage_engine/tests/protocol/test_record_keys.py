@@ -1,0 +1,54 @@
+"""The check of keys: the walk and the vectorised way refuse and accept the same."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.core.errors import InvalidRecordError
+from storage_engine.protocol import record_keys
+from storage_engine.protocol.record_batch import HEADER_BYTES, read_header, seal
+from storage_engine.protocol.record_keys import check_keys
+from storage_engine.protocol.records import encode_batches
+
+
+def outcome(data: memoryview, monkeypatch, walked_max: int) -> str:
+    monkeypatch.setattr(record_keys, "WALKED_RECORDS_MAX", walked_max)
+    try:
+        check_keys(data, [(0, read_header(data))])
+    except InvalidRecordError as error:
+        return "no key" if "no key" in str(error) else "damaged"
+    return "accepted"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    keys=st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=5),
+    place=st.integers(0, 1000),
+    byte=st.integers(0, 255),
+    damaged=st.booleans(),
+)
+def test_both_ways_agree_on_any_batch(keys, place, byte, damaged):
+    (batch,) = encode_batches(pa.array([b"v"] * len(keys)), pa.array(keys, pa.binary()), now_ms=0)
+    data = memoryview(bytearray(batch.data))
+    if damaged:
+        data[HEADER_BYTES + place % (len(data) - HEADER_BYTES)] = byte
+        seal(data, 0, read_header(data))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        walked = outcome(data, monkeypatch, 64)
+        decoded = outcome(data, monkeypatch, 0)
+    if not damaged:
+        assert walked == ("no key" if None in keys else "accepted")
+        assert decoded == walked
+    elif walked == "accepted":
+        # What was taken can be compacted.
+        assert decoded == "accepted"
+
+
+def test_a_bomb_is_refused():
+    (batch,) = encode_batches(
+        pa.array([bytes(70 << 20)]), pa.array([b"k"]), compression="zstd", batch_bytes=1 << 30
+    )
+    assert len(batch.data) < 1 << 20
+    with pytest.raises(InvalidRecordError, match="decompress to more than"):
+        check_keys(batch.data, [(0, read_header(batch.data))])
