@@ -38,6 +38,8 @@ class Compactions:
         self._clock = clock
         self._background = background
         self._running: HostedPartition | None = None
+        self._resting: set[HostedPartition] = set()
+        """A pass over them has failed: others come first."""
         self._closed = False
 
     def look(self) -> None:
@@ -47,6 +49,7 @@ class Compactions:
         now_ms = self._clock.wall_ms()
         found = self._most_urgent(now_ms)
         if found is None:
+            self._resting.clear()
             return
         partition, plan = found
         job = partition.log.begin_compaction(
@@ -67,7 +70,7 @@ class Compactions:
     def _most_urgent(self, now_ms: int) -> tuple[HostedPartition, CompactionPlan] | None:
         found: tuple[HostedPartition, CompactionPlan] | None = None
         for partition in list(self._replicas):
-            if partition.role is Role.FAILED or not partition.log.config.compacts:
+            if partition.role is Role.FAILED or partition in self._resting:
                 continue
             try:
                 plan = partition.log.plan_compaction(now_ms, partition.high_watermark)
@@ -100,6 +103,7 @@ class Compactions:
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
         self._running = None
+        self._resting.add(partition)
         failure = partition.log.compaction.failed(job, error)
         if failure is not None:
             self._replicas.fail(partition, failure)

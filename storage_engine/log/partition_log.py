@@ -278,7 +278,7 @@ class PartitionLog(ReadableLog):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self._drop_oldest(self._segments.number_of(offset))
+        self._drop_below_start()
         return True
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
@@ -297,7 +297,7 @@ class PartitionLog(ReadableLog):
                 new_start,
             )
             self.log_start_offset = new_start
-            self._drop_oldest(count)
+            self._drop_below_start()
         return count
 
     # -- compact -----------------------------------------------------------------------------------
@@ -457,10 +457,12 @@ class PartitionLog(ReadableLog):
         self._flush_state.log_was_cut_to(offset)
         self.compaction.log_was_cut_to(offset)
 
-    def _drop_oldest(self, count: int) -> None:
-        """Deletes segments below the log's start."""
-        if count:
+    def _drop_below_start(self) -> None:
+        """Deletes the segments below the log's start."""
+        if self._segments.number_of(self.log_start_offset):
             self.compaction.stop()
+        # Counted only now: the end of a pass may have made one segment of several.
+        count = self._segments.number_of(self.log_start_offset)
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)

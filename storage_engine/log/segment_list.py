@@ -135,7 +135,7 @@ class SegmentList:
         return paths, end_offset
 
     def close(self) -> None:
-        for segment in self.all:
+        for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):
             segment.close()
 
     def _delete_from(self, number: int) -> None:

@@ -387,6 +387,28 @@ def test_a_stop_at_any_step_leaves_the_same_records(tmp_path, steps):
     log.close()
 
 
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_log_start_that_advances_during_a_pass_takes_no_more_than_it_says(tmp_path, steps):
+    log = open_log(tmp_path, CONFIG)
+    for number in range(60):
+        put(log, [(b"key-%d" % (number % 5), b"x"), (b"only-%d" % number, bytes(10))])
+    compact(log)
+    for number in range(20):
+        put(log, [(b"key-%d" % number, bytes(100))])
+    log.flush()
+    before = rows(log)
+    job = log.begin_compaction(log.plan_compaction(0, 1 << 40), keys_max_bytes=1 << 20, now_ms=0)
+    for _ in range(steps):
+        job.work()
+        if not log.compaction.advance(job):
+            break
+    log.advance_log_start(41)
+    found = rows(log)
+    assert {row.key for row in before if row.offset >= 41} == {row.key for row in found}
+    assert min(row.offset for row in found) == 41
+    log.close()
+
+
 def test_a_damaged_batch_leaves_the_log_alone(tmp_path, caplog):
     log = open_log(tmp_path, CONFIG)
     fill_keys(log, 10, 10)

@@ -16,6 +16,7 @@ import pytest
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.compactor import CancelledError
 from storage_engine.log.disk import RealDisk
+from storage_engine.log.swap_files import sync_names
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     Row,
@@ -170,7 +171,7 @@ def test_names_that_were_not_synced_may_be_lost_in_any_order(tmp_path, seed):
     log.close()
     disk = LosingDisk(log.directory, tmp_path / "stash")
     log = open_log(tmp_path, CONFIG, disk=disk, clean=True, recovery_point=end)
-    disk.sync_names(disk.open_directory(log.directory))
+    sync_names(disk, log.directory)
     plan = log.plan_compaction(0, end)
     job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=0)
     for _ in range(generator.randrange(1, 32)):

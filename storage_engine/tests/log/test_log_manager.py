@@ -218,3 +218,21 @@ def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
     again = open_manager(tmp_path)
     assert not again.was_clean_shutdown
     assert again.recovered_bytes > 0
+
+
+def test_where_a_log_is_clean_is_kept_but_not_for_a_partition_made_anew(tmp_path):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0), 30)
+    manager.logs[A0].compaction.first_dirty_offset = 7
+    manager.close()
+    again = open_manager(tmp_path)
+    assert again.logs[A0].compaction.first_dirty_offset == 7
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 7\n"
+    again.logs[A0].truncate_to(4)
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text().split()[-1] in ("3", "4")
+    again.delete(A0)
+    fill(again.get_or_create(A0), 5)
+    again.abandon()
+    anew = open_manager(tmp_path)
+    assert anew.logs[A0].compaction.first_dirty_offset == 0
+    anew.close()

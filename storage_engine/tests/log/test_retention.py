@@ -41,15 +41,17 @@ def test_retention_by_size_keeps_the_newest_segments(tmp_path):
 
 
 def test_a_compacted_log_loses_nothing_to_retention(tmp_path):
-    log = open_log(tmp_path, small(retention_ms=1, retention_bytes=1, cleanup_policy="compact"))
+    log = open_log(tmp_path)
     fill(log, 40)
+    log.update_config(small(retention_ms=1, retention_bytes=1, cleanup_policy="compact"))
     assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
     assert log.log_start_offset == 0
 
 
 def test_a_policy_of_both_deletes_too(tmp_path):
-    log = open_log(tmp_path, small(retention_ms=1, cleanup_policy="compact,delete"))
+    log = open_log(tmp_path)
     fill(log, 40)
+    log.update_config(small(retention_ms=1, cleanup_policy="compact,delete"))
     assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) > 0
 
 
