@@ -9,6 +9,7 @@ import logging
 from typing import Any
 
 from storage_engine.broker.handlers import (
+    alter_configs,
     control,
     controlled_shutdown,
     describe_cluster,
@@ -66,7 +67,9 @@ HANDLERS: dict[int, Handler] = {
     22: init_producer_id.handle,
     23: offset_for_leader_epoch.handle,
     32: describe_configs.handle,
+    33: alter_configs.alter_configs,
     37: topics.create_partitions,
+    44: alter_configs.incremental_alter_configs,
     60: describe_cluster.handle,
 }
 """What this broker serves."""

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.config_changes import ConfigChanges
+from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
@@ -28,13 +30,15 @@ class BrokerContext:
 
     broker_id: BrokerId
     cluster_id: str
-    config: BrokerConfig
+    config: DynamicConfig
     replicas: ReplicaManager
     reader: FetchReader
     metadata: MetadataCache
     controller: ControllerRunner
     topic_admin: TopicAdmin
     topic_configs: TopicConfigs
+    config_store: ConfigStore
+    config_changes: ConfigChanges
     producer_ids: ProducerIds
     orders: Orders
     coordination: Coordination
