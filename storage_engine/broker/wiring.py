@@ -14,6 +14,7 @@ from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
@@ -136,6 +137,7 @@ def build(
         on_refused=on_refused,
         on_lost=replicas.fence,
     )
+    log_starts = LogStarts(logs, scheduler, on_failure=replicas.fail)
     fetchers = FetcherManager(
         FetcherSettings(
             broker_id=broker_id,
@@ -150,6 +152,7 @@ def build(
         clock=clock,
         broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
         on_failure=replicas.fail,
+        keep_log_starts=log_starts.keep_now,
     )
     replicas.fetchers = fetchers
     maintenance = LogMaintenance(
@@ -187,6 +190,7 @@ def build(
         controller=controller,
         topic_admin=TopicAdmin(dynamic, coordination=coordination, metadata=metadata),
         topic_configs=topic_configs,
+        log_starts=log_starts,
         config_store=config_store,
         config_changes=config_changes,
         producer_ids=ProducerIds(coordination, broker_id=broker_id),

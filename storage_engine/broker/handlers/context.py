@@ -9,6 +9,7 @@ from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ class BrokerContext:
     controller: ControllerRunner
     topic_admin: TopicAdmin
     topic_configs: TopicConfigs
+    log_starts: LogStarts
     config_store: ConfigStore
     config_changes: ConfigChanges
     producer_ids: ProducerIds
