@@ -90,7 +90,8 @@ def _delete(
         raise OffsetOutOfRangeError(
             f"only offsets from 0 to the high watermark {partition.high_watermark} can be the "
             f"start, not {offset}",
-            log_start_offset=replica_log.log_start_offset, log_end_offset=partition.high_watermark
+            log_start_offset=replica_log.log_start_offset,
+            log_end_offset=partition.high_watermark,
         )
     try:
         if replica_log.advance_log_start(offset):
