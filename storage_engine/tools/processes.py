@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
+from storage_engine.zookeeper.process_end import has_ended
+
 POLL_S = 0.02
 KILL_TIMEOUT_S = 10.0
 """How long the kernel may take to end a process after SIGKILL; more means a stuck disk."""
@@ -121,12 +123,18 @@ def kill_process(pid: int | None, mark: Sequence[str]) -> None:
 
 
 def _wait_until_gone(pid: int, mark: Sequence[str], timeout_s: float) -> bool:
+    """Gone for good: its port can be taken and its folder locked again."""
     deadline = time.monotonic() + timeout_s
-    while is_running(pid, mark):
+    while is_running(pid, mark) or _is_ending(pid):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def _is_ending(pid: int) -> bool:
+    """Without a command line, but not at its end yet: it may still hold its port."""
+    return _PROC.joinpath("self").exists() and command_line(pid) is None and not has_ended(pid)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
