@@ -40,7 +40,7 @@ class TopicConfigs:
         """Take new overrides of a topic that is kept here; whether they are other ones."""
         if topic not in self._overrides:
             return False
-        possible = _possible(topic, overrides)
+        possible = possible_overrides(topic, overrides)
         changed = possible != self._overrides[topic]
         self._overrides[topic] = possible
         return changed
@@ -60,13 +60,13 @@ class TopicConfigs:
             if overrides is None:
                 self._scheduler.call_later(RETRY_MS, lambda: self._read(topic, done))
                 return
-            self._overrides[topic] = _possible(topic, overrides)
+            self._overrides[topic] = possible_overrides(topic, overrides)
             done()
 
         self._store.read(ConfigEntity.topic(topic), on_read)
 
 
-def _possible(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
+def possible_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
     """Without those that are unknown or impossible: the others count all the same."""
     possible = {}
     for name, text in overrides.items():

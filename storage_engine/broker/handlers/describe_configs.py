@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from storage_engine.broker.config_entity import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntity
 from storage_engine.broker.dynamic_config import ConfigSource
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.setting import Setting
 from storage_engine.core.settings import BY_BROKER_KEY, BY_TOPIC_KEY
@@ -57,11 +58,12 @@ def _describe_topic(context: BrokerContext, request: Any, resource: Any, done: A
         if overrides is None:
             done(_error(resource, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not answer"))
             return
+        own = possible_overrides(topic, overrides)
         entries = []
         for name, setting in BY_TOPIC_KEY.items():
             chain = _broker_chain(context, setting)
-            if name in overrides:
-                chain.insert(0, _Synonym(name, overrides[name], ConfigSource.TOPIC))
+            if name in own:
+                chain.insert(0, _Synonym(name, own[name], ConfigSource.TOPIC))
             entries.append(_entry(request, name, setting, chain, read_only=False))
         done(_described(resource, entries))
 
