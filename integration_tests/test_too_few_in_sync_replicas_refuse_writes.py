@@ -37,7 +37,7 @@ def _produce(servers: str, value: bytes, *, acks: str, timeout_ms: int) -> str |
     return outcomes[0]
 
 
-def _values(servers: str, count: int) -> list[bytes]:
+def _values(servers: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
     consumer.assign([TopicPartition("guarded", 0, OFFSET_BEGINNING)])
     values = [m.value() for m in consumer.consume(count, timeout=20)]

@@ -92,6 +92,7 @@ class PeerFetcher:
         clock: Clock,
         broker_epoch: Callable[[], int],
         on_failure: Callable[[HostedPartition, Exception], None],
+        keep_log_starts: Callable[[list[HostedPartition]], None],
     ) -> None:
         self.endpoint = endpoint
         self._settings = settings
@@ -100,6 +101,7 @@ class PeerFetcher:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._on_failure = on_failure
+        self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
         self._in_flight = False
         self._timer: Timer | None = None
@@ -199,6 +201,7 @@ class PeerFetcher:
 
     def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
         moved: list[TopicPartition] = []
+        shortened: list[HostedPartition] = []
         for answer in reply.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             followed = self._followed.get(tp)
@@ -208,8 +211,14 @@ class PeerFetcher:
                 continue
             if followed.partition.role is not Role.FOLLOWER:
                 continue
+            start_offset = followed.partition.log.log_start_offset
             if self._take(followed, answer):
                 moved.append(tp)
+            if followed.partition.log.log_start_offset > start_offset:
+                shortened.append(followed.partition)
+        if shortened:
+            # Before the next fetch reports it.
+            self._keep_log_starts(shortened)
         # Who got data goes to the end, so that a full response serves the others first next time.
         for tp in moved:
             if tp in self._followed:
@@ -319,6 +328,7 @@ class FetcherManager:
         clock: Clock,
         broker_epoch: Callable[[], int],
         on_failure: Callable[[HostedPartition, Exception], None],
+        keep_log_starts: Callable[[list[HostedPartition]], None],
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -326,6 +336,7 @@ class FetcherManager:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._on_failure = on_failure
+        self._keep_log_starts = keep_log_starts
         self._fetchers: dict[Endpoint, PeerFetcher] = {}
 
     def add(self, partition: HostedPartition, leader: Endpoint) -> None:
@@ -341,6 +352,7 @@ class FetcherManager:
                 clock=self._clock,
                 broker_epoch=self._broker_epoch,
                 on_failure=self._on_failure,
+                keep_log_starts=self._keep_log_starts,
             )
         fetcher.add(partition)
 

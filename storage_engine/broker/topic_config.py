@@ -7,13 +7,20 @@ Source: R-TOOL1; the table is `core.topic_settings`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from storage_engine.broker.config import BrokerConfig
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.setting import SettingValue, unknown_key_error
+from storage_engine.core.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings import BY_TOPIC_KEY
 from storage_engine.log.log_config import LogConfig
+
+
+class BrokerValues(Protocol):
+    """What a broker has for topics without overrides: its file, or what counts at run time."""
+
+    def get(self, key: str) -> SettingValue: ...
+
+    def integer(self, key: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +32,9 @@ class TopicConfig:
     unclean_leader_election_enable: bool
 
     @classmethod
-    def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> "TopicConfig":
+    def of(cls, broker: BrokerValues, overrides: Mapping[str, str]) -> "TopicConfig":
         """ConfigError when an override is unknown or impossible."""
         values: dict[str, Any] = dict(topic_values(broker, overrides))
-        _check_lags(values)
         return cls(
             log=_log_config(broker, values),
             min_insync_replicas=values["min.insync.replicas"],
@@ -36,7 +42,7 @@ class TopicConfig:
         )
 
 
-def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
+def topic_values(broker: BrokerValues, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
     """Every topic setting by the topic's name for it."""
     given = parse_topic_overrides(overrides)
     return {
@@ -48,6 +54,7 @@ def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, str]:
     """The overrides in their usual form (`TRUE` is `true`); ConfigError for an impossible one."""
     values = parse_topic_overrides(overrides)
+    check_together(overrides)
     return {name: str(BY_TOPIC_KEY[name].format(value)) for name, value in values.items()}
 
 
@@ -55,26 +62,35 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, SettingValu
     """Name -> value; ConfigError for an unknown or impossible one."""
     result: dict[str, SettingValue] = {}
     for name, text in overrides.items():
-        if name not in BY_TOPIC_KEY:
-            raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
-        result[name] = BY_TOPIC_KEY[name].parse(text)
+        result[name] = topic_setting(name).parse(text)
     return result
 
 
-def log_config_for(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+def topic_setting(name: str) -> Setting:
+    """ConfigError, with the nearest name, when topics have none of that name."""
+    if name not in BY_TOPIC_KEY:
+        raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
+    return BY_TOPIC_KEY[name]
+
+
+def log_config_for(broker: BrokerValues, overrides: Mapping[str, str]) -> LogConfig:
     """The part of the settings that the log itself needs."""
     return TopicConfig.of(broker, overrides).log
 
 
-def _check_lags(values: Mapping[str, Any]) -> None:
-    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
-    if least > most:
+def check_together(overrides: Mapping[str, str]) -> None:
+    """ConfigError when a topic's own settings contradict each other. (Where they contradict the
+    broker's, the smaller promise counts: records younger than the minimum lag stay.)
+    """
+    values = parse_topic_overrides(overrides)
+    least, most = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
         raise ConfigError(
             f"min.compaction.lag.ms={least}: must not be larger than max.compaction.lag.ms={most}"
         )
 
 
-def _log_config(broker: BrokerConfig, values: Mapping[str, Any]) -> LogConfig:
+def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
     return LogConfig(
         segment_bytes=values["segment.bytes"],
         segment_ms=values["segment.ms"],

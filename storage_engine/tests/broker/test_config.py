@@ -260,6 +260,11 @@ def test_an_impossible_override_is_told(name: str, text: str, message: str) -> N
     assert str(caught.value) == message
 
 
+def test_a_minimum_lag_above_the_maximum_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"^min.compaction.lag.ms=9: must not be larger than max"):
+        validate_topic_config({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
+
+
 CONF = Path(__file__).parents[3] / "conf"
 SAMPLES = sorted(file for file in CONF.rglob("*.properties") if file.name != "zookeeper.properties")
 

@@ -1,0 +1,198 @@
+"""Real brokers over a simulated ZooKeeper and network: failover, sessions, incarnations."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis import controlled_shutdown
+from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeBroker, FakeCluster
+from storage_engine.zookeeper.znodes import ControllerEpochZNode
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[FakeCluster]:
+    made = FakeCluster(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(cluster) -> FakeCluster:
+    """Three replicas in sync and one record."""
+    assert cluster.create_topic("t").error_code == 0
+    assert cluster.produced(TP, b"first") == 0
+    cluster.wait_in_sync(TP, 1, 2, 3)
+    return cluster
+
+
+def code_of(answer) -> ErrorCode:
+    return ErrorCode.of(answer.partitions[0].error_code)
+
+
+def log_of(cluster: FakeCluster, broker: int):
+    return cluster[broker].logs.logs[TP]
+
+
+def contents(cluster: FakeCluster, broker: int) -> bytes:
+    log = log_of(cluster, broker)
+    piece = log.read(log.log_start_offset, max_bytes=1 << 20)
+    return bytes(piece.view()) if piece is not None else b""
+
+
+def test_a_record_is_read_as_it_was_written(topic):
+    answer = topic.answer(topic.fetch(topic.state(TP).leader, TP, 0))
+    assert b"first" in bytes(answer.partitions[0].records)
+
+
+def test_a_waiting_fetch_is_answered_by_the_next_record(topic):
+    answers = topic.fetch(topic.state(TP).leader, TP, 1, wait_ms=30_000)
+    topic.loop.run_for(1000)
+    assert not answers
+    topic.produced(TP, b"second")
+    assert b"second" in bytes(topic.answer(answers, limit_ms=100).partitions[0].records)
+
+
+def test_a_dead_leader_is_replaced_and_follows_when_it_returns(topic):
+    leader = topic.state(TP).leader
+    topic[leader].kill()
+    assert topic.produced(TP, b"second") == 1
+    assert topic.state(TP).leader != leader
+    topic[leader].start()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    assert contents(topic, 1) == contents(topic, 2) == contents(topic, 3)
+
+
+def test_a_leader_that_is_restarted_at_once_does_not_lead_on(topic):
+    before = topic.state(TP)
+    topic[before.leader].kill(session_ends_at_once=True)
+    topic[before.leader].start()
+    topic.loop.run_until(lambda: topic.state(TP).leader_epoch > before.leader_epoch)
+    assert topic.state(TP).leader != before.leader
+    assert topic.produced(TP, b"second") == 1
+    topic.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_a_restart_of_the_whole_cluster_renews_every_leadership_and_loses_nothing(topic):
+    before = topic.state(TP)
+    for broker in topic.brokers:
+        broker.kill()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 100)
+    for broker in topic.brokers:
+        broker.start()
+    assert topic.produced(TP, b"second") == 1
+    assert topic.state(TP).leader_epoch > before.leader_epoch
+    topic.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_a_leader_cut_off_from_zookeeper_acknowledges_nothing_after_its_lease(topic):
+    leader = topic.state(TP).leader
+    topic[leader].session.cut_off()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 1)
+    answer = topic.answer(topic.produce(leader, TP, b"late", acks=1))
+    assert code_of(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_broker_with_a_new_session_leads_nothing_until_the_controller_says_so(topic):
+    leader = topic.state(TP).leader
+    topic.network.isolate(leader)
+    topic[leader].session.cut_off()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 5000)
+    topic[leader].session.reconnect()
+    topic.loop.run_for(2000)
+    assert topic[leader].context.replicas.get(TP).leader is not None  # it has not heard yet
+    topic.network.cuts = {cut for cut in topic.network.cuts if 0 in cut}
+    answers = topic.produce(leader, TP, b"stale", acks=1)
+    assert code_of(topic.answer(answers)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert topic.produced(TP, b"second") == 1
+    topic.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_an_isr_change_whose_answer_was_lost_is_settled(topic):
+    leader = topic.state(TP).leader
+    follower = next(b for b in (1, 2, 3) if b != leader)
+    topic[leader].session.lose_answers = 1
+    topic.network.cut(leader, follower)
+    topic.produce(leader, TP, b"second")
+    topic.loop.run_until(lambda: follower not in topic.state(TP).isr, limit_ms=30_000)
+    assert topic.produced(TP, b"third") == 2
+    topic.network.heal()
+    topic.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_a_dead_controller_is_replaced_and_elections_go_on(topic):
+    controller = topic.controller
+    assert controller is not None
+    controller.kill()
+    leader = topic.state(TP).leader
+    if topic[leader].up:
+        topic[leader].kill()
+    assert topic.produced(TP, b"second") == 1
+
+
+def test_a_replaced_controller_resigns_and_writes_nothing(topic):
+    controller = topic.controller
+    assert controller is not None
+    epoch = topic.zookeeper.data(ControllerEpochZNode.PATH)
+    controller.session.cut_off()
+    topic.loop.run_until(
+        lambda: topic.zookeeper.data(ControllerEpochZNode.PATH) != epoch, limit_ms=20_000
+    )
+    controller.session.reconnect()
+    topic.loop.run_for(1000)
+    assert controller.context.controller.acting is None
+
+
+def test_a_leaving_broker_hands_over_and_is_not_taken_into_the_isr_again(topic):
+    leader = topic.state(TP).leader
+    controller = topic.controller
+    assert controller is not None
+    topic[leader].context.leaving = True
+    request = controlled_shutdown.ControlledShutdownRequest(
+        broker_id=leader, broker_epoch=topic[leader].context.broker_epoch()
+    )
+    answer = topic.answer(topic.ask(controller.id, controlled_shutdown.API, 0, request))
+    assert (answer.error_code, list(answer.remaining_partitions)) == (0, [])
+    epoch = topic.state(TP).leader_epoch
+    topic.loop.run_for(5000)
+    assert leader not in topic.state(TP).isr
+    assert topic.state(TP).leader_epoch == epoch
+
+
+def test_a_controller_that_resigns_tells_a_leaving_broker_to_ask_the_next(topic):
+    assert topic.create_topic("other").error_code == 0
+    controller = topic.controller
+    assert controller is not None
+    leaders = {topic.state(tp).leader for tp in (TP, TopicPartition("other", 0))}
+    leaving = (leaders - {controller.id}).pop()
+    request = controlled_shutdown.ControlledShutdownRequest(
+        broker_id=leaving, broker_epoch=topic[leaving].context.broker_epoch()
+    )
+    controller.session.cut_off()  # nothing can be written, so nothing moves
+    answers = topic.ask(controller.id, controlled_shutdown.API, 0, request)
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 100)
+    controller.session.reconnect()
+    answer = topic.answer(answers, limit_ms=1000)
+    assert ErrorCode.of(answer.error_code) is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_second_broker_with_a_live_id_is_refused(topic, tmp_path):
+    double = FakeBroker(1, tmp_path / "double", topic.network, topic.zookeeper, {})
+    double.start()
+    topic.loop.run_for(2 * SESSION_TIMEOUT_MS)
+    (failure,) = double.refused
+    assert "broker id 1 is in use" in str(failure)
+    double.kill()
+
+
+def test_a_follower_that_lost_everything_is_filled_again(topic):
+    for number in range(5):
+        topic.produced(TP, b"record %d" % number)
+    leader = topic.state(TP).leader
+    follower = next(b for b in (1, 2, 3) if b != leader)
+    log_of(topic, follower).truncate_fully_and_start_at(100)
+    topic.produced(TP, b"one more")
+    topic.loop.run_until(lambda: contents(topic, follower) == contents(topic, leader))
