@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.fetcher import FetcherManager
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
@@ -17,16 +18,20 @@ from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition import (
     Appended,
+    Flushed,
     FollowerFetched,
     LagLimits,
     LeaderPartition,
     Leadership,
     Tick,
 )
-from storage_engine.core.ports import Clock, Coordination, Endpoint, Scheduler
+from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+
+DURABLE_ACKS_REPORT_MS = 60_000
+"""How often the log tells what the flushes before acknowledgements have done."""
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
@@ -54,6 +59,7 @@ class ReplicaManager:
         coordination: Coordination,
         scheduler: Scheduler,
         clock: Clock,
+        background: Background,
         topic_config: Callable[[str], TopicConfig],
         lease_valid: Callable[[], bool],
     ) -> None:
@@ -73,6 +79,7 @@ class ReplicaManager:
             local=settings.broker_id,
             on_high_watermark=self._high_watermark_advanced,
         )
+        self.durable_acks = DurableAcks(background, on_flushed=self._flushed, on_failure=self.fail)
         self.fetchers: FetcherManager | None = None
         """Set once by the wiring: the two need each other."""
 
@@ -80,6 +87,7 @@ class ReplicaManager:
         """Begin the periodic work."""
         self._every(self._settings.isr_check_interval_ms, self._check_laggards)
         self._every(self._settings.checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        self._every(DURABLE_ACKS_REPORT_MS, self.durable_acks.report)
 
     # --- looking up ---
 
@@ -136,6 +144,8 @@ class ReplicaManager:
         except LogStorageError as failure:
             self.fail(partition, failure)
             raise
+        if acks != 0 and partition.config.flush_before_ack:
+            partition.unflushed_appends += 1
         if not partition.dirty:
             self._mark_dirty(partition)
         return result
@@ -155,8 +165,18 @@ class ReplicaManager:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 self._isr.step(partition, Appended(log_end_offset=end))
+                if partition.must_flush:
+                    self.durable_acks.flush(partition)
             if len(partition.data_waiters):
                 partition.data_waiters.wake()
+
+    def _flushed(self, partition: HostedPartition) -> None:
+        """More of the log is on the medium: where that counts, it may be acknowledged."""
+        if partition.leader is not None:
+            flushed = Flushed(flushed_end_offset=partition.flushed_end_offset)
+            self._isr.step(partition, flushed)
+        if len(partition.produce_waiters):
+            partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
         if len(partition.produce_waiters):
@@ -274,11 +294,14 @@ class ReplicaManager:
                 high_watermark=partition.follower_high_watermark,
                 now_ms=now_ms,
                 limits=self._settings.lag,
+                flushed_end_offset=partition.flushed_end_offset,
             )
             partition.become_leader(leader)
             effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
         self._isr.carry_out(partition, leader, effects)
         partition.wake_all()
+        if partition.must_flush:
+            self.durable_acks.flush(partition)
 
     def _follow(
         self,
@@ -343,6 +366,9 @@ class ReplicaManager:
             if partition.topic_partition.topic == topic:
                 partition.config = config
                 partition.log.update_config(config.log)
+                self._flushed(partition)
+                if partition.leader is not None and partition.must_flush:
+                    self.durable_acks.flush(partition)
 
     # --- periodic work ---
 

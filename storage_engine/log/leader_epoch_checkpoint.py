@@ -16,12 +16,14 @@ from storage_engine.protocol.record_batch import BatchHeader
 class LeaderEpochCheckpoint:
     """Changes `cache`, and the file with it."""
 
-    __slots__ = ("_disk", "cache", "path")
+    __slots__ = ("_disk", "cache", "path", "unsynced")
 
     def __init__(self, folder: LogFolder, cache: LeaderEpochCache) -> None:
         self._disk = folder.disk
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
+        self.unsynced = True
+        """Whether the file has something that is not known to be on the medium."""
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader of `epoch` writes from `start_offset` on."""
@@ -54,5 +56,6 @@ class LeaderEpochCheckpoint:
             self._save()
 
     def _save(self) -> None:
+        self.unsynced = True
         with storage_errors("write", self.path):
             write_epochs(self._disk, self.path, self.cache.entries, sync=False)

@@ -85,7 +85,7 @@ class PartitionLog(ReadableLog):
         """What opening had to check; 0 after a clean stop."""
         self._flush_state = FlushState(
             self._segments,
-            self._epochs.path,
+            self._epochs,
             clock,
             recovery_point=recovery_point,
             on_lowered=on_recovery_point_lowered,
@@ -137,6 +137,11 @@ class PartitionLog(ReadableLog):
     def recovery_point(self) -> int:
         """Everything below is on the medium."""
         return self._flush_state.recovery_point
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a crash of the machine would take nothing: no record, and no cut."""
+        return not self._flush_state.is_behind(self.log_end_offset)
 
     # -- append ------------------------------------------------------------------------------------
 

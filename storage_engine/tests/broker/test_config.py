@@ -223,6 +223,7 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "min.cleanable.dirty.ratio": "0.25",
         "flush.messages": "77",
         "flush.ms": "77",
+        "flush.before.ack": "true",
     }
     only_one_value = {"compression.type", "cleanup.policy"}
     assert set(changed) | only_one_value == set(BY_TOPIC_KEY)
