@@ -130,11 +130,8 @@ class LogMaintenance:
         self._background.submit(job.run, done, failed)
 
     def _checkpoint(self) -> None:
-        try:
-            self._logs.write_recovery_points()
-            self._logs.write_log_starts()
-        except (OSError, LogStorageError) as failure:
-            log.error("can't write the checkpoints: %s", failure)
+        self._logs.write_recovery_points()
+        self._logs.write_log_starts()
 
     def _remove_doomed_files(self) -> None:
         now_ms = self._clock.wall_ms()

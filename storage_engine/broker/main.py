@@ -71,7 +71,7 @@ class Broker:
             config.integer("zookeeper.session.timeout.ms"),
             self._loop.call_soon_threadsafe,
             clock=clock,
-            data_dir=config.log_dirs[0],
+            data_dir=logs.working_folders[0],
         )
         transport = PeerTransport(self._loop)
         try:

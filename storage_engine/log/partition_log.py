@@ -29,7 +29,7 @@ from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
-from storage_engine.log.storage_errors import storage_errors
+from storage_engine.log.storage_errors import storage_error, storage_errors
 from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class PartitionLog(ReadableLog):
             )
         if records.readonly:
             records = memoryview(bytearray(records))
-        if leader_epoch != self.leader_epochs.latest_epoch:
+        if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
             self.start_leader_epoch(leader_epoch)
         base_offset = self.log_end_offset
         stamps = self._stamps_append_time
@@ -367,16 +367,18 @@ class PartitionLog(ReadableLog):
         else:
             max_timestamp = max(header.max_timestamp for _, header in placed)
         segment = self._segments.active
-        if self._roll_rule.demands_roll(
-            segment,
-            len(records),
-            last_base + last_header.last_offset_delta,
-            max_timestamp,
-            now_ms,
-        ):
-            with storage_errors("roll", self.directory):
+        try:
+            if self._roll_rule.demands_roll(
+                segment,
+                len(records),
+                last_base + last_header.last_offset_delta,
+                max_timestamp,
+                now_ms,
+            ):
                 self._roll(placed[0][0])
-            segment = self._segments.active
+                segment = self._segments.active
+        except OSError as error:
+            raise storage_error("roll", self.directory, error, unchanged=True) from error
         segment.write(records)
         for base_offset, header in placed:
             last_offset = base_offset + header.last_offset_delta

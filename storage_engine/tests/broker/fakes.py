@@ -95,19 +95,23 @@ class FakeBroker:
         self.disk: Disk = REAL_DISK
         self.network = network
         self.zookeeper = zookeeper
-        self.config = BrokerConfig.from_mapping(
-            {
-                **SETTINGS,
-                "broker.id": str(broker_id),
-                "log.dirs": str(folder),
-                "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
-                **settings,
-            }
-        )
+        self._given = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
+            **settings,
+        }
+        self.use_folders([folder])
         self.up = False
         self.life = 0
         self.waiting: list[tuple[FakeConnection, Callable[[str], None]]] = []
         self.refused: list[Exception] = []
+
+    def use_folders(self, paths: list[Path]) -> None:
+        """Set log.dirs."""
+        self.config = BrokerConfig.from_mapping(
+            {**self._given, "log.dirs": ",".join(map(str, paths))}
+        )
 
     def start(self) -> None:
         self.life += 1
@@ -181,6 +185,7 @@ class FakeCluster:
         count: int = 3,
         *,
         disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
+        folders: int = 1,
         **settings: str,
     ) -> None:
         self.loop = FakeLoop()
@@ -191,6 +196,8 @@ class FakeCluster:
             broker = FakeBroker(b, folder / f"broker{b}", self.network, self.zookeeper, given)
             self.network.brokers[b] = broker
             broker.disk = disk(b)
+            if folders > 1:
+                broker.use_folders([broker.folder / f"disk{n}" for n in range(1, folders + 1)])
             broker.start()
         self.loop.run_until(
             lambda: all(len(b.context.metadata.brokers) == count for b in self.brokers)
