@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogStorageError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    KafkaError,
+    LogFullError,
+    LogStorageError,
+)
 from storage_engine.core.follower import truncation_offset
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import (
@@ -78,10 +84,12 @@ _ELECTION_CODES = frozenset(
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("partition", "resume_ms")
+    __slots__ = ("is_full", "partition", "resume_ms")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
+        self.is_full = False
+        """There was no room for the last records."""
         self.resume_ms = 0
         """Not fetched before this time: the leader answered with an error."""
 
@@ -258,6 +266,9 @@ class PeerFetcher:
             got_records = bool(answer.records)
             if got_records:
                 partition.log.append_as_follower(_as_view(answer.records))
+                if followed.is_full:
+                    followed.is_full = False
+                    log.info("following %s again: there is room", partition.topic_partition)
             partition.log.advance_log_start(
                 min(answer.log_start_offset, partition.log.log_end_offset)
             )
@@ -266,6 +277,11 @@ class PeerFetcher:
                 partition.log.log_start_offset,
             )
             return got_records
+        except LogFullError as failure:
+            if not followed.is_full:
+                log.warning("paused following %s: %s", partition.topic_partition, failure)
+            followed.is_full = True
+            self._pause(followed)
         except CorruptRecordError as failure:
             log.warning("bad records from the leader of %s: %s", partition.topic_partition, failure)
             self._pause(followed)

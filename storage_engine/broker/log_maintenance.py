@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 DOOMED_FILES_INTERVAL_MS = 1000
 """How often files whose `file.delete.delay.ms` is over are looked for."""
 
+FREE_SPACE_INTERVAL_MS = 1000
+"""How long appends rely on what the file system said of its free space."""
+
 PRODUCERS_INTERVAL_MS = 60_000
 """How often silent producers are forgotten."""
 
@@ -62,6 +65,7 @@ class LogMaintenance:
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
+        self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
 
     def close(self) -> None:

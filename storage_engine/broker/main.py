@@ -65,6 +65,7 @@ class Broker:
             broker_id=config.broker_id,
             clock=clock,
             background=background,
+            reserve_bytes=config.integer("log.dir.min.free.bytes"),
         )
         session = ZooKeeperSession(
             config.zookeeper_connect,

@@ -23,6 +23,7 @@ from storage_engine.log.checkpoints import (
     read_offsets,
 )
 from storage_engine.log.disk import Disk, replace_file
+from storage_engine.log.free_space import FreeSpace
 
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
@@ -41,10 +42,19 @@ class FolderFailedError(StorageError):
 class DataFolder:
     """A locked data folder. What it says of the last run is read once, when it is opened."""
 
-    def __init__(self, disk: Disk, path: Path, *, broker_id: int, cluster_id: str | None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        broker_id: int,
+        cluster_id: str | None,
+        reserve_bytes: int = 0,
+    ) -> None:
         """StorageError when the folder must not be used; FolderFailedError when it can't be."""
         self._disk = disk
         self.path = path
+        self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
         self.failed = False
         """Its disk failed: nothing in it is touched any more."""
         try:

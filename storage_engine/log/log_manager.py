@@ -51,12 +51,14 @@ class LogManager:
         disk: Disk = REAL_DISK,
         background: Background | None = None,
         pool: OpenFiles | None = None,
+        reserve_bytes: int = 0,
     ) -> None:
         """Locks and checks the data folders; `load` opens the logs. StorageError when a folder
         must not be used, or none can be.
 
         `config_of` gives a topic's settings (default: `default_config` for all). Without
-        `background`, long work is done where it is asked for.
+        `background`, long work is done where it is asked for. `reserve_bytes` stay free in each
+        folder's file system; 0: nobody looks.
         """
         self._clock = clock
         self._disk = disk
@@ -75,7 +77,13 @@ class LogManager:
             for path in dict.fromkeys(path.absolute() for path in log_dirs):
                 try:
                     self._folders.append(
-                        DataFolder(disk, path, broker_id=broker_id, cluster_id=cluster_id)
+                        DataFolder(
+                            disk,
+                            path,
+                            broker_id=broker_id,
+                            cluster_id=cluster_id,
+                            reserve_bytes=reserve_bytes,
+                        )
                     )
                 except FolderFailedError as error:
                     failed.append(error)
@@ -165,6 +173,11 @@ class LogManager:
                 folder.failed = True
                 return True
         return False
+
+    def look_for_room(self) -> None:
+        """Once in a while: what else was written to the disks counts from now on."""
+        for folder in self._folders:
+            folder.room.look_again()
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -382,6 +395,7 @@ class LogManager:
             clean=clean,
             disk=self._disk,
             pool=self._pool,
+            room=folder.room,
             on_recovery_point_lowered=lambda: self._write_recovery_points_of(folder),
         )
         self.logs[topic_partition] = log

@@ -20,6 +20,7 @@ from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
+from storage_engine.log.free_space import FreeSpace
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
@@ -46,6 +47,7 @@ class PartitionLog(ReadableLog):
         "_flush_state",
         "_max_message_bytes",
         "_roll_rule",
+        "_room",
         "_snapshots",
         "_stamps_append_time",
         "producer_state",
@@ -61,6 +63,7 @@ class PartitionLog(ReadableLog):
         log_start_offset: int,
         recovery_point: int,
         clean: bool,
+        room: FreeSpace,
         on_recovery_point_lowered: Callable[[], None],
     ) -> None:
         """Use `open`."""
@@ -78,6 +81,7 @@ class PartitionLog(ReadableLog):
             log_start_offset=loaded.log_start_offset,
         )
         self._clock = clock
+        self._room = room
         self._epochs = LeaderEpochCheckpoint(folder, loaded.epochs)
         self._snapshots = loaded.snapshots
         self.producer_state: ProducerStates = loaded.producers
@@ -106,13 +110,14 @@ class PartitionLog(ReadableLog):
         clean: bool = False,
         disk: Disk = REAL_DISK,
         pool: OpenFiles | None = None,
+        room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
         `clean`: the last stop was in order, so that nothing needs to be checked.
         `on_recovery_point_lowered` is called within a truncation, and must bring the new recovery
-        point to the medium.
+        point to the medium. `room` is that of the data folder; None: nobody looks.
         """
         folder = LogFolder(
             disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
@@ -124,6 +129,7 @@ class PartitionLog(ReadableLog):
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
+            room=FreeSpace(disk, directory) if room is None else room,
             on_recovery_point_lowered=on_recovery_point_lowered,
         )
 
@@ -168,6 +174,7 @@ class PartitionLog(ReadableLog):
             return AppendResult(
                 base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
             )
+        self._room.take(size)
         if records.readonly:
             records = memoryview(bytearray(records))
         if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
@@ -193,6 +200,7 @@ class PartitionLog(ReadableLog):
         if not batches:
             end = self.log_end_offset
             return AppendResult(end, end - 1, end, -1, False, 0)
+        self._room.take(len(records))
         base_offset = batches[0][1].base_offset
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)

@@ -125,6 +125,7 @@ class FakeBroker:
             clock=self.loop,
             background=self.loop,
             disk=self.disk,
+            reserve_bytes=self.config.integer("log.dir.min.free.bytes"),
         )
         known: list[str] = []
         agree_on_cluster_id(self.session, on_known=known.append, on_failed=self.refused.append)

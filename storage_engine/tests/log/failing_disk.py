@@ -18,6 +18,8 @@ class FailingDisk(RealDisk):
         self.error = errno.EIO
         self.room: dict[Path, int] = {}
         """Bytes that may still be written in these."""
+        self.free: dict[Path, int] = {}
+        """What the file systems of these say is free; others say the truth."""
         self.pwrite = self._pwrite
         self.pread = self._pread
 
@@ -42,6 +44,10 @@ class FailingDisk(RealDisk):
     def _pread(self, descriptor: int, count: int, position: int) -> bytes:
         self._check(descriptor)
         return os.pread(descriptor, count, position)
+
+    def free_bytes(self, path: Path) -> int:
+        self._check(path)
+        return self.free[path] if path in self.free else super().free_bytes(path)
 
     def sync(self, descriptor: int) -> None:
         self._check(descriptor)
