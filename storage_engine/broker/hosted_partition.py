@@ -74,7 +74,7 @@ class HostedPartition:
         self.dirty = False
         """True while the replica manager has it in its list for the end of the loop's turn."""
         self.unflushed_appends = 0
-        """Appends whose acknowledgement waits for the next round of flushes."""
+        """Appends of this turn that wait for a flush."""
 
     @property
     def high_watermark(self) -> int:

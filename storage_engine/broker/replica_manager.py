@@ -89,7 +89,9 @@ class ReplicaManager:
         )
         self._folder_notice = FolderNotice(coordination, scheduler, broker_id=settings.broker_id)
         logs.on_folder_failed = self._fail_folder
-        self.durable_acks = DurableAcks(background, on_flushed=self._flushed, on_failure=self.fail)
+        self.durable_acks = DurableAcks(
+            background, scheduler, on_flushed=self._flushed, on_failure=self.fail
+        )
         self.fetchers: FetcherManager | None = None
         """Set once by the wiring: the two need each other."""
 
@@ -156,7 +158,7 @@ class ReplicaManager:
         except LogStorageError as failure:
             self.fail(partition, failure)
             raise
-        if acks != 0 and partition.config.flush_before_ack:
+        if partition.config.flush_before_ack:
             partition.unflushed_appends += 1
         if not partition.dirty:
             self._mark_dirty(partition)
@@ -177,10 +179,15 @@ class ReplicaManager:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 self._isr.step(partition, Appended(log_end_offset=end))
-                if partition.must_flush:
-                    self.durable_acks.flush(partition)
+                if partition.unflushed_appends:
+                    self._flush_appends(partition)
             if len(partition.data_waiters):
                 partition.data_waiters.wake()
+
+    def _flush_appends(self, partition: HostedPartition) -> None:
+        batches, partition.unflushed_appends = partition.unflushed_appends, 0
+        if partition.must_flush:
+            self.durable_acks.flush(partition, batches=batches)
 
     def _flushed(self, partition: HostedPartition) -> None:
         """More of the log is on the medium: where that counts, it may be acknowledged."""
@@ -455,6 +462,7 @@ class ReplicaManager:
     def close(self) -> None:
         """Stop periodic work, answer who waits, write the high watermarks."""
         self._stopped = True
+        self.durable_acks.report()
         self.checkpoint_high_watermarks()
         for partition in self._partitions.values():
             partition.become_follower(-1)

@@ -226,6 +226,18 @@ def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
     cluster.close()
 
 
+def test_a_lone_producer_waits_for_nobody(tmp_path):
+    cluster = FakeCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
+    cluster.create_topic("t")
+    cluster.produced(TP, b"first")
+    for _ in range(5):
+        began_ms = cluster.loop.now_ms
+        cluster.answer(cluster.produce(1, TP, b"record", acks=1))
+        there_flush_and_back_ms = 3
+        assert cluster.loop.now_ms - began_ms == there_flush_and_back_ms
+    cluster.close()
+
+
 def test_the_setting_can_change_while_the_partition_is_in_use(durable):
     leader = durable.state(TP).leader
     replicas = durable[leader].context.replicas
