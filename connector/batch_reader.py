@@ -4,7 +4,6 @@ planned, so that every task and every retry reads the same records.
 Source: R-SPARK1, R-CLI5.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector.cluster_view import ClusterView
 from connector.errors import OptionError, told_briefly
+from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
 from connector.offsets import OffsetRange
 from connector.options import SourceOptions
@@ -20,8 +20,6 @@ from connector.positions import resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-logger = logging.getLogger(__name__)
 
 
 class HeadraceBatchReader(DataSourceReader):
@@ -39,8 +37,7 @@ class HeadraceBatchReader(DataSourceReader):
         least.
         """
         options = self._options
-        for note in options.notes:
-            logger.warning("%s", note)
+        tell_once(options.notes)
         partitions = self._view.find_all(options.subscription)
         starts = resolve(
             options.starting or Everywhere(special=EARLIEST),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from connector.errors import told_briefly
 from connector.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @told_briefly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task; an empty DataFrame runs one task without rows."""
         from connector.record_writer import write_records

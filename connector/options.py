@@ -35,6 +35,11 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 DEFAULT_BATCH_BYTES = 512 * 1024
 """A record batch of the sink before compression; well under Kafka's max.message.bytes of 1 MiB."""
 
+AT_LEAST_ONCE_NOTE = (
+    "this version of the sink delivers at least once: a micro-batch or task that Spark runs again "
+    "is written again; deliveryGuarantee=at-least-once says that this is meant"
+)
+
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -124,6 +129,7 @@ class SinkOptions:
     batch_bytes: int
     delivery_timeout_ms: int
     notes: tuple[str, ...]
+    """Lines for the log."""
 
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -185,7 +191,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         batch_bytes=given.integer("batch.size", low=1, high=MAX_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
         delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=_INT32_MAX)
         or DEFAULT_DELIVERY_TIMEOUT_MS,
-        notes=given.notes,
+        notes=given.notes if guarantee else (*given.notes, AT_LEAST_ONCE_NOTE),
     )
 
 

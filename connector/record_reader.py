@@ -5,6 +5,7 @@ Source: R-SPARK1, R-CLI5.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.arrow_rows import record_batches
@@ -45,9 +46,11 @@ def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.Re
             except OffsetOutOfRangeError as error:
                 position = _after_gap(options, wanted, position, error)
             except DeadlineExceededError:
-                if not _log_got_shorter(options, wanted):
+                shorter = _what_is_left(options, wanted)
+                if shorter is None:
                     raise
-                return
+                # Also what was fetched and not decoded yet is read again.
+                wanted = shorter
 
 
 def _decoded(
@@ -84,17 +87,17 @@ def _after_gap(
     return error.log_start_offset if position < error.log_start_offset else wanted.end_offset
 
 
-def _log_got_shorter(options: SourceOptions, wanted: OffsetRange) -> bool:
-    """Whether nothing came for kafkaConsumer.pollTimeoutMs because the log now ends before the end
-    of the range: that is a loss."""
+def _what_is_left(options: SourceOptions, wanted: OffsetRange) -> OffsetRange | None:
+    """`wanted` up to the end of the log, when nothing came for kafkaConsumer.pollTimeoutMs because
+    the log now ends before it: that is a loss. None when the log is long enough."""
     topic_partition = wanted.topic_partition
     cluster = cluster_for(options.connection)
     latest = cluster.list_offsets({topic_partition: LATEST}, isolation=options.isolation_level)
     if latest[topic_partition] >= wanted.end_offset:
-        return False
+        return None
     loss = (
         f"{topic_partition} is wanted up to offset {wanted.end_offset}, but now ends at "
         f"{latest[topic_partition]}"
     )
     report_losses([loss], fail_on_data_loss=options.fail_on_data_loss)
-    return True
+    return replace(wanted, end_offset=latest[topic_partition])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from connector.errors import OptionError, told_briefly
+from connector.notes import tell_once
 from connector.options import SinkOptions, SourceOptions, parse_sink_options, parse_source_options
 from connector.schema import check_sink_schema, check_user_schema, source_schema
 
@@ -67,6 +68,7 @@ class HeadraceDataSource(DataSource):
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
             )
         check_sink_schema(schema, topic_option=self._sink_options.topic)
+        tell_once(self._sink_options.notes)
         return HeadraceBatchWriter(self._sink_options)
 
     @told_briefly
@@ -76,6 +78,7 @@ class HeadraceDataSource(DataSource):
         from connector.stream_writer import HeadraceStreamWriter
 
         check_sink_schema(schema, topic_option=self._sink_options.topic)
+        tell_once(self._sink_options.notes)
         return HeadraceStreamWriter(self._sink_options)
 
     @cached_property

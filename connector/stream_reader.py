@@ -6,7 +6,6 @@ Spark calls the planning methods in one long-lived process and `read` in others;
 """
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -27,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from connector.cluster_view import ClusterView
 from connector.connections import close_all
 from connector.errors import told_briefly
+from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere
 from connector.offsets import StreamOffset, positions_to_json, ranges_between
 from connector.options import SourceOptions
@@ -36,8 +36,6 @@ from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-logger = logging.getLogger(__name__)
 
 IDLE_POLL_MS = 25
 """Spark asks an idle source for its latest offset 89 times a second; the brokers are asked 40
@@ -71,8 +69,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         `offsets.py`.
         """
         self._stop_on_sigterm()
-        for note in self._options.notes:
-            logger.warning("%s", note)
+        tell_once(self._options.notes)
         positions = resolve(
             self._options.starting or Everywhere(special=LATEST),
             self._view.find_all(self._options.subscription),

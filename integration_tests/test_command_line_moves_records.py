@@ -50,6 +50,14 @@ def test_topics_are_created_listed_described_altered_and_deleted(at: tuple[str, 
     assert succeed("topics", "alter", "first", "--partitions", "3", *at) == (
         "topic 'first' has 3 partitions\n"
     )
+    assert succeed("topics", "alter", "first", *at, "--config", "segment.bytes=1000000") == (
+        "settings of topic 'first' changed\n"
+    )
+    described = succeed("topics", "describe", "first", *at)
+    assert "settings of its own: retention.ms=100000000, segment.bytes=1000000\n" in described
+    succeed("topics", "alter", "first", *at, "--remove-config", "segment.bytes")
+    described = succeed("topics", "describe", "first", *at)
+    assert "settings of its own: retention.ms=100000000\n" in described
     assert succeed("topics", "delete", "first", *at) == "topic 'first' deleted\n"
     assert "first" not in succeed("topics", "list", *at).splitlines()
 
@@ -70,6 +78,23 @@ def test_impossible_topics_are_one_line(
     assert "'gone' does not exist" in error("describe", "gone")
     assert "nothing to alter" in error("alter", "there", status=2)
     assert "can only get more" in error("alter", "there", "--partitions", "1")
+    assert "'retention.ms'" in error("alter", "there", "--config", "retention.m=1")
+    assert "a whole number, 14 or more" in error("alter", "there", "--config", "segment.bytes=1")
+    assert "'gone' does not exist" in error("alter", "gone", "--config", "retention.ms=1")
+    beyond = ("--partition", "0", "--before", str(2**70))
+    assert "no committed records up to" in error("delete-records", "there", *beyond)
+    assert "'gone' does not exist" in error("delete-records", "gone", "--all")
+
+
+def test_the_oldest_records_are_deleted(at: tuple[str, str]) -> None:
+    succeed("topics", "create", "short", "--partitions", "2", *at)
+    succeed("produce", "short", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
+    begins = succeed("topics", "delete-records", "short", "--all", *at).splitlines()
+    ends = [int(line.removeprefix(f"short-{p} begins at offset ")) for p, line in enumerate(begins)]
+    assert sum(ends) == 100
+    assert succeed("consume", "short", "--exit-at-end", *at) == ""
+    again = ("delete-records", "short", "--partition", "1", "--before", "0")
+    assert succeed("topics", *again, *at) == f"short-1 begins at offset {ends[1]}\n"
 
 
 def test_lines_come_back_as_they_went(at: tuple[str, str], tmp_path: Path) -> None:

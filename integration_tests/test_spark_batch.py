@@ -21,6 +21,8 @@ from integration_tests.spark_support import (
 
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 TIME_MS = 1_700_000_000_123

@@ -21,6 +21,8 @@ from integration_tests.spark_support import (
     topic,
 )
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parent.parent

@@ -62,7 +62,8 @@ class ControllerSettings:
 
     broker_id: BrokerId
     delete_topic_enable: bool
-    unclean_default: bool
+    unclean_default: Callable[[], bool]
+    """What `unclean.leader.election.enable` is for topics that don't set it."""
     balance_check_ms: int | None
     """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
     balance_percentage: int
@@ -167,6 +168,10 @@ class ActingController:
         if self.loaded:
             self._watches.watch_topic(info.topic)
             self.submit(TopicsChanged(topics={info.topic: info}))
+
+    def settings_changed(self, topics: Iterable[str] | None) -> None:
+        """Read topics, or all (None), again: elections may go by other settings now."""
+        self._watches.reread_topics(topics)
 
     def delete_topic(self, topic: str, on_deleted: TopicListener) -> None:
         """Begin a deletion whose request node exists; `on_deleted` when the topic is gone."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from storage_engine.broker.listener import (
     Listener,
@@ -22,7 +23,7 @@ from storage_engine.core.setting import Setting, SettingType, SettingValue, unkn
 from storage_engine.core.settings import ALIASES, BY_BROKER_KEY
 from storage_engine.zookeeper.connect_string import ConnectString
 
-__all__ = ["BrokerConfig", "check_broker_setting", "parse_properties"]
+__all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
 
 _EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST})
 
@@ -54,7 +55,7 @@ class BrokerConfig:
         self.advertised_listener: Listener = self._advertised()
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
-        _check_relations(self)
+        check_relations(self)
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
@@ -192,15 +193,21 @@ def _missing(key: str) -> ConfigError:
     return ConfigError(f"the setting '{key}' is missing: {BY_BROKER_KEY[key].doc}")
 
 
-def _check_relations(config: BrokerConfig) -> None:
-    """Limits between settings, each with its reason."""
+class Integers(Protocol):
+    """Settings by name, wherever they come from."""
+
+    def integer(self, key: str) -> int: ...
+
+
+def check_relations(config: Integers) -> None:
+    """Limits between settings, each with its reason. ConfigError where one is broken."""
     # A fetch that waits as long as a lagging follower may would make every idle follower lag.
     _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     # A batch that is allowed must fit into a request.
     _check_below(config, "message.max.bytes", "socket.request.max.bytes")
 
 
-def _check_below(config: BrokerConfig, lower: str, upper: str) -> None:
+def _check_below(config: Integers, lower: str, upper: str) -> None:
     low, high = config.integer(lower), config.integer(upper)
     if low > high:
         raise ConfigError(f"{lower}={low} must not be above {upper}={high}")

@@ -6,6 +6,7 @@ R-CTL1, R-CTL5.
 """
 
 import logging
+from collections.abc import Iterable
 
 from storage_engine.broker.acting_controller import ActingController, ControllerSettings
 from storage_engine.core.ids import ControllerEpoch
@@ -53,6 +54,11 @@ class ControllerRunner:
         if self._started:
             self._election.stop()
         self._resigned()
+
+    def settings_changed(self, topics: Iterable[str] | None) -> None:
+        """Topics, or all of them (None), may have other settings than before."""
+        if self.acting is not None:
+            self.acting.settings_changed(topics)
 
     def _elected(self, controller_epoch: ControllerEpoch, epoch_znode_version: int) -> None:
         self._resigned()

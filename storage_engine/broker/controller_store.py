@@ -51,7 +51,11 @@ class ControllerStore:
     """ZooKeeper as one elected controller uses it."""
 
     def __init__(
-        self, coordination: Coordination, *, epoch_znode_version: int, unclean_default: bool
+        self,
+        coordination: Coordination,
+        *,
+        epoch_znode_version: int,
+        unclean_default: Callable[[], bool],
     ) -> None:
         self._coordination = coordination
         self._epoch_version = epoch_znode_version
@@ -131,7 +135,7 @@ class ControllerStore:
 
         def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
             if reply.ok or reply.status is ZkStatus.NO_NODE:
-                found[topic] = _topic_info(node, reply, self._unclean_default)
+                found[topic] = _topic_info(node, reply, self._unclean_default())
             else:
                 failed.append(topic)
             gather.one()

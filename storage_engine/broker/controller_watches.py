@@ -54,6 +54,7 @@ class ControllerWatches:
         self._watched: set[str] = set()
         self._generations: dict[str, int] = {}
         self._early_isr_changes: set[TopicPartition] = set()
+        self._reread_once_loaded: set[str] = set()
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
         self._topics: dict[str, TopicInfo] | None = None
         self._states: dict[TopicPartition, PartitionState] | None = None
@@ -147,6 +148,15 @@ class ControllerWatches:
             self._watched.add(topic)
             self._store.read_topics([topic], self._topic_watch, lambda _found: None)
 
+    def reread_topics(self, topics: Iterable[str] | None) -> None:
+        """Topics, or all that are watched (None), may have other settings."""
+        again = self._watched.intersection(self._watched if topics is None else topics)
+        if not self.loaded:
+            # They may have been read before the change.
+            self._reread_once_loaded.update(again)
+        elif again:
+            self._read_topics(sorted(again))
+
     def topic_gone(self, topic: str) -> None:
         """A topic that was deleted. It may have been made anew already, while the list of topics
         still held it for known: look again."""
@@ -192,6 +202,9 @@ class ControllerWatches:
         if self._early_isr_changes:
             self._reread(sorted(self._early_isr_changes))
             self._early_isr_changes.clear()
+        if self._reread_once_loaded:
+            self._read_topics(sorted(self._reread_once_loaded))
+            self._reread_once_loaded.clear()
 
     # --- deletions: one JSON, or a child per topic ---
 

@@ -9,8 +9,10 @@ import logging
 from typing import Any
 
 from storage_engine.broker.handlers import (
+    alter_configs,
     control,
     controlled_shutdown,
+    delete_records,
     describe_cluster,
     describe_configs,
     fetch,
@@ -63,10 +65,13 @@ HANDLERS: dict[int, Handler] = {
     API_VERSIONS_KEY: _api_versions,
     19: topics.create_topics,
     20: topics.delete_topics,
+    21: delete_records.handle,
     22: init_producer_id.handle,
     23: offset_for_leader_epoch.handle,
     32: describe_configs.handle,
+    33: alter_configs.alter_configs,
     37: topics.create_partitions,
+    44: alter_configs.incremental_alter_configs,
     60: describe_cluster.handle,
 }
 """What this broker serves."""

@@ -64,6 +64,7 @@ class FetchReader:
                 continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
+            partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
             if self._agrees(partition, wanted):

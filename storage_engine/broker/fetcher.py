@@ -108,6 +108,7 @@ class PeerFetcher:
         broker_epoch: Callable[[], int],
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
+        keep_log_starts: Callable[[list[HostedPartition]], None],
         channel: str = CHANNEL,
     ) -> None:
         self.endpoint = endpoint
@@ -119,6 +120,7 @@ class PeerFetcher:
         self._broker_epoch = broker_epoch
         self._flush = flush
         self._on_failure = on_failure
+        self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
         self._in_flight = False
         self._flushing = 0
@@ -237,6 +239,7 @@ class PeerFetcher:
 
     def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
         moved: list[TopicPartition] = []
+        shortened: list[HostedPartition] = []
         for answer in reply.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             followed = self._followed.get(tp)
@@ -246,8 +249,14 @@ class PeerFetcher:
                 continue
             if followed.partition.role is not Role.FOLLOWER:
                 continue
+            start_offset = followed.partition.log.log_start_offset
             if self._take(followed, answer):
                 moved.append(tp)
+            if followed.partition.log.log_start_offset > start_offset:
+                shortened.append(followed.partition)
+        if shortened:
+            # Before the next fetch reports it.
+            self._keep_log_starts(shortened)
         # Who got data goes to the end, so that a full response serves the others first next time.
         for tp in moved:
             if tp in self._followed:
@@ -366,6 +375,7 @@ class FetcherManager:
         broker_epoch: Callable[[], int],
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
+        keep_log_starts: Callable[[list[HostedPartition]], None],
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -376,6 +386,7 @@ class FetcherManager:
         self._on_failure = on_failure
         self._fetchers: dict[tuple[Endpoint, str], PeerFetcher] = {}
         """By leader and channel."""
+        self._keep_log_starts = keep_log_starts
 
     def add(self, partition: HostedPartition, leader: Endpoint) -> None:
         """Follow `leader` for this partition, from now on."""
@@ -394,6 +405,7 @@ class FetcherManager:
                 flush=self._flush,
                 on_failure=self._on_failure,
                 channel=channel,
+                keep_log_starts=self._keep_log_starts,
             )
         fetcher.add(partition)
 

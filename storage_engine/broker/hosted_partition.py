@@ -5,6 +5,7 @@ replica manager changes it.
 """
 
 import enum
+from collections.abc import Container
 from uuid import UUID
 
 from storage_engine.broker.purgatory import WaitList
@@ -33,8 +34,10 @@ class HostedPartition:
         "config",
         "controller_epoch",
         "data_waiters",
+        "deletion_waiters",
         "dirty",
         "follower_high_watermark",
+        "follower_log_starts",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -71,6 +74,9 @@ class HostedPartition:
         """Valid while this replica does not lead; `high_watermark` is the one to read."""
         self.produce_waiters = WaitList()
         self.data_waiters = WaitList()
+        self.deletion_waiters = WaitList()
+        self.follower_log_starts: dict[int, int] = {}
+        """Where the followers begin, as they said in their fetches since this replica leads."""
         self.dirty = False
         """True while the replica manager has it in its list for the end of the loop's turn."""
         self.unflushed_appends = 0
@@ -104,6 +110,7 @@ class HostedPartition:
     def become_leader(self, leader: LeaderPartition) -> None:
         self.role = Role.LEADER
         self.leader = leader
+        self.follower_log_starts = {}
 
     def become_follower(self, leader_id: int) -> None:
         self._keep_high_watermark()
@@ -117,6 +124,22 @@ class HostedPartition:
         """The role changed: everyone who waits has to look again."""
         self.produce_waiters.wake()
         self.data_waiters.wake()
+        self.deletion_waiters.wake()
+
+    def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
+        """A follower says where it begins."""
+        self.follower_log_starts[replica] = log_start_offset
+        if len(self.deletion_waiters):
+            self.deletion_waiters.wake()
+
+    def low_watermark(self, live: Container[int]) -> int:
+        """Where the last of the live replicas begins; -1 as long as one has not said it."""
+        starts = [
+            self.follower_log_starts.get(replica, -1)
+            for replica in self.assigned_replicas
+            if replica != self.leader_id and replica in live
+        ]
+        return min([self.log.log_start_offset, *starts])
 
     def _keep_high_watermark(self) -> None:
         if self.leader is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
-from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.log_manager import LogManager
 
@@ -58,10 +58,12 @@ class LogMaintenance:
         self._clock = clock
         self._background = background
         self._flushing: set[HostedPartition] = set()
+        self._retention_ms = intervals.retention_ms
+        self._retention_timer: Timer | None = None
         self._closed = False
 
     def start(self) -> None:
-        self._every(self._intervals.retention_ms, self._apply_retention)
+        self._schedule_retention()
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
@@ -70,6 +72,25 @@ class LogMaintenance:
 
     def close(self) -> None:
         self._closed = True
+
+    def check_retention_every(self, interval_ms: int) -> None:
+        """Another `log.retention.check.interval.ms`, from now on."""
+        if interval_ms != self._retention_ms:
+            self._retention_ms = interval_ms
+            if self._retention_timer is not None:
+                self._retention_timer.cancel()
+                self._schedule_retention()
+
+    def _schedule_retention(self) -> None:
+        self._retention_timer = self._scheduler.call_later(
+            self._retention_ms, self._retention_is_due
+        )
+
+    def _retention_is_due(self) -> None:
+        if not self._closed:
+            # First, so that work that fails is not the last.
+            self._schedule_retention()
+            self._apply_retention()
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:

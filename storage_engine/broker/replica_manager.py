@@ -138,11 +138,7 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         if partition is None or partition.leader is None:
             partition = self.leader(tp)
-        if self._fenced or not self._lease_valid():
-            raise KafkaError(
-                "this broker lost touch with ZooKeeper and may have been replaced as leader",
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            )
+        self.check_lease()
         if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
             raise KafkaError(
                 f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
@@ -163,6 +159,14 @@ class ReplicaManager:
         if not partition.dirty:
             self._mark_dirty(partition)
         return result
+
+    def check_lease(self) -> None:
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
+        if self._fenced or not self._lease_valid():
+            raise KafkaError(
+                "this broker lost touch with ZooKeeper and may have been replaced as leader",
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            )
 
     def _mark_dirty(self, partition: HostedPartition) -> None:
         partition.dirty = True

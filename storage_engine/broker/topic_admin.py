@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.topic_config import TopicConfig, validate_topic_config
+from storage_engine.broker.topic_config import BrokerValues, TopicConfig, validate_topic_config
 from storage_engine.core.assignment import Assignment, assign_replicas
 from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
@@ -49,7 +48,7 @@ class TopicAdmin:
     """Topic creation on any broker."""
 
     def __init__(
-        self, config: BrokerConfig, *, coordination: Coordination, metadata: MetadataCache
+        self, config: BrokerValues, *, coordination: Coordination, metadata: MetadataCache
     ) -> None:
         self._config = config
         self._coordination = coordination

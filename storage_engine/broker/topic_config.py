@@ -7,12 +7,19 @@ Source: R-TOOL1; the table is `core.topic_settings`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from storage_engine.broker.config import BrokerConfig
-from storage_engine.core.setting import SettingValue, unknown_key_error
+from storage_engine.core.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings import BY_TOPIC_KEY
 from storage_engine.log.log_config import LogConfig
+
+
+class BrokerValues(Protocol):
+    """What a broker has for topics without overrides: its file, or what counts at run time."""
+
+    def get(self, key: str) -> SettingValue: ...
+
+    def integer(self, key: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +32,7 @@ class TopicConfig:
     flush_before_ack: bool = False
 
     @classmethod
-    def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> "TopicConfig":
+    def of(cls, broker: BrokerValues, overrides: Mapping[str, str]) -> "TopicConfig":
         """ConfigError when an override is unknown or impossible."""
         values: dict[str, Any] = dict(topic_values(broker, overrides))
         return cls(
@@ -36,7 +43,7 @@ class TopicConfig:
         )
 
 
-def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
+def topic_values(broker: BrokerValues, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
     """Every topic setting by the topic's name for it."""
     given = parse_topic_overrides(overrides)
     return {
@@ -55,18 +62,23 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, SettingValu
     """Name -> value; ConfigError for an unknown or impossible one."""
     result: dict[str, SettingValue] = {}
     for name, text in overrides.items():
-        if name not in BY_TOPIC_KEY:
-            raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
-        result[name] = BY_TOPIC_KEY[name].parse(text)
+        result[name] = topic_setting(name).parse(text)
     return result
 
 
-def log_config_for(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+def topic_setting(name: str) -> Setting:
+    """ConfigError, with the nearest name, when topics have none of that name."""
+    if name not in BY_TOPIC_KEY:
+        raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
+    return BY_TOPIC_KEY[name]
+
+
+def log_config_for(broker: BrokerValues, overrides: Mapping[str, str]) -> LogConfig:
     """The part of the settings that the log itself needs."""
     return TopicConfig.of(broker, overrides).log
 
 
-def _log_config(broker: BrokerConfig, values: Mapping[str, Any]) -> LogConfig:
+def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
     return LogConfig(
         segment_bytes=values["segment.bytes"],
         segment_ms=values["segment.ms"],

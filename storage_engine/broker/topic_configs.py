@@ -7,13 +7,12 @@ Rule: a topic's settings are read before its first log is opened here. Source: R
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.config_entity import ConfigEntity
+from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_store import Gather
-from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.broker.topic_config import BrokerValues, TopicConfig, topic_setting
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.core.ports import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -23,24 +22,28 @@ RETRY_MS = 500
 class TopicConfigs:
     """Cache of topics' overrides."""
 
-    def __init__(
-        self, broker: BrokerConfig, *, coordination: Coordination, scheduler: Scheduler
-    ) -> None:
+    def __init__(self, broker: BrokerValues, *, store: ConfigStore, scheduler: Scheduler) -> None:
         self._broker = broker
-        self._coordination = coordination
+        self._store = store
         self._scheduler = scheduler
         self._overrides: dict[str, Mapping[str, str]] = {}
 
-    def overrides(self, topic: str) -> Mapping[str, str]:
-        return self._overrides.get(topic, {})
+    def known(self) -> tuple[str, ...]:
+        """Topics whose overrides are kept here."""
+        return tuple(self._overrides)
 
     def of(self, topic: str) -> TopicConfig:
-        """Settings of a topic that `ensure` has read. Impossible overrides count as absent."""
-        try:
-            return TopicConfig.of(self._broker, self.overrides(topic))
-        except ConfigError as failure:
-            log.error("settings of topic %s ignored: %s", topic, failure)
-            return TopicConfig.of(self._broker, {})
+        """Settings of a topic that `ensure` has read. An impossible override counts as absent."""
+        return TopicConfig.of(self._broker, self._overrides.get(topic, {}))
+
+    def update(self, topic: str, overrides: Mapping[str, str]) -> bool:
+        """Take new overrides of a topic that is kept here; whether they are other ones."""
+        if topic not in self._overrides:
+            return False
+        possible = possible_overrides(topic, overrides)
+        changed = possible != self._overrides[topic]
+        self._overrides[topic] = possible
+        return changed
 
     def forget(self, topic: str) -> None:
         self._overrides.pop(topic, None)
@@ -52,30 +55,25 @@ class TopicConfigs:
         for topic in missing:
             self._read(topic, gather.one)
 
-    def read(self, topic: str, done: Callable[[Mapping[str, str] | None], None]) -> None:
-        """The overrides as they are now; None when ZooKeeper does not answer."""
-        path = ConfigZNode.topic_path(topic)
-
-        def on_reply(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.NO_NODE:
-                done({})
-            elif not reply.ok:
-                done(None)
-            else:
-                try:
-                    done(ConfigZNode.decode(path, reply.value).config)
-                except ZnodeFormatError as failure:
-                    log.error("settings ignored: %s", failure)
-                    done({})
-
-        self._coordination.get(path, on_reply)
-
     def _read(self, topic: str, done: Callable[[], None]) -> None:
         def on_read(overrides: Mapping[str, str] | None) -> None:
             if overrides is None:
                 self._scheduler.call_later(RETRY_MS, lambda: self._read(topic, done))
                 return
-            self._overrides[topic] = overrides
+            self._overrides[topic] = possible_overrides(topic, overrides)
             done()
 
-        self.read(topic, on_read)
+        self._store.read(ConfigEntity.topic(topic), on_read)
+
+
+def possible_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Without those that are unknown or impossible: the others count all the same."""
+    possible = {}
+    for name, text in overrides.items():
+        try:
+            topic_setting(name).parse(text)
+        except ConfigError as failure:
+            log.error("setting of topic %s ignored: %s", topic, failure)
+        else:
+            possible[name] = text
+    return possible

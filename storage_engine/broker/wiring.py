@@ -5,17 +5,22 @@ from dataclasses import dataclass
 
 from storage_engine.broker.acting_controller import ControllerSettings
 from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.config_changes import ConfigChanges
+from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.dispatcher import Dispatcher
+from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
@@ -37,6 +42,7 @@ class BrokerParts:
     registration: Registration
     fetchers: FetcherManager
     maintenance: LogMaintenance
+    config_changes: ConfigChanges
     on_refused: list[Callable[[BrokerIdInUseError], None]]
 
     def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
@@ -45,11 +51,13 @@ class BrokerParts:
         self.on_refused.append(on_refused)
         self.context.replicas.start()
         self.maintenance.start()
-        self.registration.start()
+        # What is set for this broker counts before it is told what to lead.
+        self.config_changes.start(self.registration.start)
 
     def close(self) -> None:
         """Stop following and leading; answer who waits."""
         self.registration.close()
+        self.config_changes.close()
         self.context.controller.close()
         self.maintenance.close()
         self.fetchers.close()
@@ -71,7 +79,9 @@ def build(
     """Build all parts; nothing runs yet."""
     broker_id = BrokerId(config.broker_id)
     metadata = MetadataCache()
-    topic_configs = TopicConfigs(config, coordination=coordination, scheduler=scheduler)
+    dynamic = DynamicConfig(config)
+    config_store = ConfigStore(coordination)
+    topic_configs = TopicConfigs(dynamic, store=config_store, scheduler=scheduler)
     replicas = ReplicaManager(
         ReplicaSettings(
             broker_id=broker_id,
@@ -94,7 +104,7 @@ def build(
         ControllerSettings(
             broker_id=broker_id,
             delete_topic_enable=config.flag("delete.topic.enable"),
-            unclean_default=config.flag("unclean.leader.election.enable"),
+            unclean_default=lambda: dynamic.flag("unclean.leader.election.enable"),
             balance_check_ms=config.integer("leader.imbalance.check.interval.seconds") * 1000
             if config.flag("auto.leader.rebalance.enable")
             else None,
@@ -128,6 +138,7 @@ def build(
         on_refused=on_refused,
         on_lost=replicas.fence,
     )
+    log_starts = LogStarts(logs, scheduler, on_failure=replicas.fail)
     fetchers = FetcherManager(
         FetcherSettings(
             broker_id=broker_id,
@@ -143,18 +154,47 @@ def build(
         broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
         flush=replicas.durable_acks.flush,
         on_failure=replicas.fail,
+        keep_log_starts=log_starts.keep_now,
     )
     replicas.fetchers = fetchers
+    maintenance = LogMaintenance(
+        MaintenanceIntervals(
+            retention_ms=config.integer("log.retention.check.interval.ms"),
+            flush_ms=min(config.integer("log.flush.scheduler.interval.ms"), FINISHED_SEGMENTS_MS),
+            checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
+        ),
+        logs=logs,
+        replicas=replicas,
+        scheduler=scheduler,
+        clock=clock,
+        background=background,
+    )
+    applier = SettingsApplier(
+        broker_id,
+        config=dynamic,
+        topics=topic_configs,
+        replicas=replicas,
+        controller=controller,
+        on_broker_changed=lambda: maintenance.check_retention_every(
+            dynamic.integer("log.retention.check.interval.ms")
+        ),
+    )
+    config_changes = ConfigChanges(
+        coordination, scheduler, clock, known=applier.known, take=applier.take
+    )
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
-        config=config,
+        config=dynamic,
         replicas=replicas,
         reader=FetchReader(replicas, is_current=metadata.is_current),
         metadata=metadata,
         controller=controller,
-        topic_admin=TopicAdmin(config, coordination=coordination, metadata=metadata),
+        topic_admin=TopicAdmin(dynamic, coordination=coordination, metadata=metadata),
         topic_configs=topic_configs,
+        log_starts=log_starts,
+        config_store=config_store,
+        config_changes=config_changes,
         producer_ids=ProducerIds(coordination, broker_id=broker_id),
         orders=Orders(topic_configs, scheduler),
         coordination=coordination,
@@ -167,19 +207,7 @@ def build(
         dispatcher=Dispatcher(context),
         registration=registration,
         fetchers=fetchers,
-        maintenance=LogMaintenance(
-            MaintenanceIntervals(
-                retention_ms=config.integer("log.retention.check.interval.ms"),
-                flush_ms=min(
-                    config.integer("log.flush.scheduler.interval.ms"), FINISHED_SEGMENTS_MS
-                ),
-                checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
-            ),
-            logs=logs,
-            replicas=replicas,
-            scheduler=scheduler,
-            clock=clock,
-            background=background,
-        ),
+        maintenance=maintenance,
+        config_changes=config_changes,
         on_refused=refusals,
     )

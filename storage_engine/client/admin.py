@@ -55,7 +55,8 @@ class Setting(NamedTuple):
     name: str
     value: str | None
     source: int
-    """1 set on the topic, 4 in the broker's file, 5 the default."""
+    """1 set on the topic, 2 for the broker at run time, 3 for all brokers at run time, 4 in the
+    broker's file, 5 the default."""
     read_only: bool
 
 

@@ -163,6 +163,8 @@ class ZkOp:
     data: bytes = b""
     version: int = -1
     ephemeral: bool = False
+    sequence: bool = False
+    """Of a creation: ZooKeeper appends a number to the path."""
 
 
 class SessionState(enum.Enum):

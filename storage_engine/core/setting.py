@@ -71,6 +71,8 @@ class Setting:
     unit: str = ""
     required: bool = False
     """Has no default that could be right."""
+    live: bool = False
+    """Of a setting of brokers only: a running broker takes a new value. See `changes_live`."""
 
     @property
     def broker_key(self) -> str:
@@ -83,6 +85,12 @@ class Setting:
     @property
     def for_brokers(self) -> bool:
         return self.scope is not Scope.TOPIC
+
+    @property
+    def changes_live(self) -> bool:
+        """Whether a running broker takes a new value. What topics may override always does, since
+        it counts anew for each log."""
+        return self.live or self.for_topics
 
     @property
     def allowed(self) -> str:

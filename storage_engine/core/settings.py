@@ -70,6 +70,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1,
         minimum=1,
         unit="partitions",
+        live=True,
         doc="Partitions of a topic whose creator does not say.",
     ),
     Setting(
@@ -79,12 +80,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=32767,
         unit="replicas",
+        live=True,
         doc="Replicas of a partition of a topic whose creator does not say.",
     ),
     Setting(
         name="auto.create.topics.enable",
         type=SettingType.BOOLEAN,
         default=True,
+        live=True,
         doc="A topic that a client asks for and that does not exist is created.",
     ),
     Setting(
@@ -278,6 +281,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=300_000,
         minimum=1,
         unit="ms",
+        live=True,
         doc="How often segments are looked through for what retention deletes.",
     ),
     Setting(
@@ -310,6 +314,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=86_400_000,
         minimum=1,
         unit="ms",
+        live=True,
         doc="A producer unheard of for so long is forgotten, its sequence numbers with it.",
     ),
 )

@@ -254,8 +254,9 @@ class LogManager:
     def write_recovery_points(self) -> None:
         self._in_each_working_folder(self._write_recovery_points_of)
 
-    def write_log_starts(self) -> None:
-        self._in_each_working_folder(self._write_log_starts_of)
+    def write_log_starts(self) -> dict[Path, OSError]:
+        """The data folders where that failed, and why."""
+        return self._in_each_working_folder(self._write_log_starts_of)
 
     def _write_recovery_points_of(self, folder: DataFolder) -> None:
         folder.recovery_points = self._write(
@@ -282,15 +283,18 @@ class LogManager:
         write_offsets(self._disk, folder.path / name, offsets)
         return offsets
 
-    def _in_each_working_folder(self, write: Callable[[DataFolder], object]) -> None:
+    def _in_each_working_folder(self, write: Callable[[DataFolder], object]) -> dict[Path, OSError]:
         """A folder that fails keeps none of the others from it."""
+        failed = {}
         for folder in self._working:
             try:
                 write(folder)
             except OSError as error:
                 logger.error("checkpoint not written folder=%s error=%s", folder.path, error)
+                failed[folder.path] = error
                 if error.errno not in NO_ROOM:
                     self.on_folder_failed(folder.path, error)
+        return failed
 
     # -- helpers -----------------------------------------------------------------------------------
 

@@ -13,6 +13,9 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
+
+from storage_engine.zookeeper.process_end import has_ended
 
 POLL_S = 0.02
 KILL_TIMEOUT_S = 10.0
@@ -20,7 +23,13 @@ KILL_TIMEOUT_S = 10.0
 
 _PROC = Path("/proc")
 
-_children: dict[int, "subprocess.Popen[bytes]"] = {}
+
+class _Child(NamedTuple):
+    process: "subprocess.Popen[bytes]"
+    arguments: list[str]
+
+
+_children: dict[int, _Child] = {}
 """Children of this process by pid. They are kept: a `Popen` that is dropped while its child runs
 warns, and reaping (without which a dead child stays in the process table) needs it.
 """
@@ -54,7 +63,7 @@ def spawn_detached(
             start_new_session=True,
             close_fds=True,
         )
-    _children[child.pid] = child
+    _children[child.pid] = _Child(child, list(command))
     return child.pid
 
 
@@ -63,7 +72,7 @@ def exit_status(pid: int) -> int | None:
     isn't ours.
     """
     child = _children.get(pid)
-    return None if child is None else child.poll()
+    return None if child is None else child.process.poll()
 
 
 def command_line(pid: int) -> list[str] | None:
@@ -84,6 +93,11 @@ def is_running(pid: int | None, mark: Sequence[str]) -> bool:
     """Whether process `pid` is alive and bears our mark."""
     if pid is None:
         return False
+    child = _children.get(pid)
+    if child is not None and child.process.poll() is None:
+        # Our own child runs until it can be reaped, also while it is dying without a command line;
+        # and until then nobody else gets its pid.
+        return _bears(child.arguments, mark)
     arguments = command_line(pid)
     return arguments is not None and _bears(arguments, mark)
 
@@ -121,12 +135,18 @@ def kill_process(pid: int | None, mark: Sequence[str]) -> None:
 
 
 def _wait_until_gone(pid: int, mark: Sequence[str], timeout_s: float) -> bool:
+    """Gone for good: its port can be taken and its folder locked again."""
     deadline = time.monotonic() + timeout_s
-    while is_running(pid, mark):
+    while is_running(pid, mark) or _is_ending(pid):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def _is_ending(pid: int) -> bool:
+    """Without a command line, but not at its end yet: it may still hold its port."""
+    return _PROC.joinpath("self").exists() and command_line(pid) is None and not has_ended(pid)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

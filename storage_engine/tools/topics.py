@@ -1,11 +1,12 @@
-"""Create, list, describe, alter and delete topics.
+"""Create, list, describe, alter, empty and delete topics.
 
 actions:
-  create NAME      make a topic
-  list             the names of all topics
-  describe [NAME]  partitions, leaders, replicas and settings of one topic, or of all
-  alter NAME       add partitions, change settings
-  delete NAME      delete a topic with its data
+  create NAME          make a topic
+  list                 the names of all topics
+  describe [NAME]      partitions, leaders, replicas and settings of one topic, or of all
+  alter NAME           add partitions, change settings
+  delete-records NAME  delete the oldest records of partitions
+  delete NAME          delete a topic with its data
 
 examples:
   headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3
@@ -28,12 +29,22 @@ from storage_engine.client.admin import (
 )
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
+from storage_engine.client.record_deletion import ALL, delete_records
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.arguments import (
+    add_bootstrap_server,
+    add_json,
+    natural_number,
+    positive_integer,
+)
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
 NO_LEADER = -1
+
+MAX_OFFSET = 2**63 - 1
+"""What the protocol can carry; far beyond the end of any log, which the broker then says."""
 
 _SOURCES = {1: "topic", 2: "broker", 3: "broker", 4: "broker", 5: "default"}
 """Where a setting comes from, by the protocol's number."""
@@ -46,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_list(actions)
     _add_describe(actions)
     _add_alter(actions)
+    _add_delete_records(actions)
     _add_delete(actions)
 
 
@@ -280,6 +292,40 @@ def _change_settings(
                 "that exists; give them to 'headrace topics create'"
             ) from None
         raise
+
+
+def _add_delete_records(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "delete-records",
+        _delete_records,
+        "delete the oldest records of partitions",
+        "delete-records flights --bootstrap-server 127.0.0.1:9092 --partition 0 --before 1000",
+    )
+    parser.add_argument("name", metavar="NAME", help="an existing topic")
+    parser.add_argument(
+        "--partition", type=natural_number, metavar="P", help="a partition (default: all of them)"
+    )
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument(
+        "--before",
+        type=natural_number,
+        metavar="OFFSET",
+        help="delete the records below this offset; with --partition",
+    )
+    wanted.add_argument("--all", action="store_true", help="delete all that is committed")
+
+
+def _delete_records(cluster: Cluster, args: argparse.Namespace) -> None:
+    numbers = list(cluster.topic(args.name).partitions)
+    if args.partition is not None:
+        numbers = [args.partition]
+    elif args.before is not None and len(numbers) > 1:
+        raise UsageError("an offset belongs to one partition; give --partition P with --before")
+    before = ALL if args.all else min(args.before, MAX_OFFSET)
+    starts = delete_records(cluster, {TopicPartition(args.name, n): before for n in numbers})
+    for tp, start_offset in sorted(starts.items()):
+        write_line(f"{tp} begins at offset {start_offset}")
 
 
 def _add_delete(actions: Any) -> None:

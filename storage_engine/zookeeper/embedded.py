@@ -21,6 +21,7 @@ from pathlib import Path
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.zookeeper.java import find_java
+from storage_engine.zookeeper.process_end import has_ended
 
 HOST = "127.0.0.1"
 """The embedded server has no access control, so that it must not be reachable from elsewhere."""
@@ -90,14 +91,7 @@ class EmbeddedZooKeeper:
     def _has_ended(self) -> bool:
         if self.process is not None:
             return self.process.poll() is not None
-        # Without a command line it may still be ending and hold its port. At its end it is gone,
-        # or a zombie of one thread that its parent has not waited for.
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-            threads = len(list(Path(f"/proc/{self.pid}/task").iterdir()))
-        except OSError:
-            return True
-        return stat.rpartition(")")[2].split()[0] in "ZX" and threads <= 1
+        return has_ended(self.pid)
 
 
 def start_embedded(

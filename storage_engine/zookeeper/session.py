@@ -389,7 +389,12 @@ def _add(transaction: Any, operation: ZkOp) -> None:
         case ZkOpKind.CHECK:
             transaction.check(operation.path, operation.version)
         case ZkOpKind.CREATE:
-            transaction.create(operation.path, operation.data, ephemeral=operation.ephemeral)
+            transaction.create(
+                operation.path,
+                operation.data,
+                ephemeral=operation.ephemeral,
+                sequence=operation.sequence,
+            )
         case ZkOpKind.SET:
             transaction.set_data(operation.path, operation.data, operation.version)
         case ZkOpKind.DELETE:

@@ -231,10 +231,12 @@ class ControllerEpochZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigZNode:
-    """/config/topics/<topic> and /config/brokers/<id>: settings that override the broker's own."""
+    """/config/topics/<topic>, /config/brokers/<id> and /config/brokers/<default>: settings that
+    override those of the broker's file; `<default>` is for all brokers, literally so named."""
 
     TOPICS: ClassVar[str] = "/config/topics"
     BROKERS: ClassVar[str] = "/config/brokers"
+    ALL_BROKERS: ClassVar[str] = "<default>"
 
     config: Mapping[str, str] = field(default_factory=dict)
 

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.config_changes import ConfigChanges
+from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
@@ -28,13 +31,16 @@ class BrokerContext:
 
     broker_id: BrokerId
     cluster_id: str
-    config: BrokerConfig
+    config: DynamicConfig
     replicas: ReplicaManager
     reader: FetchReader
     metadata: MetadataCache
     controller: ControllerRunner
     topic_admin: TopicAdmin
     topic_configs: TopicConfigs
+    log_starts: LogStarts
+    config_store: ConfigStore
+    config_changes: ConfigChanges
     producer_ids: ProducerIds
     orders: Orders
     coordination: Coordination

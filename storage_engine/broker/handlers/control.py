@@ -112,6 +112,10 @@ def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataR
     refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
     if refusal is ErrorCode.NONE:
         context.metadata.update(request)
+        # Who waits for a replica that has died waits no longer.
+        for partition in context.replicas.led_here():
+            if len(partition.deletion_waiters):
+                partition.deletion_waiters.wake()
         for topic in request.removed_topics:
             context.topic_configs.forget(topic)
     call.respond(UpdateMetadataResponse(error_code=int(refusal)))

@@ -2,24 +2,21 @@
 means.
 
 Rule: settings of topics are read from ZooKeeper at each request, so that any broker gives the same
-answer. Source: R-TOOL1, KIP-226 (sources and synonyms).
+answer. Source: R-TOOL1, KIP-226 (sources and
+synonyms).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from storage_engine.broker.config_entity import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntity
+from storage_engine.broker.dynamic_config import ConfigSource
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.setting import Setting
 from storage_engine.core.settings import BY_BROKER_KEY, BY_TOPIC_KEY
 from storage_engine.protocol.apis.describe_configs import DescribeConfigsResponse
-
-TOPIC = 2
-BROKER = 4
-
-SOURCE_TOPIC = 1
-SOURCE_STATIC_BROKER = 4
-SOURCE_DEFAULT = 5
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
@@ -39,11 +36,11 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
     if not results:
         call.respond(DescribeConfigsResponse(results=[]))
     for index, resource in enumerate(request.resources):
-        if resource.resource_type == TOPIC:
+        if resource.resource_type == TOPIC_RESOURCE:
             _describe_topic(
                 context, request, resource, lambda result, index=index: settle(index, result)
             )
-        elif resource.resource_type == BROKER:
+        elif resource.resource_type == BROKER_RESOURCE:
             settle(index, _describe_broker(context, request, resource))
         else:
             text = f"resources of type {resource.resource_type} have no settings here"
@@ -61,70 +58,88 @@ def _describe_topic(context: BrokerContext, request: Any, resource: Any, done: A
         if overrides is None:
             done(_error(resource, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not answer"))
             return
+        own = possible_overrides(topic, overrides)
         entries = []
         for name, setting in BY_TOPIC_KEY.items():
-            value, source = _broker_value(context, setting)
-            if name in overrides:
-                value, source = overrides[name], SOURCE_TOPIC
-            entries.append(_entry(request, name, setting, value, source, read_only=False))
+            chain = _broker_chain(context, setting)
+            if name in own:
+                chain.insert(0, _Synonym(name, own[name], ConfigSource.TOPIC))
+            entries.append(_entry(request, name, setting, chain, read_only=False))
         done(_described(resource, entries))
 
-    context.topic_configs.read(topic, on_read)
+    context.config_store.read(ConfigEntity.topic(topic), on_read)
 
 
 def _describe_broker(context: BrokerContext, request: Any, resource: Any) -> Any:
+    if not resource.resource_name:
+        return _described(resource, _all_brokers(context, request))
     if resource.resource_name != str(context.broker_id):
         text = (
             f"broker {context.broker_id} can't tell the settings of broker "
             f"'{resource.resource_name}': ask that one"
         )
         return _error(resource, ErrorCode.INVALID_REQUEST, text)
-    entries = []
-    for name, setting in BY_BROKER_KEY.items():
-        value, source = _broker_value(context, setting)
-        entries.append(_entry(request, name, setting, value, source, read_only=True))
+    entries = [
+        _entry(
+            request,
+            name,
+            setting,
+            _broker_chain(context, setting),
+            read_only=not setting.changes_live,
+        )
+        for name, setting in BY_BROKER_KEY.items()
+    ]
     return _described(resource, entries)
 
 
-def _broker_value(context: BrokerContext, setting: Setting) -> tuple[str | None, int]:
+def _all_brokers(context: BrokerContext, request: Any) -> list[Any]:
+    """Only what is set for all brokers: each may have other values underneath."""
+    source = ConfigSource.ALL_BROKERS
+    return [
+        _entry(
+            request,
+            name,
+            BY_BROKER_KEY[name],
+            [_Synonym(name, BY_BROKER_KEY[name].format(value), source)],
+            read_only=False,
+        )
+        for name, value in sorted(context.config.layer(source).items())
+    ]
+
+
+class _Synonym(NamedTuple):
+    """A value that a setting has somewhere."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+def _broker_chain(context: BrokerContext, setting: Setting) -> list[_Synonym]:
+    """The broker's values, the one that counts first."""
     key = setting.broker_key
-    source = SOURCE_STATIC_BROKER if context.config.is_given(key) else SOURCE_DEFAULT
-    return setting.format(context.config.get(key)), source
+    return [
+        _Synonym(key, setting.format(value), source) for value, source in context.config.chain(key)
+    ]
 
 
 def _entry(
-    request: Any,
-    name: str,
-    setting: Setting,
-    value: str | None,
-    source: int,
-    *,
-    read_only: bool,
+    request: Any, name: str, setting: Setting, chain: list[_Synonym], *, read_only: bool
 ) -> Any:
+    synonyms = chain if request.include_synonyms else []
     return _Entry(
         name=name,
-        value=value,
+        value=chain[0].value,
         read_only=read_only,
-        config_source=source,
+        config_source=int(chain[0].source),
         is_sensitive=False,
-        synonyms=_synonyms(setting, value, source) if request.include_synonyms else [],
+        synonyms=[
+            _Entry.DescribeConfigsSynonym(name=s.name, value=s.value, source=int(s.source))
+            for s in synonyms
+        ],
         config_type=setting.type.value,
         documentation=setting.doc if request.include_documentation else None,
     )
-
-
-def _synonyms(setting: Setting, value: str | None, source: int) -> list[Any]:
-    """The chain of values, the one that counts first."""
-    chain = []
-    if source != SOURCE_DEFAULT:
-        own_name = setting.name if source == SOURCE_TOPIC else setting.broker_key
-        chain.append(_Entry.DescribeConfigsSynonym(name=own_name, value=value, source=source))
-    chain.append(
-        _Entry.DescribeConfigsSynonym(
-            name=setting.broker_key, value=setting.format(setting.default), source=SOURCE_DEFAULT
-        )
-    )
-    return chain
 
 
 def _described(resource: Any, entries: list[Any]) -> Any:

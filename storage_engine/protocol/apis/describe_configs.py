@@ -11,9 +11,10 @@ Versions: 1 synonyms and sources. 3 types and documentation. 4 flexible.
             name="k", value="v", read_only=False, config_source=5, is_sensitive=False,
             synonyms=[], config_type=3, documentation=None)])])
 
-Config sources: 1 topic, 4 static broker setting, 5 default. Config types: 1 boolean, 2 string, 3
-int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password. The attributes are those of Kafka's
-DescribeConfigsRequest.json and DescribeConfigsResponse.json.
+Config sources: 1 topic, 2 this broker at run time, 3 all brokers at run time, 4 the broker's file,
+5 default. Config types: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class,
+9 password. The attributes are those of Kafka's DescribeConfigsRequest.json and
+DescribeConfigsResponse.json.
 """
 
 from kafka.protocol.admin.configs import (

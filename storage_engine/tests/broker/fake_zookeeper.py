@@ -6,7 +6,7 @@ answer lost.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage_engine.core.ports import (
@@ -78,6 +78,10 @@ class FakeZooKeeper:
         assert self.check(ZkOp(kind=kind, path=path)) is ZkStatus.OK
         self.apply(ZkOp(kind=kind, path=path, data=data), 0)
 
+    def drop(self, path: str) -> None:
+        """As another program would."""
+        self.apply(ZkOp(kind=ZkOpKind.DELETE, path=path), 0)
+
     def check(self, op: ZkOp) -> ZkStatus:
         node = self.nodes.get(op.path)
         if op.kind is ZkOpKind.CREATE:
@@ -97,6 +101,8 @@ class FakeZooKeeper:
         self.zxid += 1
         if op.kind is ZkOpKind.CREATE:
             owner = session_id if op.ephemeral else 0
+            if op.sequence:
+                op = self._numbered(op)
             self.nodes[op.path] = _Node(op.data, self.zxid, self.zxid, owner)
             self._fire(self.data_watches, op.path)
             self._fire(self.child_watches, op.path.rpartition("/")[0])
@@ -131,6 +137,11 @@ class FakeZooKeeper:
             if op.kind is not ZkOpKind.CHECK:
                 self.apply(op, session_id)
         return ZkReply(status=ZkStatus.OK, value=[])
+
+    def _numbered(self, op: ZkOp) -> ZkOp:
+        parent = self.nodes[op.path.rpartition("/")[0]]
+        parent.sequence += 1
+        return replace(op, path=f"{op.path}{parent.sequence - 1:010d}", sequence=False)
 
     def drop_session(self, session_id: int) -> None:
         for path in [p for p, n in self.nodes.items() if n.owner == session_id]:

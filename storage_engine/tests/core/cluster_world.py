@@ -65,6 +65,8 @@ class World:
     def __init__(self, seed: int, *, unclean: bool = False) -> None:
         self.random = random.Random(seed)
         self.faults = True
+        self.silent: set[int] = set()
+        """Brokers that live but fetch nothing any more."""
         self.unclean = unclean
         self.now_ms = 1
         self.numbers = 0
@@ -491,7 +493,10 @@ class World:
             if not broker.up:
                 self.start_broker(broker)
         self.replace_controller()
-        for _ in range(60):
+        self.run_quietly(60)
+
+    def run_quietly(self, rounds: int) -> None:
+        for _ in range(rounds):
             self._quiet_round()
             self.now_ms += LAG_MS
             if self.isr_changes:
@@ -506,7 +511,8 @@ class World:
             for broker in self.brokers.values():
                 self._drain(broker.client)
                 for tp in list(broker.replicas):
-                    self.fetch(broker, tp)
+                    if broker.id not in self.silent:
+                        self.fetch(broker, tp)
                     self.tick(broker, tp)
                 self._drain(broker.client)
 
@@ -517,6 +523,27 @@ class World:
                 return
             queue.popleft()()
         raise AssertionError("requests to ZooKeeper never come to an end")
+
+    def check_laggards_leave(self, laggard: int) -> None:
+        """After `settle`: a follower that is silent leaves, acks go on, and it returns."""
+        led_elsewhere = [
+            tp
+            for tp, state in self.states.items()
+            if laggard in state.isr and state.leader != laggard
+        ]
+        self.silent = {laggard}
+        for tp in led_elsewhere:
+            self.append(self.brokers[self.states[tp].leader], tp)
+        self.run_quietly(10)
+        for tp in led_elsewhere:
+            assert laggard not in self.states[tp].isr, f"{tp}: {laggard} is silent but in sync"
+            leader = self.brokers[self.states[tp].leader]
+            leading = leader.replicas[tp].leading
+            assert leading is not None
+            assert leading.high_watermark == leader.logs[tp].end, f"{tp} waits for {laggard}"
+        self.silent = set()
+        self.run_quietly(20)
+        self.check_settled()
 
     def check_settled(self) -> None:
         self.check()

@@ -23,6 +23,14 @@ def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world.check_settled()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_silent_follower_leaves_the_isr_and_returns(seed):
+    world = live(seed, 500)
+    world.settle()
+    for broker in world.brokers:
+        world.check_laggards_leave(broker)
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32))
 def test_with_unclean_elections_the_cluster_heals_and_logs_agree(seed):

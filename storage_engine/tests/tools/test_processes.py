@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -73,6 +74,23 @@ def test_sigterm_is_enough_for_an_obedient_child(obedient: Child) -> None:
     assert stop_process(obedient.pid, obedient.mark, timeout_s=20) is StopOutcome.STOPPED
     assert exit_status(obedient.pid) == -signal.SIGTERM
     assert stop_process(obedient.pid, obedient.mark, timeout_s=1) is StopOutcome.NOT_RUNNING
+
+
+def test_a_stopped_process_has_let_go_of_its_port(tmp_path: Path) -> None:
+    # Threads make the end of a process take longer than the loss of its command line.
+    code = (
+        "import socket, threading, time; s = socket.create_server(('127.0.0.1', 0));"
+        " hold = bytearray(1 << 28);"
+        " [threading.Thread(target=time.sleep, args=(60,)).start() for _ in range(50)];"
+        " print(s.getsockname()[1], flush=True); time.sleep(60)"
+    )
+    for _ in range(5):
+        child = Child(tmp_path, code)
+        port = int(child.output.read_text())
+        kill_process(child.pid, child.mark)
+        assert exit_status(child.pid) == -signal.SIGKILL
+        with socket.create_server(("127.0.0.1", port)):
+            pass
 
 
 def test_a_stubborn_child_is_killed_when_its_time_is_over(stubborn: Child) -> None:

@@ -107,6 +107,13 @@ def test_a_multi_that_fails_names_the_operation_and_changes_nothing(
     assert loop.reply_of(session.exists, "/b").status is ZkStatus.NO_NODE
 
 
+def test_a_multi_can_make_a_numbered_node(session: ZooKeeperSession, loop: HandLoop) -> None:
+    operation = ZkOp(kind=ZkOpKind.CREATE, path="/n_", sequence=True)
+    paths = [loop.reply_of(session.multi, [operation]).value[0].value for _ in range(2)]
+    first, second = (int(path.removeprefix("/n_")) for path in paths)
+    assert second == first + 1
+
+
 def test_an_empty_multi_is_done(session: ZooKeeperSession, loop: HandLoop) -> None:
     assert loop.reply_of(session.multi, []) == ZkReply(status=ZkStatus.OK, value=[])
 

@@ -1,0 +1,68 @@
+"""Which partitions a subscription stands for."""
+
+import pytest
+
+from connector import cluster_view
+from connector.cluster_view import ClusterView
+from connector.errors import ConnectorError
+from connector.options import Assigned, ConnectionOptions, TopicPattern, Topics
+from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
+
+OPTIONS = ConnectionOptions(
+    bootstrap_servers="h:1", client_id="c", request_timeout_ms=1, metadata_max_age_ms=10_000
+)
+
+
+def _topic(name, partitions, *, is_internal=False):
+    return TopicMetadata(
+        topic=name,
+        topic_id=NO_TOPIC_ID,
+        is_internal=is_internal,
+        partitions=dict.fromkeys(range(partitions), None),
+    )
+
+
+class FakeCluster:
+    def __init__(self):
+        self.topics = [_topic("a", 2), _topic("ab", 1), _topic("__own", 1, is_internal=True)]
+
+    def metadata(self, names, *, max_age_ms):
+        asked = [topic for topic in self.topics if names is None or topic.topic in names]
+        return ClusterMetadata(topics={topic.topic: topic for topic in asked})
+
+
+@pytest.fixture
+def view(monkeypatch):
+    cluster = FakeCluster()
+    monkeypatch.setattr(cluster_view, "cluster_for", lambda options: cluster)
+    monkeypatch.setattr(cluster_view, "TOPIC_PATIENCE_MS", 0)
+    return ClusterView(OPTIONS, isolation_level="read_committed")
+
+
+def test_topics_stand_for_all_their_partitions(view):
+    found = view.find(Topics(names=("a", "gone")))
+    assert found.partitions == (TopicPartition("a", 0), TopicPartition("a", 1))
+    assert found.missing == ("gone",)
+
+
+def test_a_pattern_matches_whole_names_and_no_topic_of_the_brokers_own(view):
+    assert view.find(TopicPattern(regex="a")).partitions == (
+        TopicPartition("a", 0),
+        TopicPartition("a", 1),
+    )
+    assert len(view.find(TopicPattern(regex=".*")).partitions) == 3
+
+
+def test_assigned_partitions_must_exist(view):
+    wanted = Assigned(partitions=(TopicPartition("a", 1), TopicPartition("a", 7)))
+    found = view.find(wanted)
+    assert found.partitions == (TopicPartition("a", 1),)
+    with pytest.raises(ConnectorError, match=r"^\[UNKNOWN_TOPIC\] no partition a-7 on h:1; "):
+        view.find_all(wanted)
+
+
+def test_a_pattern_that_matches_nothing_is_told(view):
+    with pytest.raises(ConnectorError, match="no topic that matches 'x"):
+        view.find_all(TopicPattern(regex="x+"))

@@ -1,0 +1,38 @@
+"""Connections of a process."""
+
+import os
+
+from connector import connections
+from connector.connections import MAX_CLUSTERS, close_all, cluster_for
+from connector.options import ConnectionOptions
+
+
+def _options(name="h"):
+    return ConnectionOptions(
+        bootstrap_servers=f"{name}:1", client_id="c", request_timeout_ms=1, metadata_max_age_ms=1
+    )
+
+
+def test_equal_options_share_a_cluster_and_others_do_not():
+    close_all()
+    assert cluster_for(_options()) is cluster_for(_options())
+    assert cluster_for(_options("other")) is not cluster_for(_options())
+
+
+def test_a_forked_child_does_not_use_its_parents(monkeypatch):
+    close_all()
+    of_parent = cluster_for(_options())
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert cluster_for(_options()) is not of_parent
+    monkeypatch.undo()
+    close_all()
+
+
+def test_the_number_of_clusters_is_bounded():
+    close_all()
+    first = cluster_for(_options("first"))
+    for number in range(MAX_CLUSTERS):
+        cluster_for(_options(f"h{number}"))
+    assert len(connections._clusters) == MAX_CLUSTERS
+    assert cluster_for(_options("first")) is not first
+    close_all()

@@ -1,0 +1,114 @@
+"""Reading a range in a task, over fetches that a test sets."""
+
+import pyarrow as pa
+import pytest
+
+from connector import record_reader
+from connector.errors import ConnectorError, DataLossError
+from connector.offsets import OffsetRange
+from connector.options import parse_source_options
+from connector.record_reader import read_records
+from storage_engine.client.fetch import FetchedBatches
+from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.record_batch import patch
+from storage_engine.protocol.records import encode_batches
+
+T0 = TopicPartition("t", 0)
+
+
+def _batch(first_offset, count):
+    values = pa.array([str(first_offset + number) for number in range(count)], pa.binary())
+    (encoded,) = encode_batches(values)
+    data = bytearray(encoded.data)
+    patch(data, 0, base_offset=first_offset, leader_epoch=0)
+    return memoryview(data)
+
+
+class Log:
+    """Partition 0 of a topic, in batches of 10 records."""
+
+    def __init__(self, monkeypatch):
+        self.first, self.end = 0, 100
+        self.fail_once_at = None
+        self.error = None
+        self.asked_from = []
+        monkeypatch.setattr(record_reader, "read_range", self.read_range)
+        monkeypatch.setattr(record_reader, "cluster_for", lambda options: self)
+
+    def list_offsets(self, timestamps_ms, *, isolation):
+        return dict.fromkeys(timestamps_ms, self.end)
+
+    def read_range(self, cluster, tp, start_offset, end_offset, **settings):
+        self.asked_from.append(start_offset)
+        if not self.first <= start_offset <= self.end:
+            raise OffsetOutOfRangeError(
+                "out of range", log_start_offset=self.first, log_end_offset=self.end
+            )
+        for first in range(start_offset // 10 * 10, min(end_offset, self.end), 10):
+            if self.error is not None and first == self.fail_once_at:
+                self.fail_once_at = None
+                raise self.error
+            yield FetchedBatches(
+                tp, _batch(first, 10), first, first + 10, self.end, self.end, self.first, ()
+            )
+        if end_offset > self.end:
+            raise DeadlineExceededError("t-0: offset 100 has not come")
+
+
+@pytest.fixture
+def log(monkeypatch):
+    return Log(monkeypatch)
+
+
+def _read(start_offset, end_offset, **options):
+    parsed = parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
+    wanted = OffsetRange(topic_partition=T0, start_offset=start_offset, end_offset=end_offset)
+    batches = list(read_records(parsed, wanted))
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_a_range_within_batches_is_read_exactly(log):
+    assert _read(3, 27) == list(range(3, 27))
+
+
+def test_records_lost_before_the_range_stop_the_task_or_are_stepped_over(log):
+    log.first = 40
+    with pytest.raises(DataLossError) as raised:
+        _read(5, 60)
+    assert "offset 5 of t-0 is wanted, but the log has the offsets from 40 to 100" in str(
+        raised.value
+    )
+    assert _read(5, 60, failOnDataLoss="false") == list(range(40, 60))
+    assert _read(5, 30, failOnDataLoss="false") == []
+
+
+def test_a_log_that_got_shorter_stops_the_task_or_ends_the_range(log):
+    with pytest.raises(DataLossError, match="t-0 is wanted up to offset 120, but now ends at 100"):
+        _read(90, 120)
+    assert _read(90, 120, failOnDataLoss="false") == list(range(90, 100))
+    assert _read(110, 120, failOnDataLoss="false") == []
+
+
+def test_a_loss_in_the_middle_neither_repeats_nor_drops_what_is_there(log):
+    log.fail_once_at = 50
+    log.error = OffsetOutOfRangeError("gone", log_start_offset=70, log_end_offset=100)
+    offsets = _read(0, 100, failOnDataLoss="false")
+    assert offsets == sorted(set(offsets))
+    assert set(range(70, 100)) <= set(offsets)
+
+
+def test_a_timeout_with_the_records_there_is_passed_on_in_one_line(log):
+    log.fail_once_at = 20
+    log.error = DeadlineExceededError("t-0: no leader (waited 5 ms)")
+    with pytest.raises(ConnectorError, match=r"^\[TIMED_OUT\] t-0: no leader"):
+        _read(0, 100)
+
+
+def test_headers_come_only_when_asked_for(log):
+    parsed = parse_source_options(
+        {"bootstrap.servers": "h:1", "subscribe": "t", "includeHeaders": "true"}
+    )
+    wanted = OffsetRange(topic_partition=T0, start_offset=0, end_offset=10)
+    (batch,) = read_records(parsed, wanted)
+    assert batch.column("headers").null_count == 10

@@ -1,0 +1,87 @@
+"""What has settings in ZooKeeper: a topic, one broker, or all brokers.
+
+Rule: one name for it everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below
+/config and in notifications.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import topic_name_problem
+from storage_engine.zookeeper.znodes import ConfigZNode
+
+
+class EntityKind(enum.Enum):
+    """Kinds, by their folder below /config."""
+
+    TOPIC = "topics"
+    BROKER = "brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntity:
+    """A topic or broker; the name `<default>` stands for all brokers."""
+
+    kind: EntityKind
+    name: str
+
+    @classmethod
+    def topic(cls, topic: str) -> "ConfigEntity":
+        return cls(EntityKind.TOPIC, topic)
+
+    @classmethod
+    def broker(cls, broker_id: int) -> "ConfigEntity":
+        return cls(EntityKind.BROKER, str(broker_id))
+
+    @classmethod
+    def all_brokers(cls) -> "ConfigEntity":
+        return cls(EntityKind.BROKER, ConfigZNode.ALL_BROKERS)
+
+    @classmethod
+    def parse(cls, path: str) -> "ConfigEntity | None":
+        """Of `topics/<topic>`; None for what this project has no settings for (users, clients)."""
+        folder, _, name = path.partition("/")
+        kinds = {kind.value: kind for kind in EntityKind}
+        if folder not in kinds or not name or "/" in name:
+            return None
+        return cls(kinds[folder], name)
+
+    @classmethod
+    def of_resource(cls, resource_type: int, name: str) -> "ConfigEntity":
+        """As requests name it. Raises KafkaError."""
+        if resource_type == TOPIC_RESOURCE:
+            problem = topic_name_problem(name)
+            if problem is not None:
+                raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            return cls.topic(name)
+        if resource_type != BROKER_RESOURCE:
+            raise KafkaError(
+                f"resources of type {resource_type} have no settings here",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if not name:
+            return cls.all_brokers()
+        if not name.isascii() or not name.isdigit() or str(int(name)) != name:
+            raise KafkaError(f"'{name}' is not a broker's id", ErrorCode.INVALID_REQUEST)
+        return cls(EntityKind.BROKER, name)
+
+    @property
+    def path(self) -> str:
+        return f"{self.kind.value}/{self.name}"
+
+    @property
+    def znode_path(self) -> str:
+        return f"/config/{self.path}"
+
+    def __str__(self) -> str:
+        if self.kind is EntityKind.TOPIC:
+            return f"topic '{self.name}'"
+        if self.name == ConfigZNode.ALL_BROKERS:
+            return "all brokers"
+        return f"broker {self.name}"
+
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+"""Resource types of the protocol."""

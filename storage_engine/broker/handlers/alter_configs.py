@@ -1,0 +1,134 @@
+"""IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
+
+Rule: each topic or broker succeeds or fails by itself, and wholly; who is answered can be sure that
+ZooKeeper has the settings, that this broker works by them, and that the others hear of them.
+Source: R-TOOL1, KIP-339, KIP-226.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from storage_engine.broker.config_alteration import (
+    BrokerRules,
+    Change,
+    Rules,
+    TopicRules,
+    altered,
+    replaced,
+)
+from storage_engine.broker.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.config_store import Compute
+from storage_engine.broker.dynamic_config import ConfigSource
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId
+from storage_engine.protocol.apis.alter_configs import AlterConfigsResponse
+from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
+
+Outcome = KafkaError | None
+
+
+def incremental_alter_configs(context: BrokerContext, call: Call, request: Any) -> None:
+    def compute(resource: Any, rules: Rules) -> Compute:
+        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
+        return lambda current: altered(current, changes, rules)
+
+    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+        row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        call.respond(IncrementalAlterConfigsResponse(responses=_rows(row, resources, outcomes)))
+
+    _alter(context, request, compute, respond)
+
+
+def alter_configs(context: BrokerContext, call: Call, request: Any) -> None:
+    def compute(resource: Any, rules: Rules) -> Compute:
+        values = [(c.name, c.value) for c in resource.configs]
+        return lambda _current: replaced(values, rules)
+
+    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+        row = AlterConfigsResponse.AlterConfigsResourceResponse
+        call.respond(AlterConfigsResponse(responses=_rows(row, resources, outcomes)))
+
+    _alter(context, request, compute, respond)
+
+
+def _alter(
+    context: BrokerContext,
+    request: Any,
+    compute: Callable[[Any, Rules], Compute],
+    respond: Callable[[Sequence[Any], Sequence[Outcome]], None],
+) -> None:
+    resources = list(request.resources)
+    outcomes: dict[int, Outcome] = {}
+
+    def settle(index: int, outcome: Outcome) -> None:
+        outcomes[index] = outcome
+        if len(outcomes) == len(resources):
+            respond(resources, [outcomes[i] for i in range(len(resources))])
+
+    if not resources:
+        respond([], [])
+    keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+    for index, resource in enumerate(resources):
+        try:
+            if keys.count(keys[index]) > 1:
+                raise KafkaError(
+                    f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
+                )
+            entity = ConfigEntity.of_resource(*keys[index])
+            rules = _rules(context, entity)
+        except KafkaError as failure:
+            settle(index, failure)
+            continue
+        _change(
+            context,
+            entity,
+            compute(resource, rules),
+            lambda outcome, index=index: settle(index, outcome),  # type: ignore[misc]
+            validate_only=request.validate_only,
+        )
+
+
+def _rules(context: BrokerContext, entity: ConfigEntity) -> Rules:
+    if entity.kind is EntityKind.TOPIC:
+        return TopicRules(context.config)
+    if entity == ConfigEntity.all_brokers():
+        return BrokerRules(context.config, ConfigSource.ALL_BROKERS, is_own=True)
+    broker_id = BrokerId(int(entity.name))
+    if broker_id != context.broker_id and broker_id not in context.metadata.brokers:
+        raise KafkaError(
+            f"there is no live broker {broker_id}; alive are {sorted(context.metadata.brokers)}",
+            ErrorCode.INVALID_REQUEST,
+        )
+    is_own = broker_id == context.broker_id
+    return BrokerRules(context.config, ConfigSource.BROKER, is_own=is_own)
+
+
+def _change(
+    context: BrokerContext,
+    entity: ConfigEntity,
+    compute: Compute,
+    done: Callable[[Outcome], None],
+    *,
+    validate_only: bool,
+) -> None:
+    def on_outcome(failure: Outcome) -> None:
+        if failure is not None or validate_only:
+            done(failure)
+        else:
+            # So that whoever asks this broker next gets what he has set.
+            context.config_changes.refresh(entity, lambda: done(None))
+
+    context.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
+
+
+def _rows(row: Any, resources: Sequence[Any], outcomes: Sequence[Outcome]) -> list[Any]:
+    return [
+        row(
+            error_code=0 if outcome is None else int(outcome.code),
+            error_message=None if outcome is None else str(outcome),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in zip(resources, outcomes, strict=True)
+    ]

@@ -1,0 +1,73 @@
+"""Gives new settings to those who work by them.
+
+Rule: a setting counts from the moment it is taken: logs by their next append or check, the
+controller by its next decision; nothing that is under way is disturbed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from storage_engine.broker.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.dynamic_config import ConfigSource, DynamicConfig
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.core.ids import BrokerId
+
+log = logging.getLogger(__name__)
+
+
+class SettingsApplier:
+    """Takes settings as they are read."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        config: DynamicConfig,
+        topics: TopicConfigs,
+        replicas: ReplicaManager,
+        controller: ControllerRunner,
+        on_broker_changed: Callable[[], None],
+    ) -> None:
+        """`on_broker_changed`: settings of this broker, other than of its topics, may differ."""
+        self._sources = {
+            ConfigEntity.broker(broker_id): ConfigSource.BROKER,
+            ConfigEntity.all_brokers(): ConfigSource.ALL_BROKERS,
+        }
+        self._config = config
+        self._topics = topics
+        self._replicas = replicas
+        self._controller = controller
+        self._on_broker_changed = on_broker_changed
+
+    def known(self) -> Iterator[ConfigEntity]:
+        """Whose settings this broker uses."""
+        yield from self._sources
+        for topic in self._topics.known():
+            yield ConfigEntity.topic(topic)
+
+    def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
+        """What is set for the entity now."""
+        if entity.kind is EntityKind.TOPIC:
+            self._take_topic(entity.name, settings)
+        elif entity in self._sources:
+            self._take_broker(entity, settings)
+
+    def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        if self._topics.update(topic, settings):
+            log.info("settings taken of=topics/%s settings=%s", topic, dict(settings))
+            self._replicas.apply_topic_config(topic, self._topics.of(topic))
+        self._controller.settings_changed([topic])
+
+    def _take_broker(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
+        source = self._sources[entity]
+        before = self._config.layer(source)
+        self._config.replace_layer(source, settings)
+        if self._config.layer(source) == before:
+            return
+        log.info("settings taken of=%s settings=%s", entity.path, dict(settings))
+        for topic in {partition.topic_partition.topic for partition in self._replicas}:
+            self._replicas.apply_topic_config(topic, self._topics.of(topic))
+        self._controller.settings_changed(None)
+        self._on_broker_changed()
