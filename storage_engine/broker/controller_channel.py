@@ -16,9 +16,10 @@ from storage_engine.core.controller_events import (
     Delivery,
     DeliveryFailed,
     PartitionLeadership,
+    ReplicasFailed,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch
+from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
 
@@ -40,7 +41,7 @@ class ControllerChannel:
         controller_epoch: ControllerEpoch,
         transport: Transport,
         scheduler: Scheduler,
-        report: Callable[[Delivered | DeliveryFailed], None],
+        report: Callable[[Delivered | DeliveryFailed | ReplicasFailed], None],
         on_replaced: Callable[[], None],
     ) -> None:
         self._controller_id = controller_id
@@ -62,7 +63,10 @@ class ControllerChannel:
                 return
             if outcome.replaced:
                 self._on_replaced()
-            elif outcome.failure is None:
+                return
+            if outcome.failed_replicas:
+                self._report_failed(broker, delivery, outcome.failed_replicas)
+            if outcome.failure is None:
                 self._report(Delivered(broker=broker.broker_id, delivery=delivery))
             else:
                 log.info("delivery to broker %d failed: %s", broker.broker_id, outcome.failure)
@@ -73,6 +77,19 @@ class ControllerChannel:
             self._transport.request(
                 endpoint, CHANNEL, spec, 0, message, timeout_ms=TIMEOUT_MS, on_reply=on_reply
             )
+
+    def _report_failed(
+        self, broker: BrokerInfo, delivery: Delivery, partitions: list[TopicPartition]
+    ) -> None:
+        names = ", ".join(map(str, partitions))
+        log.warning("broker %d can't serve partitions=%s", broker.broker_id, names)
+        self._report(
+            ReplicasFailed(
+                broker=broker.broker_id,
+                broker_epoch=delivery.broker_epoch,
+                partitions=tuple(partitions),
+            )
+        )
 
     def _requests(self, delivery: Delivery) -> list[tuple[Any, Any]]:
         requests: list[tuple[Any, Any]] = [
@@ -106,7 +123,9 @@ class ControllerChannel:
                     leader_epoch=item.state.leader_epoch,
                     isr=list(item.state.isr),
                     replicas=list(item.assigned),
-                    offline_replicas=[r for r in item.assigned if r not in live],
+                    offline_replicas=[
+                        r for r in item.assigned if r not in live or r in item.failed
+                    ],
                 )
                 for item in delivery.metadata
             ],
@@ -160,11 +179,13 @@ def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartiti
 class _Outcome:
     """Sums up the answers to one delivery."""
 
-    __slots__ = ("failure", "open", "replaced")
+    __slots__ = ("failed_replicas", "failure", "open", "replaced")
 
     def __init__(self, requests: int) -> None:
         self.open = requests
         self.failure: str | None = None
+        self.failed_replicas: list[TopicPartition] = []
+        """What the broker can't lead, follow or delete: its folder failed."""
         self.replaced = False
 
     def note(self, reply: Any) -> None:
@@ -177,10 +198,19 @@ class _Outcome:
             self.replaced = True
         elif code is not ErrorCode.NONE:
             self.failure = code.name
-        elif isinstance(reply, stop_replica.StopReplicaResponse):
-            # Only what is deleted counts as deleted. (A replica that can't be led or followed is
-            # told again with its next change, not for ever.)
-            for item in reply.partitions:
-                if item.error_code:
-                    name = ErrorCode.of(item.error_code).name
-                    self.failure = f"{item.topic}-{item.partition} not deleted: {name}"
+        elif isinstance(
+            reply, leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
+        ):
+            self._note_partitions(reply)
+
+    def _note_partitions(
+        self, reply: leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
+    ) -> None:
+        for item in reply.partitions:
+            code = ErrorCode.of(item.error_code)
+            if code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.failed_replicas.append(TopicPartition(item.topic, item.partition))
+            if code and isinstance(reply, stop_replica.StopReplicaResponse):
+                # Only what is deleted counts as deleted. (A replica that can't be led or followed
+                # is told again with its next change, not for ever.)
+                self.failure = f"{item.topic}-{item.partition} not deleted: {code.name}"

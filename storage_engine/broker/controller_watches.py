@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from storage_engine.broker.controller_store import ControllerStore, Gather
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
+    BrokerReportsFailures,
     BrokersChanged,
     Event,
     Loaded,
@@ -19,7 +20,11 @@ from storage_engine.core.controller_events import (
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
-from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, IsrChangeZNode
+from storage_engine.zookeeper.admin_znodes import (
+    DeleteTopicsZNode,
+    IsrChangeZNode,
+    LogDirEventZNode,
+)
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -60,6 +65,7 @@ class ControllerWatches:
         self._list_topics()
         self._read_deletions()
         self._read_isr_changes()
+        self._read_failure_notices()
 
     def close(self) -> None:
         self._closed = True
@@ -331,3 +337,41 @@ class ControllerWatches:
                 IsrChangeZNode.path(child),
                 lambda reply, child=child: on_change(child, reply),  # type: ignore[misc]
             )
+
+    # --- replicas that failed (KIP-112) ---
+
+    def _read_failure_notices(self) -> None:
+        def on_children(reply: ZkReply) -> None:
+            if self._closed:
+                return
+            if not reply.ok:
+                self._again(self._read_failure_notices)
+                return
+            for child in reply.value:
+                self._coordination.get(
+                    LogDirEventZNode.path(child),
+                    lambda reply, child=child: self._on_failure_notice(child, reply),  # type: ignore[misc]
+                )
+
+        self._coordination.children(
+            LogDirEventZNode.PARENT,
+            on_children,
+            self._guarded("failure notices", self._read_failure_notices),
+        )
+
+    def _on_failure_notice(self, child: str, reply: ZkReply) -> None:
+        if self._closed:
+            return
+        if reply.status is ZkStatus.UNKNOWN:
+            self._again(self._read_failure_notices)
+        if not reply.ok:
+            return
+        self._coordination.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)
+        try:
+            broker = LogDirEventZNode.decode(child, reply.value).broker_id
+        except ZnodeFormatError as failure:
+            log.error("notice of a failed folder ignored: %s", failure)
+            return
+        # While loading it is not needed: after that every broker is told everything.
+        if self.loaded:
+            self._submit(BrokerReportsFailures(broker=broker))

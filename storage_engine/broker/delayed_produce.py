@@ -1,13 +1,14 @@
-"""A produce with acks=all that waits for its followers.
+"""A produce that waits: for its followers (acks=all), or for this broker's disk (acks=1 and
+`flush.before.ack`).
 
-Rule: a partition is answered once its high watermark has passed the last offset appended (a
-duplicate waits just the same), or with an error once this broker no longer leads it or the time is
-over. Source: R-REP3, R-REP6, KIP-91.
+Rule: a partition is answered once its high watermark, or what is flushed of its log, has passed the
+last offset appended (a duplicate waits just the same), or with an error once this broker no longer
+leads it or the time is over. Source: R-REP3, R-REP6, R-LOG4, KIP-91.
 """
 
 from collections.abc import Callable, Sequence
 
-from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Scheduler
@@ -17,21 +18,30 @@ from storage_engine.protocol.apis.produce import ProducePartitionResponse
 class AwaitedAppend:
     """One partition of the request, not answered yet."""
 
-    __slots__ = ("index", "partition", "required_offset")
+    __slots__ = ("by_all", "index", "partition", "required_offset")
 
-    def __init__(self, partition: HostedPartition, *, required_offset: int, index: int) -> None:
+    def __init__(
+        self, partition: HostedPartition, *, required_offset: int, index: int, by_all: bool = True
+    ) -> None:
         self.partition = partition
         self.required_offset = required_offset
-        """The high watermark that answers it: one above the last offset appended."""
+        """The end offset that answers it: one above the last offset appended."""
         self.index = index
         """Its place in the response."""
+        self.by_all = by_all
+        """Whether all in-sync replicas must have it, or only this one's disk."""
 
     def outcome(self) -> ErrorCode | None:
         """None while it has to wait."""
         partition = self.partition
         leader = partition.leader
         if leader is None:
+            if partition.role is Role.FAILED:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.by_all:
+            flushed = partition.log.recovery_point >= self.required_offset
+            return ErrorCode.NONE if flushed else None
         if leader.high_watermark < self.required_offset:
             return None
         if len(leader.isr.maximal) < partition.min_in_sync_count:

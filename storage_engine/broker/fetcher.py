@@ -1,8 +1,10 @@
-"""Followers: one fetch loop per leading broker, for all partitions that it leads and we follow.
+"""Followers: a fetch loop per leading broker, for the partitions that it leads and we follow.
 
 Rule: a follower appends what its leader sends, at the leader's offsets, and cuts its log only where
-leader epochs say that the two diverge. Source: R-REP2, R-REP8, R-CTL3; KIP-595 for the divergence
-in the answer.
+leader epochs say that the two diverge. Since a fetch acknowledges all below its offset, one of a
+partition with `flush.before.ack` waits until that is flushed; these partitions have a loop of their
+own, so that no other waits for the disk. Source: R-REP2, R-REP8, R-CTL3, R-LOG4; KIP-595 for the
+divergence in the answer.
 """
 
 import logging
@@ -10,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogStorageError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    KafkaError,
+    LogFullError,
+    LogStorageError,
+)
 from storage_engine.core.follower import truncation_offset
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import (
@@ -37,6 +45,11 @@ FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
 CHANNEL = "fetch"
+DURABLE_CHANNEL = "durable fetch"
+"""Of the partitions that are flushed before a fetch acknowledges them."""
+
+Flush = Callable[[HostedPartition, Callable[[], None]], None]
+"""Flushes a partition's log; the callback comes when that is over, well or not."""
 
 EPOCH_RETRY_MS = 50
 """Pause where leader and follower have not heard of the same election yet: a matter of moments."""
@@ -71,10 +84,12 @@ _ELECTION_CODES = frozenset(
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("partition", "resume_ms")
+    __slots__ = ("is_full", "partition", "resume_ms")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
+        self.is_full = False
+        """There was no room for the last records."""
         self.resume_ms = 0
         """Not fetched before this time: the leader answered with an error."""
 
@@ -91,19 +106,25 @@ class PeerFetcher:
         scheduler: Scheduler,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
+        channel: str = CHANNEL,
     ) -> None:
         self.endpoint = endpoint
+        self._channel = channel
         self._settings = settings
         self._transport = transport
         self._scheduler = scheduler
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._flush = flush
         self._on_failure = on_failure
         self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
         self._in_flight = False
+        self._flushing = 0
+        """Partitions whose flush the next fetch waits for."""
         self._timer: Timer | None = None
         self._closed = False
 
@@ -126,10 +147,10 @@ class PeerFetcher:
         self._followed.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._transport.disconnect(self.endpoint, CHANNEL)
+        self._transport.disconnect(self.endpoint, self._channel)
 
     def _schedule(self, delay_ms: int) -> None:
-        if self._in_flight or self._closed:
+        if self._in_flight or self._flushing or self._closed:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -137,12 +158,16 @@ class PeerFetcher:
 
     def _run(self) -> None:
         self._timer = None
-        if self._in_flight or self._closed or not self._followed:
+        if self._in_flight or self._flushing or self._closed or not self._followed:
             return
         now_ms = self._clock.monotonic_ms()
         ready = [f for f in self._followed.values() if f.resume_ms <= now_ms]
         if not ready:
             self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
+            return
+        unflushed = [f.partition for f in ready if f.partition.must_flush]
+        if unflushed:
+            self._flush_first(unflushed)
             return
         self._in_flight = True
         settings = self._settings
@@ -157,13 +182,26 @@ class PeerFetcher:
         )
         self._transport.request(
             self.endpoint,
-            CHANNEL,
+            self._channel,
             FETCH,
             FETCH_VERSION,
             request,
             timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
             on_reply=lambda reply: self._on_reply(reply, asked),
         )
+
+    def _flush_first(self, partitions: list[HostedPartition]) -> None:
+        """Then go on: with what was cut or failed meanwhile, too."""
+
+        def settled() -> None:
+            self._flushing -= 1
+            if not self._flushing:
+                # In a turn of its own: a flush that fails at once must not become a deep stack.
+                self._schedule(0)
+
+        self._flushing = len(partitions)
+        for partition in partitions:
+            self._flush(partition, settled)
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
@@ -237,6 +275,9 @@ class PeerFetcher:
             got_records = bool(answer.records)
             if got_records:
                 partition.log.append_as_follower(_as_view(answer.records))
+                if followed.is_full:
+                    followed.is_full = False
+                    log.info("following %s again: there is room", partition.topic_partition)
             partition.log.advance_log_start(
                 min(answer.log_start_offset, partition.log.log_end_offset)
             )
@@ -245,6 +286,11 @@ class PeerFetcher:
                 partition.log.log_start_offset,
             )
             return got_records
+        except LogFullError as failure:
+            if not followed.is_full:
+                log.warning("paused following %s: %s", partition.topic_partition, failure)
+            followed.is_full = True
+            self._pause(followed)
         except CorruptRecordError as failure:
             log.warning("bad records from the leader of %s: %s", partition.topic_partition, failure)
             self._pause(followed)
@@ -327,6 +373,7 @@ class FetcherManager:
         scheduler: Scheduler,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
     ) -> None:
@@ -335,36 +382,41 @@ class FetcherManager:
         self._scheduler = scheduler
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._flush = flush
         self._on_failure = on_failure
+        self._fetchers: dict[tuple[Endpoint, str], PeerFetcher] = {}
+        """By leader and channel."""
         self._keep_log_starts = keep_log_starts
-        self._fetchers: dict[Endpoint, PeerFetcher] = {}
 
     def add(self, partition: HostedPartition, leader: Endpoint) -> None:
         """Follow `leader` for this partition, from now on."""
-        self.remove(partition.topic_partition, keep=leader)
-        fetcher = self._fetchers.get(leader)
+        channel = DURABLE_CHANNEL if partition.config.flush_before_ack else CHANNEL
+        key = leader, channel
+        self.remove(partition.topic_partition, keep=key)
+        fetcher = self._fetchers.get(key)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = PeerFetcher(
+            fetcher = self._fetchers[key] = PeerFetcher(
                 leader,
                 self._settings,
                 transport=self._transport,
                 scheduler=self._scheduler,
                 clock=self._clock,
                 broker_epoch=self._broker_epoch,
+                flush=self._flush,
                 on_failure=self._on_failure,
+                channel=channel,
                 keep_log_starts=self._keep_log_starts,
             )
         fetcher.add(partition)
 
-    def remove(self, tp: TopicPartition, *, keep: Endpoint | None = None) -> None:
+    def remove(self, tp: TopicPartition, *, keep: tuple[Endpoint, str] | None = None) -> None:
         """Stop following; idle loops are closed (document 001, step 7)."""
-        for endpoint in list(self._fetchers):
-            fetcher = self._fetchers[endpoint]
+        for key, fetcher in list(self._fetchers.items()):
             if tp in fetcher:
                 fetcher.remove(tp)
-                if not fetcher and endpoint != keep:
+                if not fetcher and key != keep:
                     fetcher.close()
-                    del self._fetchers[endpoint]
+                    del self._fetchers[key]
 
     def close(self) -> None:
         for fetcher in self._fetchers.values():

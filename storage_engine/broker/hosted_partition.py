@@ -46,6 +46,7 @@ class HostedPartition:
         "role",
         "topic_id",
         "topic_partition",
+        "unflushed_appends",
     )
 
     def __init__(
@@ -78,11 +79,23 @@ class HostedPartition:
         """Where the followers begin, as they said in their fetches since this replica leads."""
         self.dirty = False
         """True while the replica manager has it in its list for the end of the loop's turn."""
+        self.unflushed_appends = 0
+        """Appends of this turn that wait for a flush."""
 
     @property
     def high_watermark(self) -> int:
         leader = self.leader
         return self.follower_high_watermark if leader is None else leader.high_watermark
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether there is something that may not be acknowledged yet: `flush.before.ack`."""
+        return self.config.flush_before_ack and not self.log.is_durable
+
+    @property
+    def flushed_end_offset(self) -> int | None:
+        """What of the log counts as held here; None: all of it."""
+        return self.log.recovery_point if self.config.flush_before_ack else None
 
     @property
     def in_sync_count(self) -> int:

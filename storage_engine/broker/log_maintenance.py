@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 DOOMED_FILES_INTERVAL_MS = 1000
 """How often files whose `file.delete.delay.ms` is over are looked for."""
 
+FREE_SPACE_INTERVAL_MS = 1000
+"""How long appends rely on what the file system said of its free space."""
+
 PRODUCERS_INTERVAL_MS = 60_000
 """How often silent producers are forgotten."""
 
@@ -67,6 +70,7 @@ class LogMaintenance:
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
+        self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
             self._every(self._compactions.interval_ms, self._compactions.look)
@@ -158,12 +162,9 @@ class LogMaintenance:
         self._background.submit(job.run, done, failed)
 
     def _checkpoint(self) -> None:
-        try:
-            self._logs.write_recovery_points()
-            self._logs.write_log_starts()
-            self._logs.write_cleaner_offsets()
-        except (OSError, LogStorageError) as failure:
-            log.error("can't write the checkpoints: %s", failure)
+        self._logs.write_recovery_points()
+        self._logs.write_log_starts()
+        self._logs.write_cleaner_offsets()
 
     def _remove_doomed_files(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -4,15 +4,12 @@ Rule: nobody tells another that records are deleted before a restart would know 
 answers DeleteRecords, and a follower reports its log start, after the write. Source: R-LOG9.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Scheduler
 from storage_engine.log.log_manager import LogManager
-
-log = logging.getLogger(__name__)
 
 
 class LogStarts:
@@ -41,11 +38,11 @@ class LogStarts:
 
     def keep_now(self, moved: Iterable[HostedPartition]) -> None:
         """Write at once. Where it fails, the partitions have failed."""
-        try:
-            self._logs.write_log_starts()
-        except (OSError, LogStorageError) as failure:
-            log.error("can't write the log starts: %s", failure)
-            for partition in moved:
+        failed = self._logs.write_log_starts()
+        for partition in moved:
+            error = failed.get(partition.log.directory.parent)
+            if error is not None:
+                failure = LogStorageError(f"can't write where the log starts: {error}")
                 self._on_failure(partition, failure)
 
     def _keep_all(self) -> None:

@@ -65,13 +65,14 @@ class Broker:
             broker_id=config.broker_id,
             clock=clock,
             background=background,
+            reserve_bytes=config.integer("log.dir.min.free.bytes"),
         )
         session = ZooKeeperSession(
             config.zookeeper_connect,
             config.integer("zookeeper.session.timeout.ms"),
             self._loop.call_soon_threadsafe,
             clock=clock,
-            data_dir=config.log_dirs[0],
+            data_dir=logs.working_folders[0],
         )
         transport = PeerTransport(self._loop)
         try:

@@ -8,25 +8,38 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.fetcher import FetcherManager
+from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.topic_config import TopicConfig
-from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError
+from storage_engine.core.errors import (
+    ErrorCode,
+    KafkaError,
+    LogFolderError,
+    LogFullError,
+    LogStorageError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition import (
     Appended,
+    Flushed,
     FollowerFetched,
     LagLimits,
     LeaderPartition,
     Leadership,
     Tick,
 )
-from storage_engine.core.ports import Clock, Coordination, Endpoint, Scheduler
+from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+
+DURABLE_ACKS_REPORT_MS = 60_000
+"""How often the log tells what the flushes before acknowledgements have done."""
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
@@ -54,6 +67,7 @@ class ReplicaManager:
         coordination: Coordination,
         scheduler: Scheduler,
         clock: Clock,
+        background: Background,
         topic_config: Callable[[str], TopicConfig],
         lease_valid: Callable[[], bool],
     ) -> None:
@@ -73,6 +87,11 @@ class ReplicaManager:
             local=settings.broker_id,
             on_high_watermark=self._high_watermark_advanced,
         )
+        self._folder_notice = FolderNotice(coordination, scheduler, broker_id=settings.broker_id)
+        logs.on_folder_failed = self._fail_folder
+        self.durable_acks = DurableAcks(
+            background, scheduler, on_flushed=self._flushed, on_failure=self.fail
+        )
         self.fetchers: FetcherManager | None = None
         """Set once by the wiring: the two need each other."""
 
@@ -80,6 +99,7 @@ class ReplicaManager:
         """Begin the periodic work."""
         self._every(self._settings.isr_check_interval_ms, self._check_laggards)
         self._every(self._settings.checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        self._every(DURABLE_ACKS_REPORT_MS, self.durable_acks.report)
 
     # --- looking up ---
 
@@ -129,9 +149,13 @@ class ReplicaManager:
             result = partition.log.append_as_leader(
                 records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
+        except LogFullError:
+            raise
         except LogStorageError as failure:
             self.fail(partition, failure)
             raise
+        if partition.config.flush_before_ack:
+            partition.unflushed_appends += 1
         if not partition.dirty:
             self._mark_dirty(partition)
         return result
@@ -159,8 +183,23 @@ class ReplicaManager:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 self._isr.step(partition, Appended(log_end_offset=end))
+                if partition.unflushed_appends:
+                    self._flush_appends(partition)
             if len(partition.data_waiters):
                 partition.data_waiters.wake()
+
+    def _flush_appends(self, partition: HostedPartition) -> None:
+        batches, partition.unflushed_appends = partition.unflushed_appends, 0
+        if partition.must_flush:
+            self.durable_acks.flush(partition, batches=batches)
+
+    def _flushed(self, partition: HostedPartition) -> None:
+        """More of the log is on the medium: where that counts, it may be acknowledged."""
+        if partition.leader is not None:
+            flushed = Flushed(flushed_end_offset=partition.flushed_end_offset)
+            self._isr.step(partition, flushed)
+        if len(partition.produce_waiters):
+            partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
         if len(partition.produce_waiters):
@@ -227,7 +266,14 @@ class ReplicaManager:
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._settings.broker_id:
             # First, since it can fail: the log may be full, or know a newer epoch.
-            partition.log.start_leader_epoch(item.leader_epoch)
+            try:
+                partition.log.start_leader_epoch(item.leader_epoch)
+            except LogFullError as failure:
+                log.warning(
+                    "no room to lead %s, it takes nothing yet: %s",
+                    partition.topic_partition,
+                    failure,
+                )
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)
@@ -278,11 +324,14 @@ class ReplicaManager:
                 high_watermark=partition.follower_high_watermark,
                 now_ms=now_ms,
                 limits=self._settings.lag,
+                flushed_end_offset=partition.flushed_end_offset,
             )
             partition.become_leader(leader)
             effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
         self._isr.carry_out(partition, leader, effects)
         partition.wake_all()
+        if partition.must_flush:
+            self.durable_acks.flush(partition)
 
     def _follow(
         self,
@@ -327,16 +376,51 @@ class ReplicaManager:
             partition.become_follower(-1)
             partition.wake_all()
         if delete:
-            self._logs.delete(tp)
+            replica_log = self._logs.get(tp)
+            try:
+                self._logs.delete(tp)
+            except LogFolderError as failure:
+                if replica_log is not None:
+                    self._fail_folder(replica_log.directory.parent, failure)
+                raise
             state_change_log.info("deleted partition=%s", tp)
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
-        """Take one partition out of service after its folder failed; the others go on."""
+        """Take a partition out of service, and with it all others of its data folder where that is
+        what failed: a failed fsync (OSError) always means the folder."""
         if self._partitions.get(partition.topic_partition) is not partition:
             # Stopped or deleted meanwhile; a new replica of that name is another matter.
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
-        log.error("partition %s is offline: %s", partition.topic_partition, failure)
+        if isinstance(failure, LogFullError):
+            log.warning("no room for partition %s: %s", partition.topic_partition, failure)
+        elif isinstance(failure, LogFolderError | OSError):
+            self._fail_folder(partition.log.directory.parent, failure)
+        elif partition.role is not Role.FAILED:
+            log.error("partition %s is offline: %s", partition.topic_partition, failure)
+            self._take_offline(partition)
+            self._folder_notice.send()
+
+    def _fail_folder(self, path: Path, failure: Exception) -> None:
+        if not self._logs.fail_folder(path):
+            return
+        offline = [
+            partition
+            for partition in self._partitions.values()
+            if partition.log.directory.parent == path and partition.role is not Role.FAILED
+        ]
+        log.error(
+            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
+            "restarted: %s",
+            path,
+            len(offline),
+            failure,
+        )
+        for partition in offline:
+            self._take_offline(partition)
+        self._folder_notice.send()
+
+    def _take_offline(self, partition: HostedPartition) -> None:
         if self.fetchers is not None:
             self.fetchers.remove(partition.topic_partition)
         partition.fail()
@@ -347,6 +431,9 @@ class ReplicaManager:
             if partition.topic_partition.topic == topic:
                 partition.config = config
                 partition.log.update_config(config.log)
+                self._flushed(partition)
+                if partition.leader is not None and partition.must_flush:
+                    self.durable_acks.flush(partition)
 
     # --- periodic work ---
 
@@ -368,20 +455,18 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""
-        try:
-            self._logs.checkpoint_high_watermarks(
-                {
-                    # Not hosted yet: what was known at the start stays true.
-                    **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
-                    **{tp: p.high_watermark for tp, p in self._partitions.items()},
-                }
-            )
-        except (OSError, LogStorageError) as failure:
-            log.error("can't write the high watermarks: %s", failure)
+        self._logs.checkpoint_high_watermarks(
+            {
+                # Not hosted yet: what was known at the start stays true.
+                **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
+                **{tp: p.high_watermark for tp, p in self._partitions.items()},
+            }
+        )
 
     def close(self) -> None:
         """Stop periodic work, answer who waits, write the high watermarks."""
         self._stopped = True
+        self.durable_acks.report()
         self.checkpoint_high_watermarks()
         for partition in self._partitions.values():
             partition.become_follower(-1)

@@ -30,6 +30,7 @@ class TopicConfig:
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+    flush_before_ack: bool = False
 
     @classmethod
     def of(cls, broker: BrokerValues, overrides: Mapping[str, str]) -> "TopicConfig":
@@ -39,6 +40,7 @@ class TopicConfig:
             log=_log_config(broker, values),
             min_insync_replicas=values["min.insync.replicas"],
             unclean_leader_election_enable=values["unclean.leader.election.enable"],
+            flush_before_ack=values["flush.before.ack"],
         )
 
 

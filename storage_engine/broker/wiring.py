@@ -97,6 +97,7 @@ def build(
         coordination=coordination,
         scheduler=scheduler,
         clock=clock,
+        background=background,
         topic_config=topic_configs.of,
         lease_valid=lease_valid,
     )
@@ -152,6 +153,7 @@ def build(
         scheduler=scheduler,
         clock=clock,
         broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+        flush=replicas.durable_acks.flush,
         on_failure=replicas.fail,
         keep_log_starts=log_starts.keep_now,
     )

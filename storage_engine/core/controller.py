@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
     BalanceChecked,
+    BrokerReportsFailures,
     BrokersChanged,
     ControlledShutdownRequested,
     DeleteTopicNodes,
@@ -25,6 +26,7 @@ from storage_engine.core.controller_events import (
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ReplicasFailed,
     ShutdownProgress,
     StatesRead,
     StatesWritten,
@@ -68,6 +70,8 @@ class Controller:
     _bounced: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict)
     """Brokers that came (back): dead for the next decision on the partition, alive for the one
     after (R-CTL4)."""
+    _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
+    """Replicas that live brokers can't serve: dead until their broker has been restarted."""
     _writing: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     """Writes under way, each with the bounced brokers that its decision left out."""
     _reading: set[TopicPartition] = field(default_factory=set)
@@ -93,16 +97,16 @@ class Controller:
                 effects.extend(self._on_states_written(event.outcomes))
             case ControlledShutdownRequested():
                 self._on_controlled_shutdown(event)
+            case BrokerReportsFailures() | ReplicasFailed():
+                self._on_failures(event)
             case BalanceChecked():
                 self._on_balance_checked(event.percentage)
             case TopicDeletionRequested():
                 effects.extend(self._on_deletion_requested(event.topics))
             case TopicDeleted():
                 self._on_topic_deleted(event.topic)
-            case Delivered():
-                self._deliveries.delivered(event.broker, event.delivery)
-            case DeliveryFailed():
-                self._deliveries.failed(event.broker, event.delivery)
+            case Delivered() | DeliveryFailed():
+                self._deliveries.settle(event)
         effects.extend(self._reconcile())
         effects.extend(self._shutdown_progress())
         effects.extend(self._ready_topics())
@@ -146,6 +150,8 @@ class Controller:
         self.shutting_down -= gone | bounced
         for broker in gone | bounced:
             self._deliveries.forget(broker)
+            for partition in self._failed.pop(broker, ()):
+                self._metadata_changed(partition)
         affected = gone | fresh
         for partition, replicas in self._assignments():
             touched = affected.intersection(replicas)
@@ -213,6 +219,22 @@ class Controller:
             if event.broker in replicas:
                 self._dirty.add(partition)
 
+    def _on_failures(self, event: BrokerReportsFailures | ReplicasFailed) -> None:
+        if isinstance(event, BrokerReportsFailures):
+            if event.broker in self.brokers:
+                # The answer tells what can't be served.
+                self._deliveries.everything_to(event.broker)
+            return
+        broker = self.brokers.get(event.broker)
+        if broker is None or broker.epoch != event.broker_epoch:
+            return
+        failed = self._failed.setdefault(event.broker, set())
+        for partition in event.partitions:
+            if partition not in failed and partition.topic in self.topics:
+                failed.add(partition)
+                self._dirty.add(partition)
+                self._metadata_changed(partition)
+
     def _on_balance_checked(self, percentage: int) -> None:
         """Kafka's rule: the share of a broker's preferred partitions that others lead."""
         led_elsewhere: dict[BrokerId, list[TopicPartition]] = {}
@@ -263,7 +285,7 @@ class Controller:
             self.states.pop(tp, None)
             self._bounced.pop(tp, None)
             self._writing.pop(tp, None)
-            for pending in (self._dirty, self._reading, self._preferring):
+            for pending in (self._dirty, self._reading, self._preferring, *self._failed.values()):
                 pending.discard(tp)
         self._deliveries.forget_topic(topic)
 
@@ -317,12 +339,12 @@ class Controller:
         """What the partition's leader and ISR should be; None when they are as they should be."""
         info = self.topics[partition.topic]
         assigned = info.assignment[partition.partition]
-        live = self._live() - self._bounced.get(partition, set())
+        live = self._live(partition) - self._bounced.get(partition, set())
         state = self.states.get(partition)
         if state is None:
             return first_election(assigned, live - self.shutting_down)
         if state.leader not in live:
-            elected = self._offline_election(info, assigned, state, live)
+            elected = self._offline_election(partition, assigned, state, live)
             return None if elected.leader == -1 and state.leader == -1 else elected
         for leaving in sorted(self.shutting_down.intersection(assigned)):
             moved = controlled_shutdown_election(
@@ -337,15 +359,15 @@ class Controller:
 
     def _offline_election(
         self,
-        info: TopicInfo,
+        partition: TopicPartition,
         assigned: tuple[BrokerId, ...],
         state: PartitionState,
         live: set[BrokerId],
     ) -> Elected:
         """Who stays is preferred to who is leaving, both to a broker that has just come back, and
         anyone in sync to an unclean leader. `live` is without those that have just come back."""
-        unclean = info.unclean_election and self.brokers.keys().isdisjoint(state.isr)
-        everybody = self._live()
+        everybody = self._live(partition)
+        unclean = self.topics[partition.topic].unclean_election and everybody.isdisjoint(state.isr)
         for candidates in (
             live - self.shutting_down,
             live,
@@ -362,13 +384,13 @@ class Controller:
         if not self.shutting_down:
             return []
         effects: list[Effect] = []
-        live = self._live()
         for broker in sorted(self.shutting_down):
             remaining = []
             for partition, state in self.states.items():
                 if broker != state.leader or partition.topic in self.deleting:
                     continue
-                others = [r for r in state.isr if r != broker and r in live - self.shutting_down]
+                live = self._live(partition) - self.shutting_down
+                others = [r for r in state.isr if r != broker and r in live]
                 if others:
                     remaining.append(partition)
             effects.append(ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining))))
@@ -397,7 +419,12 @@ class Controller:
         return [
             Deliver(broker=broker, delivery=delivery)
             for broker, delivery in self._deliveries.next_for(
-                self.brokers, self.topics, self.states, self.deleting, self._unled()
+                self.brokers,
+                self.topics,
+                self.states,
+                self.deleting,
+                unled=self._unled(),
+                failed=self._failed,
             )
         ]
 
@@ -419,11 +446,19 @@ class Controller:
         for replica in self.topics[partition.topic].assignment.get(partition.partition, ()):
             if replica in self.brokers:
                 self._deliveries.leadership_to(replica, partition)
+        self._metadata_changed(partition)
+
+    def _metadata_changed(self, partition: TopicPartition) -> None:
         for broker in self.brokers:
             self._deliveries.metadata_to(broker, partition)
 
-    def _live(self) -> set[BrokerId]:
-        return set(self.brokers)
+    def _live(self, partition: TopicPartition) -> set[BrokerId]:
+        """Brokers that run and can serve their replica of the partition, if they have one."""
+        live = set(self.brokers)
+        for broker, failed in self._failed.items():
+            if partition in failed:
+                live.discard(broker)
+        return live
 
     def _all_partitions(self) -> Iterable[TopicPartition]:
         return (partition for partition, _ in self._assignments())

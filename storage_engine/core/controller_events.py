@@ -81,6 +81,22 @@ class BalanceChecked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReportsFailures:
+    """Some replicas of a broker failed, it does not say which (KIP-112)."""
+
+    broker: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasFailed:
+    """This incarnation of a broker can't serve these partitions: their data folder failed."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionRequested:
     """Topics named under /admin/delete_topics."""
 
@@ -102,6 +118,8 @@ class PartitionLeadership:
     topic_id: UUID
     state: PartitionState
     assigned: tuple[BrokerId, ...]
+    failed: tuple[BrokerId, ...] = ()
+    """Live replicas whose data folder failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +165,8 @@ Event = (
     | StatesWritten
     | ControlledShutdownRequested
     | BalanceChecked
+    | BrokerReportsFailures
+    | ReplicasFailed
     | TopicDeletionRequested
     | TopicDeleted
     | Delivered

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
-from storage_engine.core.controller_events import Delivery, PartitionLeadership
+from storage_engine.core.controller_events import (
+    Delivered,
+    Delivery,
+    DeliveryFailed,
+    PartitionLeadership,
+)
 from storage_engine.core.ids import BrokerId, TopicPartition
 
 
@@ -86,6 +91,13 @@ class Deliveries:
         self._stopping.discard(topic)
         return True
 
+    def settle(self, event: Delivered | DeliveryFailed) -> None:
+        """How a delivery ended."""
+        if isinstance(event, Delivered):
+            self.delivered(event.broker, event.delivery)
+        else:
+            self.failed(event.broker, event.delivery)
+
     def delivered(self, broker: BrokerId, delivery: Delivery) -> None:
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
@@ -113,15 +125,22 @@ class Deliveries:
         topics: Mapping[str, TopicInfo],
         states: Mapping[TopicPartition, PartitionState],
         deleting: Set[str],
+        *,
         unled: Set[TopicPartition],
+        failed: Mapping[BrokerId, Set[TopicPartition]],
     ) -> Iterator[tuple[BrokerId, Delivery]]:
         """A delivery for each broker that is owed something and has none under way.
 
-        The leadership of `unled` is told to nobody; a newer state of each will be.
+        The leadership of `unled` is told to nobody; a newer state of each will be. Replicas that
+        `failed` can't be deleted before their broker has been restarted.
         """
+
+        def contents(partitions: Set[TopicPartition]) -> tuple[PartitionLeadership, ...]:
+            return _contents(partitions, topics, states, deleting, failed)
+
         for broker, info in brokers.items():
             outbox = self._outbox(broker)
-            stop = self._to_stop.get(broker, set())
+            stop = self._to_stop.get(broker, set()) - failed.get(broker, set())
             if outbox.in_flight is not None or not (outbox.owes or stop):
                 continue
             if outbox.everything:
@@ -139,9 +158,9 @@ class Deliveries:
                 number=self._number,
                 broker_epoch=info.epoch,
                 brokers=tuple(brokers.values()),
-                metadata=_contents(metadata, topics, states, deleting),
+                metadata=contents(metadata),
                 removed_topics=tuple(sorted(outbox.removed_topics)),
-                leadership=_contents(leadership - unled, topics, states, deleting),
+                leadership=contents(leadership - unled),
                 full=outbox.everything,
                 stop=tuple(sorted(stop)),
             )
@@ -157,6 +176,7 @@ def _contents(
     topics: Mapping[str, TopicInfo],
     states: Mapping[TopicPartition, PartitionState],
     deleting: Set[str],
+    failed: Mapping[BrokerId, Set[TopicPartition]],
 ) -> tuple[PartitionLeadership, ...]:
     result = []
     for tp in sorted(partitions):
@@ -168,7 +188,11 @@ def _contents(
         if assigned is not None:
             result.append(
                 PartitionLeadership(
-                    partition=tp, topic_id=info.topic_id, state=state, assigned=assigned
+                    partition=tp,
+                    topic_id=info.topic_id,
+                    state=state,
+                    assigned=assigned,
+                    failed=tuple(b for b in assigned if tp in failed.get(b, ())),
                 )
             )
     return tuple(result)

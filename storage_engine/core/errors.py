@@ -250,3 +250,11 @@ class LogStorageError(KafkaError):
     """A write or read of a log's files failed."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class LogFullError(LogStorageError):
+    """The disk has no room; the log is as it was, and takes records again when there is room."""
+
+
+class LogFolderError(LogStorageError):
+    """The disk failed, so that all logs of the data folder are in doubt."""

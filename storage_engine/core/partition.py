@@ -22,6 +22,15 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flushed:
+    """What of the leader's log is on the medium, where only that counts as held
+    (`flush.before.ack`)."""
+
+    flushed_end_offset: int | None
+    """None: everything in the log counts, flushed or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetched:
     """A follower asked for records from `fetch_offset` on: it holds all below it."""
 
@@ -66,7 +75,7 @@ class Tick:
     log_end_offset: int
 
 
-Event = Appended | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | Tick
+Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +146,7 @@ class LeaderPartition:
     """State of a partition on the broker that leads it."""
 
     __slots__ = (
+        "_flushed_end_offset",
         "_followers",
         "_limits",
         "_local",
@@ -158,10 +168,13 @@ class LeaderPartition:
         high_watermark: int,
         now_ms: int,
         limits: LagLimits,
+        flushed_end_offset: int | None = None,
     ) -> None:
+        """`flushed_end_offset`: see `Flushed`."""
         self._local = local
         self._limits = limits
         self._log_end_offset = log_end_offset
+        self._flushed_end_offset = flushed_end_offset
         self._followers: dict[int, FollowerProgress] = {}
         self.high_watermark = min(high_watermark, log_end_offset)
         self.leader_epoch = -1
@@ -198,6 +211,9 @@ class LeaderPartition:
         match event:
             case Appended():
                 self._log_end_offset = event.log_end_offset
+                return self._advance_high_watermark()
+            case Flushed():
+                self._flushed_end_offset = event.flushed_end_offset
                 return self._advance_high_watermark()
             case FollowerFetched():
                 return self._on_follower_fetched(event)
@@ -279,8 +295,11 @@ class LeaderPartition:
         return [ProposeIsr(isr=isr.proposed, partition_epoch=self.partition_epoch)]
 
     def _advance_high_watermark(self) -> list[Effect]:
-        """The smallest end offset over the maximal ISR (R-REP5)."""
+        """The smallest end offset over the maximal ISR (R-REP5); the leader's own is that of what
+        counts as held."""
         lowest = self._log_end_offset
+        if self._flushed_end_offset is not None:
+            lowest = min(lowest, self._flushed_end_offset)
         followers = self._followers
         for replica in self.isr.maximal:
             if replica == self._local:

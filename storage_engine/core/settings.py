@@ -323,6 +323,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="Memory for the keys of a compaction pass, 96 bytes each; more keys take more passes.",
     ),
     Setting(
+        name="log.dir.min.free.bytes",  # ours
+        type=SettingType.LONG,
+        default=64 << 20,
+        minimum=0,
+        unit="bytes",
+        doc="Appends are refused while less is free in a data folder's file system; 0: off.",
+    ),
+    Setting(
         name="producer.id.expiration.ms",
         type=SettingType.INT,
         default=86_400_000,

@@ -220,5 +220,12 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         doc="Flush to disk what is older than this.",
     ),
+    Setting(
+        name="flush.before.ack",  # ours
+        type=SettingType.BOOLEAN,
+        default=False,
+        scope=Scope.BOTH,
+        doc="Acknowledge only what each in-sync replica has flushed: it outlives power failures.",
+    ),
 )
 """Every row is of scope BOTH: a broker has a value of it for topics that have none."""

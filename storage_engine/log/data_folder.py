@@ -24,6 +24,7 @@ from storage_engine.log.checkpoints import (
     read_offsets,
 )
 from storage_engine.log.disk import Disk, replace_file
+from storage_engine.log.free_space import FreeSpace
 
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
@@ -35,18 +36,33 @@ DELETED_FOLDER_SUFFIX = "-delete"
 logger = logging.getLogger(__name__)
 
 
+class FolderFailedError(StorageError):
+    """The operating system refuses the folder; others of the broker may do."""
+
+
 class DataFolder:
     """A locked data folder. What it says of the last run is read once, when it is opened."""
 
-    def __init__(self, disk: Disk, path: Path, *, broker_id: int, cluster_id: str | None) -> None:
-        """StorageError when the folder can't be used."""
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        broker_id: int,
+        cluster_id: str | None,
+        reserve_bytes: int = 0,
+    ) -> None:
+        """StorageError when the folder must not be used; FolderFailedError when it can't be."""
         self._disk = disk
         self.path = path
+        self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
+        self.failed = False
+        """Its disk failed: nothing in it is touched any more."""
         try:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
         except OSError as error:
-            raise StorageError(
+            raise FolderFailedError(
                 f"the data folder {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
@@ -59,7 +75,7 @@ class DataFolder:
             self._take_over(broker_id, cluster_id)
         except OSError as error:
             self.unlock()
-            raise StorageError(
+            raise FolderFailedError(
                 f"the data folder {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error

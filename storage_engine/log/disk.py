@@ -95,6 +95,10 @@ class Disk(Protocol):
         """
         ...
 
+    def free_bytes(self, path: Path) -> int:
+        """What this user may still write to the file system of the folder."""
+        ...
+
     def boot_id(self) -> str:
         """Another one after each start of the machine."""
         ...
@@ -175,6 +179,10 @@ class RealDisk:
             os.close(descriptor)
             return None
         return descriptor
+
+    def free_bytes(self, path: Path) -> int:
+        system = os.statvfs(path)
+        return system.f_bavail * system.f_frsize
 
     def boot_id(self) -> str:
         return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"

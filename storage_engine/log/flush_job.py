@@ -41,6 +41,11 @@ class FlushJob:
             self._close()
             raise
 
+    @property
+    def syncs(self) -> int:
+        """How many files and folders it brings to the medium, while it has not run."""
+        return len(self._descriptors) + len(self._folders)
+
     def run(self) -> None:
         """The slow half, on any thread; OSError when the medium fails."""
         try:

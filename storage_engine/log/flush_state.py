@@ -5,10 +5,10 @@ Source: R-LOG4, R-LOG8.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 from storage_engine.core.ports import Clock
 from storage_engine.log.flush_job import FlushJob
+from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_errors
@@ -20,7 +20,7 @@ class FlushState:
     __slots__ = (
         "_clock",
         "_cut_unsynced",
-        "_epochs_path",
+        "_epochs",
         "_generation",
         "_last_flush_ms",
         "_on_lowered",
@@ -31,14 +31,14 @@ class FlushState:
     def __init__(
         self,
         segments: SegmentList,
-        epochs_path: Path,
+        epochs: LeaderEpochCheckpoint,
         clock: Clock,
         *,
         recovery_point: int,
         on_lowered: Callable[[], None],
     ) -> None:
         self._segments = segments
-        self._epochs_path = epochs_path
+        self._epochs = epochs
         self._clock = clock
         self._on_lowered = on_lowered
         self._generation = 0
@@ -75,8 +75,8 @@ class FlushState:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
         with storage_errors("flush", directory):
-            if disk.exists(self._epochs_path):
-                paths.append(self._epochs_path)
+            if self._epochs.unsynced and disk.exists(self._epochs.path):
+                paths.append(self._epochs.path)
             job = FlushJob(
                 disk,
                 paths,
@@ -85,6 +85,7 @@ class FlushState:
                 on_flushed,
             )
         segments.unsynced_names = False
+        self._epochs.unsynced = False
         self._last_flush_ms = self._clock.wall_ms()
         return job
 
@@ -95,6 +96,7 @@ class FlushState:
                 job.run()
             except OSError:
                 self._segments.unsynced_names = True
+                self._epochs.unsynced = True
                 raise
         job.finish()
 

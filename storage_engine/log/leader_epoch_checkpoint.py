@@ -1,11 +1,14 @@
 """The leader epochs of a log and their file. Its one rule: the file knows an epoch before the log
 has a batch of it.
 
-So after a killed process it is never behind the log. What a crash of the machine takes from it is
+So after a killed process it is never behind the log; where there was no room to write it, no batch
+is appended before there is. What a crash of the machine takes from it is
 learned again from the batches that recovery goes through. Source: KIP-101; R-REP8.
 """
 
-from storage_engine.core.errors import ErrorCode, KafkaError
+from contextlib import suppress
+
+from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, write_epochs
 from storage_engine.log.log_loader import LogFolder
@@ -16,12 +19,16 @@ from storage_engine.protocol.record_batch import BatchHeader
 class LeaderEpochCheckpoint:
     """Changes `cache`, and the file with it."""
 
-    __slots__ = ("_disk", "cache", "path")
+    __slots__ = ("_disk", "cache", "path", "unsaved", "unsynced")
 
     def __init__(self, folder: LogFolder, cache: LeaderEpochCache) -> None:
         self._disk = folder.disk
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
+        self.unsaved = False
+        """Whether the file is not what the cache is: there was no room."""
+        self.unsynced = True
+        """Whether the file has something that is not known to be on the medium."""
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader of `epoch` writes from `start_offset` on."""
@@ -31,13 +38,13 @@ class LeaderEpochCheckpoint:
                 f"leader epoch {epoch} is older than epoch {latest} in {self.path.parent}",
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
-        if self.cache.assign(epoch, start_offset):
+        if self.cache.assign(epoch, start_offset) or self.unsaved:
             self._save()
 
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
         """Batches that a follower is about to append, with the epochs of their leaders."""
         cache = self.cache
-        changed = False
+        changed = self.unsaved
         for _, header in batches:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != cache.latest_epoch:
@@ -47,12 +54,19 @@ class LeaderEpochCheckpoint:
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self.cache.truncate_from_end(end_offset):
-            self._save()
+            self._save_if_there_is_room()
 
     def truncate_from_start(self, start_offset: int) -> None:
         if self.cache.truncate_from_start(start_offset):
+            self._save_if_there_is_room()
+
+    def _save_if_there_is_room(self) -> None:
+        """For what opening the log would find out as well: epochs outside the log."""
+        with suppress(LogFullError):
             self._save()
 
     def _save(self) -> None:
-        with storage_errors("write", self.path):
+        self.unsynced = self.unsaved = True
+        with storage_errors("write", self.path, unchanged=True):
             write_epochs(self._disk, self.path, self.cache.entries, sync=False)
+        self.unsaved = False

@@ -51,7 +51,7 @@ class LogFile(SegmentFile):
             self._write_in_parts(descriptor, memoryview(data), end)
         except OSError as error:
             self._cut_back(end)
-            raise storage_error("append to", self.path, error) from error
+            raise storage_error("append to", self.path, error, unchanged=True) from error
 
     def read(self, position: int, size: int, end: int) -> bytes:
         """A copy of the bytes; LogStorageError when they are not there."""

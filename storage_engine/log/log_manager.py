@@ -2,8 +2,9 @@
 one log open on it.
 
 Opening locks the data folders, loads every partition, and recovers it when the last stop was not in
-order. New partitions go to the data folder that has the fewest. Source: R-LOG1, R-LOG8, R-CTL4,
-R-CTL6.
+order. New partitions go to the data folder that has the fewest. A data folder whose disk fails is
+left alone until the next start, with the partitions in it; the others go on. Source: R-LOG1,
+R-LOG8, R-CTL4, R-CTL6, KIP-112.
 """
 
 import logging
@@ -11,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from storage_engine.core.errors import LogStorageError, StorageError
+from storage_engine.core.errors import LogFolderError, LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
 from storage_engine.log.checkpoints import (
@@ -21,11 +22,12 @@ from storage_engine.log.checkpoints import (
     RECOVERY_POINTS_FILE,
     write_offsets,
 )
-from storage_engine.log.data_folder import DELETED_FOLDER_SUFFIX, DataFolder
+from storage_engine.log.data_folder import DELETED_FOLDER_SUFFIX, DataFolder, FolderFailedError
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.storage_errors import NO_ROOM, storage_error
 
 PROGRESS_INTERVAL_MS = 2000
 """A recovery that takes longer tells how far it is."""
@@ -50,12 +52,14 @@ class LogManager:
         disk: Disk = REAL_DISK,
         background: Background | None = None,
         pool: OpenFiles | None = None,
+        reserve_bytes: int = 0,
     ) -> None:
         """Locks and checks the data folders; `load` opens the logs. StorageError when a folder
-        can't be used.
+        must not be used, or none can be.
 
         `config_of` gives a topic's settings (default: `default_config` for all). Without
-        `background`, long work is done where it is asked for.
+        `background`, long work is done where it is asked for. `reserve_bytes` stay free in each
+        folder's file system; 0: nobody looks.
         """
         self._clock = clock
         self._disk = disk
@@ -64,12 +68,29 @@ class LogManager:
         self._config_of = config_of or (lambda topic: default_config)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
+        self.on_folder_failed: Callable[[Path, Exception], None] = lambda path, error: None
+        """Hears of a folder that failed in work that nobody else waits for."""
+        self._lost: list[Path] = []
+        """Folders that could not be used at the start: any unknown partition may be in them."""
         self._folders: list[DataFolder] = []
+        failed: list[FolderFailedError] = []
         try:
             for path in dict.fromkeys(path.absolute() for path in log_dirs):
-                self._folders.append(
-                    DataFolder(disk, path, broker_id=broker_id, cluster_id=cluster_id)
-                )
+                try:
+                    self._folders.append(
+                        DataFolder(
+                            disk,
+                            path,
+                            broker_id=broker_id,
+                            cluster_id=cluster_id,
+                            reserve_bytes=reserve_bytes,
+                        )
+                    )
+                except FolderFailedError as error:
+                    failed.append(error)
+                    self._note_lost(path, error)
+            if not self._folders:
+                raise failed[0]
         except StorageError:
             self._unlock()
             raise
@@ -87,18 +108,13 @@ class LogManager:
     # -- life --------------------------------------------------------------------------------------
 
     def load(self, cluster_id: str | None = None) -> None:
-        """Opens all logs. From here on a stop without `close` is unclean."""
+        """Opens all logs. From here on a stop without `close` is unclean. A folder that fails is
+        left out while there is another.
+        """
         if cluster_id is not None:
             self.set_cluster_id(cluster_id)
-        found = self._find_partitions()
-        try:
-            for folder in self._folders:
-                folder.begin()
-                for leftover in folder.deleted_folders():
-                    self._remove_later(leftover)
-            self._load_logs(found)
-        except OSError as error:
-            raise StorageError(f"can't load the logs: {error}") from error
+        self._in_each_folder(self._begin)
+        self._load_logs(self._find_partitions())
         self._loaded = True
 
     def close(self) -> None:
@@ -112,22 +128,24 @@ class LogManager:
         failed: LogStorageError | None = None
         for step in (PartitionLog.settle, PartitionLog.close):
             for topic_partition, log in self.logs.items():
+                if self._folder_of[topic_partition].failed:
+                    log.close_without_flush()
+                    continue
                 try:
                     step(log)
                 except LogStorageError as error:
                     logger.error("log not closed partition=%s error=%s", topic_partition, error)
                     failed = error
-        try:
-            self.write_recovery_points()
-            self.write_log_starts()
-            self.write_cleaner_offsets()
-            if failed is None:
-                for folder in self._folders:
+        for folder in self._working:
+            try:
+                self._write_recovery_points_of(folder)
+                self._write_log_starts_of(folder)
+                self._write_cleaner_offsets_of(folder)
+                if failed is None:
                     folder.mark_clean()
-        except OSError as error:
-            raise LogStorageError(f"can't write the checkpoints: {error}") from error
-        finally:
-            self._unlock()
+            except OSError as error:
+                failed = LogStorageError(f"can't write the checkpoints: {error}")
+        self._unlock()
         if failed is not None:
             raise failed
 
@@ -142,8 +160,26 @@ class LogManager:
         """Keeps the cluster's id in the data folders; StorageError when they belong to another
         cluster.
         """
+        self._in_each_folder(lambda folder: folder.set_cluster_id(cluster_id))
+
+    # -- folders -----------------------------------------------------------------------------------
+
+    @property
+    def working_folders(self) -> list[Path]:
+        return [folder.path for folder in self._working]
+
+    def fail_folder(self, path: Path) -> bool:
+        """Leaves a data folder alone from now on; False when that is no news."""
+        for folder in self._working:
+            if folder.path == path:
+                folder.failed = True
+                return True
+        return False
+
+    def look_for_room(self) -> None:
+        """Once in a while: what else was written to the disks counts from now on."""
         for folder in self._folders:
-            folder.set_cluster_id(cluster_id)
+            folder.room.look_again()
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -153,10 +189,14 @@ class LogManager:
     def get_or_create(
         self, topic_partition: TopicPartition, config: LogConfig | None = None
     ) -> PartitionLog:
-        """The partition's log; an empty one when there is none."""
+        """The partition's log; an empty one when there is none. LogStorageError when it is, or may
+        be, in a folder that failed.
+        """
         log = self.logs.get(topic_partition)
+        if log is not None and self._folder_of[topic_partition].failed:
+            raise LogFolderError(f"the data folder of {topic_partition} failed")
         if log is None:
-            folder = min(self._folders, key=self._count_in)
+            folder = self._folder_for_new(topic_partition)
             self._forget_checkpoints(folder, topic_partition)
             log = self._open(folder, topic_partition, config, clean=True)
             logger.info("log created partition=%s folder=%s", topic_partition, folder.path)
@@ -171,6 +211,8 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is None:
             return
+        if self._folder_of[topic_partition].failed:
+            raise LogFolderError(f"the data folder of {topic_partition} failed")
         suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}"
         name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
         target = log.directory.with_name(name)
@@ -178,7 +220,7 @@ class LogManager:
             self._disk.rename(log.directory, target)
         except OSError as error:
             # It is still known, so that the next try does not take it for deleted.
-            raise LogStorageError(f"can't delete {log.directory}: {error}") from error
+            raise storage_error("delete", log.directory, error) from error
         del self.logs[topic_partition]
         del self._folder_of[topic_partition]
         log.close_without_flush()
@@ -204,46 +246,114 @@ class LogManager:
         return min(known, log.log_end_offset)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keeps the high watermarks of the logs that are here; OSError when the disk fails."""
-        self._write(HIGH_WATERMARKS_FILE, lambda tp, log: offsets.get(tp))
+        """Keeps the high watermarks of the logs that are here."""
+        self._in_each_working_folder(
+            lambda folder: self._write(
+                folder, HIGH_WATERMARKS_FILE, lambda tp, log: offsets.get(tp)
+            )
+        )
 
     def write_recovery_points(self) -> None:
-        for folder, points in self._write(RECOVERY_POINTS_FILE, lambda tp, log: log.recovery_point):
-            folder.recovery_points = points
+        self._in_each_working_folder(self._write_recovery_points_of)
 
-    def write_log_starts(self) -> None:
-        for folder, starts in self._write(
-            LOG_STARTS_FILE, lambda tp, log: log.log_start_offset or None
-        ):
-            folder.log_starts = starts
+    def write_log_starts(self) -> dict[Path, OSError]:
+        """The data folders where that failed, and why."""
+        return self._in_each_working_folder(self._write_log_starts_of)
+
+    def _write_recovery_points_of(self, folder: DataFolder) -> None:
+        folder.recovery_points = self._write(
+            folder, RECOVERY_POINTS_FILE, lambda tp, log: log.recovery_point
+        )
+
+    def _write_log_starts_of(self, folder: DataFolder) -> None:
+        folder.log_starts = self._write(
+            folder, LOG_STARTS_FILE, lambda tp, log: log.log_start_offset or None
+        )
 
     def write_cleaner_offsets(self) -> None:
         """Up to where each log was compacted."""
-        for folder, offsets in self._write(
-            CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
-        ):
-            folder.cleaner_offsets = offsets
+        self._in_each_working_folder(self._write_cleaner_offsets_of)
+
+    def _write_cleaner_offsets_of(self, folder: DataFolder) -> None:
+        folder.cleaner_offsets = self._write(
+            folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
+        )
 
     def _write(
-        self, name: str, value_of: Callable[[TopicPartition, PartitionLog], int | None]
-    ) -> list[tuple[DataFolder, dict[TopicPartition, int]]]:
-        written = []
-        for folder in self._folders:
-            offsets = {}
-            for topic_partition, log in self.logs.items():
-                if self._folder_of[topic_partition] is folder:
-                    value = value_of(topic_partition, log)
-                    if value is not None:
-                        offsets[topic_partition] = value
-            write_offsets(self._disk, folder.path / name, offsets)
-            written.append((folder, offsets))
-        return written
+        self,
+        folder: DataFolder,
+        name: str,
+        value_of: Callable[[TopicPartition, PartitionLog], int | None],
+    ) -> dict[TopicPartition, int]:
+        offsets = {}
+        for topic_partition, log in self.logs.items():
+            if self._folder_of[topic_partition] is folder:
+                value = value_of(topic_partition, log)
+                if value is not None:
+                    offsets[topic_partition] = value
+        write_offsets(self._disk, folder.path / name, offsets)
+        return offsets
+
+    def _in_each_working_folder(self, write: Callable[[DataFolder], object]) -> dict[Path, OSError]:
+        """A folder that fails keeps none of the others from it."""
+        failed = {}
+        for folder in self._working:
+            try:
+                write(folder)
+            except OSError as error:
+                logger.error("checkpoint not written folder=%s error=%s", folder.path, error)
+                failed[folder.path] = error
+                if error.errno not in NO_ROOM:
+                    self.on_folder_failed(folder.path, error)
+        return failed
 
     # -- helpers -----------------------------------------------------------------------------------
 
+    @property
+    def _working(self) -> list[DataFolder]:
+        return [folder for folder in self._folders if not folder.failed]
+
+    def _note_lost(self, path: Path, error: Exception) -> None:
+        logger.error("data folder left out until the next start folder=%s: %s", path, error)
+        self._lost.append(path)
+
+    def _lose(self, folder: DataFolder, error: Exception) -> None:
+        """While starting: goes on without a folder; StorageError when it was the last."""
+        folder.failed = True
+        if not self._working:
+            raise StorageError(f"can't load the logs in {folder.path}: {error}") from error
+        self._note_lost(folder.path, error)
+        for topic_partition in [tp for tp, at in self._folder_of.items() if at is folder]:
+            self.logs.pop(topic_partition).close_without_flush()
+            del self._folder_of[topic_partition]
+
+    def _in_each_folder(self, work: Callable[[DataFolder], None]) -> None:
+        """While starting."""
+        for folder in self._working:
+            try:
+                work(folder)
+            except OSError as error:
+                self._lose(folder, error)
+
+    def _begin(self, folder: DataFolder) -> None:
+        folder.begin()
+        for leftover in folder.deleted_folders():
+            self._remove_later(leftover)
+
+    def _folder_for_new(self, topic_partition: TopicPartition) -> DataFolder:
+        if self._lost:
+            raise LogFolderError(
+                f"no log made for {topic_partition}: it may be in {self._lost[0]}, which could not"
+                " be used at the start; repair it, or take it out of log.dirs, and restart"
+            )
+        if not self._working:
+            raise LogFolderError(f"no log made for {topic_partition}: all data folders failed")
+        return min(self._working, key=self._count_in)
+
     def _find_partitions(self) -> list[tuple[DataFolder, TopicPartition]]:
         places: dict[TopicPartition, DataFolder] = {}
-        for folder in self._folders:
+
+        def look(folder: DataFolder) -> None:
             for topic_partition in folder.partitions():
                 if topic_partition in places:
                     raise StorageError(
@@ -251,12 +361,20 @@ class LogManager:
                         f" {places[topic_partition].path} and {folder.path}: move one of them away"
                     )
                 places[topic_partition] = folder
+
+        self._in_each_folder(look)
         return [(folder, topic_partition) for topic_partition, folder in places.items()]
 
     def _load_logs(self, found: list[tuple[DataFolder, TopicPartition]]) -> None:
         last_told_ms = self._clock.monotonic_ms()
         for number, (folder, topic_partition) in enumerate(found):
-            log = self._open(folder, topic_partition, None, clean=folder.was_clean_shutdown)
+            if folder.failed:
+                continue
+            try:
+                log = self._open(folder, topic_partition, None, clean=folder.was_clean_shutdown)
+            except (OSError, LogStorageError) as error:
+                self._lose(folder, error)
+                continue
             self.recovered_bytes += log.recovered_bytes
             now_ms = self._clock.monotonic_ms()
             if now_ms - last_told_ms >= PROGRESS_INTERVAL_MS:
@@ -269,7 +387,7 @@ class LogManager:
                 )
         logger.info(
             "logs loaded partitions=%d clean=%s recovered_bytes=%d",
-            len(found),
+            len(self.logs),
             self.was_clean_shutdown,
             self.recovered_bytes,
         )
@@ -293,7 +411,8 @@ class LogManager:
             clean=clean,
             disk=self._disk,
             pool=self._pool,
-            on_recovery_point_lowered=self._write_lowered,
+            room=folder.room,
+            on_recovery_point_lowered=lambda: self._write_lowered_of(folder),
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
@@ -304,16 +423,16 @@ class LogManager:
         a crash.
         """
         if topic_partition in folder.recovery_points:
-            self.write_recovery_points()
+            self._write_recovery_points_of(folder)
         if topic_partition in folder.log_starts:
-            self.write_log_starts()
+            self._write_log_starts_of(folder)
         if topic_partition in folder.cleaner_offsets:
-            self.write_cleaner_offsets()
+            self._write_cleaner_offsets_of(folder)
         folder.high_watermarks.pop(topic_partition, None)
 
-    def _write_lowered(self) -> None:
-        self.write_recovery_points()
-        self.write_cleaner_offsets()
+    def _write_lowered_of(self, folder: DataFolder) -> None:
+        self._write_recovery_points_of(folder)
+        self._write_cleaner_offsets_of(folder)
 
     def _count_in(self, folder: DataFolder) -> int:
         return sum(1 for place in self._folder_of.values() if place is folder)

@@ -22,6 +22,7 @@ from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
+from storage_engine.log.free_space import FreeSpace
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_compaction import LogCompaction
 from storage_engine.log.log_config import LogConfig
@@ -32,7 +33,7 @@ from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
-from storage_engine.log.storage_errors import storage_errors
+from storage_engine.log.storage_errors import storage_error, storage_errors
 from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
 from storage_engine.protocol.record_keys import check_keys
 
@@ -54,6 +55,7 @@ class PartitionLog(ReadableLog):
         "_flush_state",
         "_max_message_bytes",
         "_roll_rule",
+        "_room",
         "_snapshots",
         "_stamps_append_time",
         "compaction",
@@ -71,6 +73,7 @@ class PartitionLog(ReadableLog):
         recovery_point: int,
         first_dirty_offset: int,
         clean: bool,
+        room: FreeSpace,
         on_recovery_point_lowered: Callable[[], None],
     ) -> None:
         """Use `open`."""
@@ -89,6 +92,7 @@ class PartitionLog(ReadableLog):
             log_start_offset=loaded.log_start_offset,
         )
         self._clock = clock
+        self._room = room
         self._epochs = LeaderEpochCheckpoint(folder, loaded.epochs)
         self._snapshots = loaded.snapshots
         self.producer_state: ProducerStates = loaded.producers
@@ -96,7 +100,7 @@ class PartitionLog(ReadableLog):
         """What opening had to check; 0 after a clean stop."""
         self._flush_state = FlushState(
             self._segments,
-            self._epochs.path,
+            self._epochs,
             clock,
             recovery_point=recovery_point,
             on_lowered=on_recovery_point_lowered,
@@ -123,6 +127,7 @@ class PartitionLog(ReadableLog):
         clean: bool = False,
         disk: Disk = REAL_DISK,
         pool: OpenFiles | None = None,
+        room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
@@ -130,7 +135,7 @@ class PartitionLog(ReadableLog):
         `clean`: the last stop was in order, so that nothing needs to be checked.
         `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
         within a truncation, and must bring the new recovery point and first dirty offset to the
-        medium.
+        medium. `room` is that of the data folder; None: nobody looks.
         """
         folder = LogFolder(
             disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
@@ -143,6 +148,7 @@ class PartitionLog(ReadableLog):
             recovery_point=recovery_point,
             first_dirty_offset=first_dirty_offset,
             clean=clean,
+            room=FreeSpace(disk, directory) if room is None else room,
             on_recovery_point_lowered=on_recovery_point_lowered,
         )
 
@@ -156,6 +162,11 @@ class PartitionLog(ReadableLog):
     def recovery_point(self) -> int:
         """Everything below is on the medium."""
         return self._flush_state.recovery_point
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a crash of the machine would take nothing: no record, and no cut."""
+        return not self._flush_state.is_behind(self.log_end_offset)
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -184,9 +195,10 @@ class PartitionLog(ReadableLog):
             )
         if self._compacts:
             check_keys(records, batches)
+        self._room.take(size)
         if records.readonly:
             records = memoryview(bytearray(records))
-        if leader_epoch != self.leader_epochs.latest_epoch:
+        if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
             self.start_leader_epoch(leader_epoch)
         base_offset = self.log_end_offset
         stamps = self._stamps_append_time
@@ -209,6 +221,7 @@ class PartitionLog(ReadableLog):
         if not batches:
             end = self.log_end_offset
             return AppendResult(end, end - 1, end, -1, False, 0)
+        self._room.take(len(records))
         base_offset = batches[0][1].base_offset
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)
@@ -416,16 +429,18 @@ class PartitionLog(ReadableLog):
         else:
             max_timestamp = max(header.max_timestamp for _, header in placed)
         segment = self._segments.active
-        if self._roll_rule.demands_roll(
-            segment,
-            len(records),
-            last_base + last_header.last_offset_delta,
-            max_timestamp,
-            now_ms,
-        ):
-            with storage_errors("roll", self.directory):
+        try:
+            if self._roll_rule.demands_roll(
+                segment,
+                len(records),
+                last_base + last_header.last_offset_delta,
+                max_timestamp,
+                now_ms,
+            ):
                 self._roll(placed[0][0])
-            segment = self._segments.active
+                segment = self._segments.active
+        except OSError as error:
+            raise storage_error("roll", self.directory, error, unchanged=True) from error
         segment.write(records)
         for base_offset, header in placed:
             last_offset = base_offset + header.last_offset_delta

@@ -129,6 +129,31 @@ class IsrChangeZNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirEventZNode:
+    """/log_dir_event_notification/log_dir_event_<n>, sequential: replicas of a broker failed
+    (KIP-112)."""
+
+    PARENT: ClassVar[str] = "/log_dir_event_notification"
+    PREFIX: ClassVar[str] = "/log_dir_event_notification/log_dir_event_"
+    FAILURE: ClassVar[int] = 1
+    """The only event there is."""
+
+    broker_id: BrokerId
+
+    @classmethod
+    def path(cls, child: str) -> str:
+        return f"{cls.PARENT}/{child}"
+
+    def encode(self) -> bytes:
+        return encode_object({"version": 1, "broker": self.broker_id, "event": self.FAILURE})
+
+    @classmethod
+    def decode(cls, child: str, data: bytes) -> "LogDirEventZNode":
+        path = cls.path(child)
+        return cls(broker_id=BrokerId(int_field(path, decode_object(path, data), "broker")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChangeZNode:
     """/config/changes/config_change_<n>, sequential: a ConfigZNode has changed."""
 

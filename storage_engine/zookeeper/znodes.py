@@ -331,6 +331,7 @@ PERSISTENT_PATHS = (
     ConfigZNode.BROKERS,
     "/config/changes",
     "/isr_change_notification",
+    "/log_dir_event_notification",
     "/admin",
     "/consumers",
 )

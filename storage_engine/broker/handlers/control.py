@@ -8,7 +8,7 @@ Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 import logging
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.core.errors import ErrorCode, LogStorageError
+from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
@@ -102,7 +102,9 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
         context.replicas.stop(tp, delete=delete)
     except LogStorageError as failure:
         log.error("replica of %s not deleted: %s", tp, failure)
-        return failure.code
+        # Only a folder that failed makes the controller wait for a restart of this broker.
+        failed = isinstance(failure, LogFolderError)
+        return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 

@@ -1,4 +1,5 @@
-"""Produce: appends to leaders, and waits for followers with acks=all.
+"""Produce: appends to leaders, and waits for followers with acks=all, for the disk with
+`flush.before.ack`.
 
 Rule: each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error
 closes the connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
@@ -85,9 +86,12 @@ def _append(
         assert partition is not None
     except KafkaError as failure:
         return _failed(item, failure)
+    required_offset = result.last_offset + 1
     if acks == -1:
+        waiting.append(AwaitedAppend(partition, required_offset=required_offset, index=index))
+    elif acks == 1 and partition.config.flush_before_ack:
         waiting.append(
-            AwaitedAppend(partition, required_offset=result.last_offset + 1, index=index)
+            AwaitedAppend(partition, required_offset=required_offset, index=index, by_all=False)
         )
     return ProducePartitionResponse(
         item.topic,

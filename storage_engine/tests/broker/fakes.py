@@ -16,6 +16,7 @@ from storage_engine.broker.topic_config import log_config_for
 from storage_engine.broker.wiring import build
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.log_manager import LogManager
 from storage_engine.protocol.apis import create_topics, delete_topics
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -48,11 +49,19 @@ class MortalLoop:
     def __init__(self, loop: FakeLoop) -> None:
         self._loop = loop
         self._dead = False
+        self.held: list[Callable[[], None]] | None = None
+        """With a list, background work begins only when `release` is called."""
         self.wall_ms = loop.wall_ms
         self.monotonic_ms = loop.monotonic_ms
 
     def kill(self) -> None:
         self._dead = True
+
+    def release(self) -> None:
+        """Begin the background work that was held, and hold no more."""
+        held, self.held = self.held or [], None
+        for begin in held:
+            begin()
 
     def _alive(self, callback: Callable[..., None]) -> Callable[..., None]:
         return lambda *args: None if self._dead else callback(*args)
@@ -64,6 +73,9 @@ class MortalLoop:
         self._loop.call_soon(self._alive(callback))
 
     def submit(self, work: Any, on_done: Any, on_error: Any) -> None:
+        if self.held is not None:
+            self.held.append(lambda: self.submit(work, on_done, on_error))
+            return
         self._loop.submit(work, self._alive(on_done), self._alive(on_error))
 
 
@@ -79,21 +91,27 @@ class FakeBroker:
         settings: dict[str, str],
     ) -> None:
         self.id = broker_id
+        self.folder = folder
+        self.disk: Disk = REAL_DISK
         self.network = network
         self.zookeeper = zookeeper
-        self.config = BrokerConfig.from_mapping(
-            {
-                **SETTINGS,
-                "broker.id": str(broker_id),
-                "log.dirs": str(folder),
-                "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
-                **settings,
-            }
-        )
+        self._given = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
+            **settings,
+        }
+        self.use_folders([folder])
         self.up = False
         self.life = 0
         self.waiting: list[tuple[FakeConnection, Callable[[str], None]]] = []
         self.refused: list[Exception] = []
+
+    def use_folders(self, paths: list[Path]) -> None:
+        """Set log.dirs."""
+        self.config = BrokerConfig.from_mapping(
+            {**self._given, "log.dirs": ",".join(map(str, paths))}
+        )
 
     def start(self) -> None:
         self.life += 1
@@ -106,6 +124,8 @@ class FakeBroker:
             broker_id=self.id,
             clock=self.loop,
             background=self.loop,
+            disk=self.disk,
+            reserve_bytes=self.config.integer("log.dir.min.free.bytes"),
         )
         known: list[str] = []
         agree_on_cluster_id(self.session, on_known=known.append, on_failed=self.refused.append)
@@ -160,7 +180,15 @@ class FakeBroker:
 class FakeCluster:
     """Brokers 1..n, and a client."""
 
-    def __init__(self, folder: Path, count: int = 3, **settings: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 3,
+        *,
+        disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
+        folders: int = 1,
+        **settings: str,
+    ) -> None:
         self.loop = FakeLoop()
         self.zookeeper = FakeZooKeeper(self.loop)
         self.network = FakeNetwork(self.loop)
@@ -168,6 +196,9 @@ class FakeCluster:
         for b in range(1, count + 1):
             broker = FakeBroker(b, folder / f"broker{b}", self.network, self.zookeeper, given)
             self.network.brokers[b] = broker
+            broker.disk = disk(b)
+            if folders > 1:
+                broker.use_folders([broker.folder / f"disk{n}" for n in range(1, folders + 1)])
             broker.start()
         self.loop.run_until(
             lambda: all(len(b.context.metadata.brokers) == count for b in self.brokers)

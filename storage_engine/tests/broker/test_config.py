@@ -226,6 +226,7 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "max.compaction.lag.ms": "77",
         "flush.messages": "77",
         "flush.ms": "77",
+        "flush.before.ack": "true",
     }
     only_one_value = {"compression.type"}
     assert set(changed) | only_one_value == set(BY_TOPIC_KEY)

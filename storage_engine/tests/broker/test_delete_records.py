@@ -160,8 +160,8 @@ def test_a_deletion_that_was_answered_survives_the_death_of_all_brokers(topic):
 def test_a_replica_that_can_not_write_its_start_down_answers_with_a_storage_error(
     topic, monkeypatch
 ):
-    def fail(_self: LogManager) -> None:
+    def fail(_self: LogManager, _folder: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(LogManager, "write_log_starts", fail)
+    monkeypatch.setattr(LogManager, "_write_log_starts_of", fail)
     assert delete(topic, 3)[0] is ErrorCode.KAFKA_STORAGE_ERROR

@@ -6,6 +6,7 @@ from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicI
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
     BalanceChecked,
+    BrokerReportsFailures,
     BrokersChanged,
     ControlledShutdownRequested,
     DeleteTopicNodes,
@@ -16,6 +17,7 @@ from storage_engine.core.controller_events import (
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ReplicasFailed,
     ShutdownProgress,
     StatesRead,
     StatesWritten,
@@ -586,3 +588,64 @@ def test_an_answer_to_a_delivery_of_an_earlier_incarnation_counts_for_nothing():
     driven.step(Delivered(broker=BrokerId(1), delivery=first.delivery))
     driven.step(DeliveryFailed(broker=BrokerId(1), delivery=second.delivery))
     assert driven.of(Deliver)[0].delivery.full
+
+
+# --- replicas whose data folder failed ---
+
+
+def failed_on(broker: int, *partitions: TopicPartition, epoch: int = 1) -> ReplicasFailed:
+    return ReplicasFailed(
+        broker=BrokerId(broker), broker_epoch=BrokerEpoch(epoch), partitions=partitions
+    )
+
+
+def test_a_leader_whose_folder_failed_is_replaced_and_leaves_the_isr():
+    driven = running(known=state(1, 1, 2, 3))
+    driven.step(failed_on(1, TP))
+    (write,) = driven.writes()
+    assert (write.state.leader, write.state.isr) == (2, (2, 3))
+
+
+def test_a_follower_whose_folder_failed_leaves_the_isr():
+    driven = running(known=state(1, 1, 2, 3))
+    driven.step(failed_on(3, TP))
+    (write,) = driven.writes()
+    assert (write.state.leader, write.state.isr) == (1, (1, 2))
+
+
+def test_the_last_member_of_the_isr_stays_in_it_without_leading():
+    driven = running(known=state(1, 1))
+    driven.step(failed_on(1, TP))
+    (write,) = driven.writes()
+    assert (write.state.leader, write.state.isr) == (-1, (1,))
+
+
+def test_what_an_earlier_incarnation_could_not_serve_counts_no_more():
+    driven = running(known=state(1, 1, 2, 3))
+    driven.step(failed_on(1, TP, epoch=0))
+    assert driven.writes() == []
+    driven.step(failed_on(1, TP))
+    driven.answer()
+    driven.step(BrokersChanged(brokers=brokers(1, 2, 3, b1=2)))
+    driven.answer()
+    driven.step(BalanceChecked(percentage=0))
+    assert driven.core._failed == {}
+
+
+def test_a_broker_that_reports_failures_is_told_everything_again():
+    driven = running(known=state(1, 1, 2, 3))
+    driven.step(BrokerReportsFailures(broker=BrokerId(2)))
+    (told,) = driven.deliver_all()
+    assert (told.broker, told.delivery.full) == (2, True)
+
+
+def test_failed_replicas_are_told_as_offline_and_not_deleted_yet():
+    driven = running(known=state(1, 1, 2, 3))
+    driven.step(failed_on(3, TP))
+    driven.answer()
+    made = driven.deliver_all()
+    assert {item.failed for effect in made for item in effect.delivery.metadata} == {(3,)}
+    driven.step(TopicDeletionRequested(topics=("t",)))
+    stops = {effect.broker: effect.delivery.stop for effect in driven.deliver_all()}
+    assert stops == {1: (TP,), 2: (TP,), 3: ()}
+    assert driven.of(DeleteTopicNodes) == []

@@ -7,6 +7,7 @@ from storage_engine.core.isr import CommittedIsr, PendingExpand, PendingShrink
 from storage_engine.core.partition import (
     UNKNOWN_OFFSET,
     Appended,
+    Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
     IsrAccepted,
@@ -29,6 +30,7 @@ def led_by_1(
     log_end_offset: int = 0,
     high_watermark: int = 0,
     lag_max_messages: int | None = None,
+    flushed_end_offset: int | None = None,
 ) -> LeaderPartition:
     """Broker 1 leads under epoch 5, state version 7, replicas 1, 2, 3."""
     return LeaderPartition(
@@ -38,6 +40,7 @@ def led_by_1(
         high_watermark=high_watermark,
         now_ms=0,
         limits=LagLimits(lag_max_ms=LAG_MS, lag_max_messages=lag_max_messages),
+        flushed_end_offset=flushed_end_offset,
     )
 
 
@@ -73,6 +76,26 @@ def observed(*isr: int, version: int, leader: int = 1, leader_epoch: int = 5) ->
 
 
 # --- high watermark ---
+
+
+def test_where_only_flushed_records_count_the_high_watermark_waits_for_the_leaders_own_disk():
+    leader = led_by_1(isr=(1, 2), flushed_end_offset=0)
+    assert leader.step(Appended(log_end_offset=10)) == []
+    assert leader.step(fetch(2, 10, 10)) == []
+    assert leader.step(Flushed(flushed_end_offset=7)) == [HighWatermarkAdvanced(high_watermark=7)]
+    assert leader.step(Flushed(flushed_end_offset=10)) == [HighWatermarkAdvanced(high_watermark=10)]
+
+
+def test_the_high_watermark_stays_where_it_was_when_only_flushed_records_begin_to_count():
+    leader = led_by_1(isr=(1,))
+    leader.step(Appended(log_end_offset=10))
+    assert leader.step(Flushed(flushed_end_offset=3)) == []
+    assert leader.high_watermark == 10
+    leader.step(Appended(log_end_offset=12))
+    assert leader.high_watermark == 10
+    assert leader.step(Flushed(flushed_end_offset=None)) == [
+        HighWatermarkAdvanced(high_watermark=12)
+    ]
 
 
 def test_high_watermark_is_the_smallest_end_offset_of_the_isr():

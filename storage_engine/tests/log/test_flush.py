@@ -60,6 +60,10 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
     disk.synced.clear()
     append(log)
     log.flush()
+    assert disk.synced == {active + ".log"}
+    disk.synced.clear()
+    append(log, epoch=1)
+    log.flush()
     assert disk.synced == {active + ".log", "leader-epoch-checkpoint"}
 
 

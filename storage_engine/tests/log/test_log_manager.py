@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from storage_engine.core.errors import StorageError
+from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
+from storage_engine.tests.log.failing_disk import FailingDisk
 from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, read_all
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -100,11 +101,84 @@ def test_a_partition_in_two_folders_is_an_error_that_names_both(tmp_path):
         open_manager(tmp_path / "x", tmp_path / "y")
 
 
-def test_a_folder_that_cannot_be_used_leaves_the_others_unlocked(tmp_path):
+def test_a_folder_that_must_not_be_used_leaves_the_others_unlocked(tmp_path):
+    LogManager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock()).close()
+    manager = LogManager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock())
+    with pytest.raises(StorageError, match="in use"):
+        open_manager(tmp_path / "a", tmp_path / "b")
+    manager.close()
+    open_manager(tmp_path / "a").close()
+
+
+def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError):
-        open_manager(tmp_path / "x", tmp_path / "file")
-    open_manager(tmp_path / "x")
+    with pytest.raises(StorageError, match="file can't be written"):
+        open_manager(tmp_path / "file")
+    manager = open_manager(tmp_path / "file", tmp_path / "a")
+    assert manager.working_folders == [tmp_path / "a"]
+    manager.close()
+
+
+def test_without_a_folder_no_log_is_made_that_may_be_in_it(tmp_path):
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    for tp in (A0, A1):
+        fill(manager.get_or_create(tp), 30)
+    lost = manager.logs[A1].directory.parent
+    manager.close()
+    disk = FailingDisk()
+    disk.broken.add(lost)
+    again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
+    assert set(again.logs) == {A0}
+    with pytest.raises(LogStorageError, match="repair it"):
+        again.get_or_create(A1)
+    again.close()
+    whole = open_manager(tmp_path / "a", tmp_path / "b")
+    assert whole.logs[A1].log_end_offset == whole.logs[A0].log_end_offset > 30
+
+
+def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    for tp in (A0, A1, B0):
+        fill(manager.get_or_create(tp), 30)
+    lost = manager.logs[A1].directory
+    manager.abandon()
+    disk = FailingDisk()
+    disk.broken.add(lost)
+    again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
+    assert lost.parent not in again.working_folders
+    assert {log.directory.parent for log in again.logs.values()} == set(again.working_folders)
+
+
+def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
+    disk = FailingDisk()
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
+    for tp in (A0, A1):
+        fill(manager.get_or_create(tp), 30)
+    broken = manager.logs[A1].directory.parent
+    heard: list[Any] = []
+    manager.on_folder_failed = lambda path, error: heard.append((path, manager.fail_folder(path)))
+    disk.broken.add(broken)
+    manager.write_recovery_points()
+    manager.write_recovery_points()
+    assert heard == [(broken, True)]
+    with pytest.raises(LogStorageError):
+        manager.get_or_create(A1)
+    assert manager.get_or_create(B0).directory.parent != broken
+    manager.close()
+    disk.broken.clear()
+    again = open_manager(tmp_path / "a", tmp_path / "b")
+    assert again.recovered_bytes == again.logs[A1].size_in_bytes
+
+
+def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path):
+    disk = FailingDisk()
+    manager = open_manager(tmp_path / "a", disk=disk)
+    fill(manager.get_or_create(A0), 30)
+    manager.on_folder_failed = lambda path, error: pytest.fail("a full folder has not failed")
+    disk.room[tmp_path / "a"] = 0
+    manager.write_recovery_points()
+    disk.room.clear()
+    manager.close()
 
 
 def test_a_deleted_partition_is_gone_and_may_come_anew(tmp_path):
