@@ -216,22 +216,10 @@ class OutOfOrderSequenceError(KafkaError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class DuplicateSequenceError(KafkaError):
-    """A duplicate older than the batches remembered."""
-
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-
-
 class InvalidProducerEpochError(KafkaError):
     """A fenced producer."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-class UnknownProducerIdError(KafkaError):
-    """A producer id of which the log has nothing, with a sequence that does not start at 0."""
-
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 class InvalidRequestError(KafkaError):

@@ -244,10 +244,6 @@ class ConfigZNode:
     def topic_path(cls, topic: str) -> str:
         return f"{cls.TOPICS}/{topic}"
 
-    @classmethod
-    def broker_path(cls, broker_id: int) -> str:
-        return f"{cls.BROKERS}/{broker_id}"
-
     def encode(self) -> bytes:
         return encode_object({"version": 1, "config": dict(sorted(self.config.items()))})
 
