@@ -289,11 +289,16 @@ class ReplicaManager:
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
+        topic_id = item.topic_id if item.topic_id.int else None
+        if partition is not None and topic_id not in (None, partition.topic_id):
+            log.warning("%s is of a topic made anew, the replica of the old one ends", tp)
+            self.stop(tp, delete=False)
+            partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
             partition = HostedPartition(
                 tp,
-                log=self._logs.get_or_create(tp, config.log),
+                log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
                 topic_id=item.topic_id,
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),

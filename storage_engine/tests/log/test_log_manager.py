@@ -1,6 +1,7 @@
 """All logs of a broker together: R-LOG1, R-LOG8, R-CTL6, R-REP10."""
 
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -311,3 +312,43 @@ def test_where_a_log_is_clean_is_kept_but_not_for_a_partition_made_anew(tmp_path
     anew = open_manager(tmp_path)
     assert anew.logs[A0].compaction.first_dirty_offset == 0
     anew.close()
+
+
+OLD_TOPIC, NEW_TOPIC = uuid.uuid4(), uuid.uuid4()
+
+
+def test_a_log_of_an_earlier_topic_of_that_name_is_put_aside_whole(tmp_path, caplog):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0, topic_id=OLD_TOPIC), 30)
+    fill(manager.get_or_create(A1, topic_id=OLD_TOPIC), 5)
+    old = sorted(path.name for path in (tmp_path / "a-0").glob("*.log"))
+    manager.abandon()
+    manager = open_manager(tmp_path)
+    log = manager.get_or_create(A0, topic_id=NEW_TOPIC)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    (stray,) = tmp_path.glob("a-0.*-stray")
+    assert sorted(path.name for path in stray.glob("*.log")) == old
+    assert f"folder={stray}" in caplog.text
+    assert manager.get_or_create(A1, topic_id=OLD_TOPIC).log_end_offset > 0
+    fill(log, 7)
+    end = log.log_end_offset
+    manager.close()
+    again = open_manager(tmp_path)
+    assert again.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == end
+    assert stray.is_dir()
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"version: 0\n", b"version: 1\ntopic_id: x\n", b"\xff"]
+)
+def test_a_log_that_does_not_tell_its_topic_keeps_its_records_and_learns_it(tmp_path, content):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0), 30)
+    end = manager.logs[A0].log_end_offset
+    if content is not None:
+        (tmp_path / "a-0" / "partition.metadata").write_bytes(content)
+    assert manager.get_or_create(A0, topic_id=OLD_TOPIC).log_end_offset == end
+    assert manager.get_or_create(A0, topic_id=OLD_TOPIC).log_end_offset == end
+    assert manager.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == 0
+    manager.close()
