@@ -64,6 +64,7 @@ class _Decision:
     """Bounced brokers that it leaves out."""
     assigned: Assigned
     retires: bool
+    preferring: bool
 
 
 @dataclass(slots=True)
@@ -151,11 +152,25 @@ class Controller:
         """Every partition that is being reassigned, with what it has and will have."""
         return dict(self._reassigner.under_way(self.topics))
 
+    def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
+        """None: there is no such partition, or it is being deleted."""
+        info = self.topics.get(partition.topic)
+        if info is None or partition.topic in self.deleting:
+            return None
+        replicas = self._reassigner.replicas(partition, info)
+        return replicas[0] if replicas else None
+
     def is_settled(self, partition: TopicPartition) -> bool:
         """Whether nothing is being decided or written about the partition's leader."""
         return not any(
             partition in pending
-            for pending in (self._dirty, self._writing, self._reading, self._preferring)
+            for pending in (
+                self._dirty,
+                self._writing,
+                self._reading,
+                self._preferring,
+                self._unclean,
+            )
         )
 
     # --- what events change ---
@@ -172,7 +187,6 @@ class Controller:
         self._unready.update(self.topics)
         # Whether the former controller had told the replicas of it is not known.
         self._renewing.update(self._moving())
-        self._reassigner.request(event.reassigning)
         return self._on_deletion_requested(event.deleting)
 
     def _note_bounces_before_loading(self) -> None:
@@ -284,6 +298,8 @@ class Controller:
                 self._announce(partition)
             else:
                 unclear.append(partition)
+                if decision is not None and decision.preferring:
+                    self._preferring.add(partition)
         self._reading.update(unclear)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
 
@@ -405,9 +421,9 @@ class Controller:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
                 del self._bounced[partition]
                 elected = wanted(self._situation(partition, state))
-            self._preferring.discard(partition)
             self._unclean.discard(partition)
             if elected is None:
+                self._preferring.discard(partition)
                 continue
             if elected.leader == -1 and (state is None or state.leader != -1):
                 offline.append(partition)
@@ -418,7 +434,9 @@ class Controller:
                 left_out=frozenset(self._bounced.get(partition, ())),
                 assigned=assigned,
                 retires=elected.retires,
+                preferring=partition in self._preferring,
             )
+            self._preferring.discard(partition)
         effects: list[Effect] = []
         if offline:
             effects.append(NoReplicaOnline(partitions=tuple(offline)))

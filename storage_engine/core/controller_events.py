@@ -32,8 +32,6 @@ class Loaded:
     topics: Mapping[str, TopicInfo]
     states: Mapping[TopicPartition, PartitionState]
     deleting: tuple[str, ...] = ()
-    reassigning: Mapping[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
-    """What /admin/reassign_partitions asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

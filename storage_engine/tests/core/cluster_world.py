@@ -246,9 +246,9 @@ class World:
                 topics=dict(self.topics),
                 states=dict(self.states),
                 deleting=tuple(self.to_delete),
-                reassigning=dict(self.targets),
             )
         )
+        host.look_at_requests()
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.numbers += 1
