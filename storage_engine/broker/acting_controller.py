@@ -17,7 +17,7 @@ from storage_engine.broker.controller_channel import ControllerChannel
 from storage_engine.broker.controller_store import ControllerStore
 from storage_engine.broker.controller_watches import ControllerWatches
 from storage_engine.broker.elections import Elections, OnElected
-from storage_engine.core.cluster_state import TopicInfo
+from storage_engine.core.cluster_state import PartitionState, TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
     AssignmentsWritten,
@@ -120,7 +120,7 @@ class ActingController:
         self._assignments = AssignmentStore(
             coordination, self._store, scheduler, fenced=self._replaced
         )
-        self._elections = Elections(self._core, submit=self.submit)
+        self._elections = Elections(self._core, submit=self.submit, refresh=self._read_states)
         self._requests = AdminRequests(
             coordination,
             scheduler,
@@ -300,16 +300,19 @@ class ActingController:
             lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
         )
 
-    def _read_states(self, partitions: Iterable[TopicPartition]) -> None:
+    def _read_states(
+        self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
+    ) -> None:
         wanted = tuple(partitions)
 
-        def done(states: object) -> None:
+        def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
             if self._closed:
                 return
             if states is None:
-                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted))
+                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted, then))
             else:
-                self.submit(StatesRead(states=states))  # type: ignore[arg-type]
+                self.submit(StatesRead(states=states))
+                then()
 
         if not self._closed:
             self._store.read_states(wanted, done)

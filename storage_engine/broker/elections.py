@@ -29,17 +29,37 @@ class _Election:
 class Elections:
     """Requests that are not answered yet."""
 
-    def __init__(self, core: Controller, *, submit: Callable[[ElectionRequested], None]) -> None:
+    def __init__(
+        self,
+        core: Controller,
+        *,
+        submit: Callable[[ElectionRequested], None],
+        refresh: Callable[[tuple[TopicPartition, ...], Callable[[], None]], None],
+    ) -> None:
+        """`refresh(partitions, then)`: their states are read, since a replica that has come back
+        into an ISR may not have been told of yet."""
+        self._refresh = refresh
         self._core = core
         self._submit = submit
+        self._waiting: list[OnElected] = []
+        """Who asked for elections that have not begun."""
         self._under_way: list[_Election] = []
 
     def request(
         self, partitions: Iterable[TopicPartition], on_elected: OnElected, *, unclean: bool
     ) -> None:
-        election = _Election(open=set(), unclean=unclean, on_elected=on_elected)
-        for partition in dict.fromkeys(partitions):
-            code = self._not_to_be_held(partition, unclean)
+        wanted = tuple(dict.fromkeys(partitions))
+
+        def refreshed() -> None:
+            self._begin(_Election(open=set(), unclean=unclean, on_elected=on_elected), wanted)
+
+        self._waiting.append(on_elected)
+        self._refresh(wanted, refreshed)
+
+    def _begin(self, election: _Election, partitions: Iterable[TopicPartition]) -> None:
+        self._waiting.remove(election.on_elected)
+        for partition in partitions:
+            code = self._not_to_be_held(partition, election.unclean)
             if code is None:
                 election.open.add(partition)
             else:
@@ -47,7 +67,7 @@ class Elections:
         wanted = tuple(sorted(election.open))
         self._under_way.append(election)
         if wanted:
-            self._submit(ElectionRequested(partitions=wanted, unclean=unclean))
+            self._submit(ElectionRequested(partitions=wanted, unclean=election.unclean))
         else:
             self.look()
 
@@ -65,14 +85,17 @@ class Elections:
             election.on_elected(election.outcomes)
 
     def close(self) -> None:
-        under_way, self._under_way = self._under_way, []
-        for election in under_way:
-            election.on_elected(None)
+        waiting = [*self._waiting, *(election.on_elected for election in self._under_way)]
+        self._waiting, self._under_way = [], []
+        for on_elected in waiting:
+            on_elected(None)
 
     def _not_to_be_held(self, partition: TopicPartition, unclean: bool) -> ErrorCode | None:
         if self._core.preferred_replica(partition) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.ELECTION_NOT_NEEDED if self._is_led_well(partition, unclean) else None
+        if self._core.is_settled(partition) and self._is_led_well(partition, unclean):
+            return ErrorCode.ELECTION_NOT_NEEDED
+        return None
 
     def _outcome(self, partition: TopicPartition, unclean: bool) -> ErrorCode:
         if self._is_led_well(partition, unclean):

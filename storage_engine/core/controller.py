@@ -272,7 +272,7 @@ class Controller:
     def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
         for partition, state in states.items():
             self._reading.discard(partition)
-            if partition.topic not in self.topics:
+            if not self._exists(partition):
                 continue
             known = self.states.get(partition)
             if state is not None and (
@@ -335,7 +335,7 @@ class Controller:
             return
         failed = self._failed.setdefault(event.broker, set())
         for partition in event.partitions:
-            if partition not in failed and partition.topic in self.topics:
+            if partition not in failed and self._exists(partition):
                 failed.add(partition)
                 self._dirty.add(partition)
                 self._metadata_changed(partition)
@@ -548,6 +548,10 @@ class Controller:
         }
 
     # --- small helpers ---
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        info = self.topics.get(partition.topic)
+        return info is not None and partition.partition in info.assignment
 
     def _announce(self, partition: TopicPartition) -> None:
         info = self.topics[partition.topic]

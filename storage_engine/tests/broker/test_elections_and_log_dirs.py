@@ -85,7 +85,8 @@ def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(cluster):
 def test_an_unclean_leader_is_elected_only_when_it_is_asked_for(cluster):
     assert cluster.elect(0, unclean=True) == {0: ErrorCode.ELECTION_NOT_NEEDED}
     cluster[3].kill()
-    cluster.wait_in_sync(TP, 1, 2)
+    for partition in (0, 1):
+        cluster.wait_in_sync(TopicPartition("t", partition), 1, 2)
     for dying in (1, 2):
         cluster[dying].kill()
     cluster.loop.run_for(10_000)

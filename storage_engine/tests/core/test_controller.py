@@ -136,6 +136,13 @@ def running(
 # --- loading and creation ---
 
 
+def test_a_notice_of_a_partition_that_does_not_exist_is_passed_over():
+    driven = running()
+    driven.step(StatesRead(states={TopicPartition("t", 99): state(1, 1, version=9)}))
+    driven.step(StatesRead(states={TopicPartition("t", 99): None}))
+    assert not driven.writes()
+
+
 def test_a_new_controller_tells_every_broker_everything():
     driven = Driven()
     driven.step(
