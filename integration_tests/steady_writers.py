@@ -23,6 +23,8 @@ from storage_engine.protocol.records import encode_batches
 KEYS = 60
 PADDING_BYTES = 120
 BURST = 12
+BATCH_BYTES = 16_000
+"""Below the segments of any topic here: what has waited for a leader comes in large batches."""
 PAUSE_S = 0.04
 """Between bursts: some 300 records a second."""
 
@@ -78,6 +80,7 @@ def _confluent(
             "acks": "all",
             "enable.idempotence": idempotent,
             "linger.ms": 5,
+            "batch.size": BATCH_BYTES,
             "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             "retry.backoff.max.ms": 300,
             "log_level": 0,
