@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.disk import Buffer, Disk
+from storage_engine.log.load_job import LoadJob
 from storage_engine.log.mapped_window import MappedWindow
 from storage_engine.log.open_files import OpenFiles, SegmentFile
 from storage_engine.log.storage_errors import storage_error
@@ -18,6 +19,9 @@ WRITE_MAX_BYTES = 128 << 10
 """One write call takes no more: larger appends to the page cache were measured slower and
 unsteady.
 """
+
+READ_AHEAD_MAX_BYTES = 4 << 20
+"""What is fetched from the medium behind a cold read: the next reads of a reader that goes on."""
 
 COPY_MAX_BYTES = 32 << 10
 """Up to this size a copy of the bytes costs less than the page faults of a view."""
@@ -77,6 +81,32 @@ class LogFile(SegmentFile):
             raise storage_error("read", self.path, error) from error
         except ValueError as error:
             raise LogStorageError(f"{self.path} is shorter than {end} bytes") from error
+
+    def read_cached(self, position: int, size: int) -> bytearray | None:
+        """A copy of the bytes, if they are in the page cache."""
+        try:
+            return self._disk.read_cached(self.open(), size, position)
+        except OSError:
+            # Whoever loads them meets the error again, and reports it.
+            return None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether a view of the bytes will not wait for the medium, as far as samples tell."""
+        try:
+            return self._disk.is_cached(self.open(), size, position)
+        except OSError:
+            return False
+
+    def load_job(self, position: int, size: int, end: int) -> LoadJob:
+        """A job that brings the bytes into the page cache; LogStorageError when the file can't be
+        opened.
+        """
+        try:
+            descriptor = self._disk.duplicate(self.open())
+        except OSError as error:
+            raise storage_error("read", self.path, error) from error
+        ahead = min(size, READ_AHEAD_MAX_BYTES, max(0, end - position - size))
+        return LoadJob(self._disk, descriptor, self.path, position, size, ahead=ahead)
 
     def truncate(self, end: int) -> None:
         self._window.close()

@@ -27,13 +27,13 @@ class FailingDisk(RealDisk):
         if isinstance(path, int):
             if not self.broken:
                 return
-            path = _path_of(path)
-        if _is_below(path, self.broken):
+            path = path_of(path)
+        if is_below(path, self.broken):
             raise OSError(self.error, os.strerror(self.error))
 
     def _pwrite(self, descriptor: int, data: Buffer, position: int) -> int:
         self._check(descriptor)
-        parents = _path_of(descriptor).parents if self.room else ()
+        parents = path_of(descriptor).parents if self.room else ()
         for folder in self.room.keys() & set(parents):
             if self.room[folder] <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -51,7 +51,7 @@ class FailingDisk(RealDisk):
 
     def sync(self, descriptor: int) -> None:
         self._check(descriptor)
-        if self.broken_syncs and _is_below(_path_of(descriptor), self.broken_syncs):
+        if self.broken_syncs and is_below(path_of(descriptor), self.broken_syncs):
             raise OSError(self.error, os.strerror(self.error))
         super().sync(descriptor)
 
@@ -88,9 +88,9 @@ class FailingDisk(RealDisk):
         return super().list_names(path)
 
 
-def _path_of(descriptor: int) -> Path:
+def path_of(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
-def _is_below(path: Path, folders: set[Path]) -> bool:
+def is_below(path: Path, folders: set[Path]) -> bool:
     return any(folder == path or folder in path.parents for folder in folders)
