@@ -9,8 +9,10 @@ leader, or a failed folder. The answers of its connection keep their order. Sour
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeGuard
 
 from storage_engine.broker.fetch_reads import FetchRead, FetchReader
 from storage_engine.broker.hosted_partition import HostedPartition
@@ -26,12 +28,20 @@ LOADS_AT_ONCE = 2
 """Of all fetches together: half of the background threads, so that flushes always find one. The
 others wait in the order of their arrival; the server bounds how many requests may be unanswered."""
 
-MOST_LOADS = 2
-"""Of one fetch. What is evicted again so soon is sent from the disk: else a machine without memory
-would load for ever and answer nobody."""
+MOST_LOADS = 4
+"""Of one fetch: to find where the bytes begin, where they end, and for the bytes; two are mostly
+enough. What is cold even then is left to the client's next fetch, or sent from the disk when it is
+all there is: else a machine without memory would load for ever and answer nobody."""
+
+FILES_PER_LOAD = 16
+"""Each is opened once more; a fetch may ask for thousands."""
+
+COLD_FETCH_MAX_BYTES = 4 << 20
+"""A cold fetch brings no more than this, or one batch: so the fetches that wait take turns, and the
+page cache is not filled with what one reader may take much later."""
 
 
-_ColdSlice = tuple[TopicPartition, SegmentSlice]
+_Jobs = list[tuple[HostedPartition, LoadJob]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,10 +77,11 @@ class ColdReads:
 
         `gone`: whether the client's connection is closed; nothing is loaded for it then.
         """
-        if not _cold_slices(read):
+        if not _is_cold(read):
             respond(read)
             return
-        self._waiting.append(_ColdFetch(request=request, respond=respond, gone=gone))
+        smaller = request._replace(max_bytes=min(request.max_bytes, COLD_FETCH_MAX_BYTES))
+        self._waiting.append(_ColdFetch(request=smaller, respond=respond, gone=gone))
         self._begin()
 
     def _begin(self) -> None:
@@ -83,28 +94,40 @@ class ColdReads:
         """Read as things are now; load what is cold, else respond."""
         while True:
             read = self._reader.read(fetch.request)
-            cold = _cold_slices(read) if fetch.loads < MOST_LOADS else []
-            if not cold:
+            if not _is_cold(read):
                 fetch.respond(read)
                 return
-            jobs = self._jobs(cold)
+            if fetch.loads == MOST_LOADS:
+                if not _keep_warm(read):
+                    read = self._reader.read(fetch.request, wait=True)
+                fetch.respond(read)
+                return
+            jobs = self._jobs(read)
             if jobs:
                 self._load(fetch, jobs)
                 return
             # Their logs have failed just now, which the next read tells.
 
-    def _jobs(self, cold: Sequence[_ColdSlice]) -> list[tuple[HostedPartition, LoadJob]]:
-        jobs: list[tuple[HostedPartition, LoadJob]] = []
-        for tp, records in cold:
-            partition = self._replicas.get(tp)
-            assert partition is not None, "it was read in this turn"
+    def _jobs(self, read: FetchRead) -> _Jobs:
+        """What makes it warm. Logs for which there can't be a job have failed."""
+        makers: list[tuple[HostedPartition, Callable[[], LoadJob]]] = [
+            (partition, partial(cold.load_job, max_bytes))
+            for partition, cold, max_bytes in read.cold
+        ]
+        for answer in read.partitions:
+            if _is_cold_slice(answer.records):
+                partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
+                assert partition is not None, "it was read in this turn"
+                makers.append((partition, answer.records.load_job))
+        jobs: _Jobs = []
+        for partition, make in makers[:FILES_PER_LOAD]:
             try:
-                jobs.append((partition, records.load_job()))
+                jobs.append((partition, make()))
             except LogStorageError as failure:
                 self._replicas.fail(partition, failure)
         return jobs
 
-    def _load(self, fetch: _ColdFetch, jobs: list[tuple[HostedPartition, LoadJob]]) -> None:
+    def _load(self, fetch: _ColdFetch, jobs: _Jobs) -> None:
         def run() -> list[LogStorageError | None]:
             return [job.run() for _, job in jobs]
 
@@ -126,11 +149,18 @@ class ColdReads:
         self._background.submit(run, done, lambda _error: ended())
 
 
-def _cold_slices(read: FetchRead) -> list[_ColdSlice]:
-    """What has to be loaded before it is sent."""
-    cold: list[_ColdSlice] = []
-    for answer in read.partitions:
-        records = answer.records
-        if isinstance(records, SegmentSlice) and not records.is_warm():
-            cold.append((TopicPartition(answer.topic, answer.partition), records))
-    return cold
+def _is_cold(read: FetchRead) -> bool:
+    return bool(read.cold) or any(_is_cold_slice(answer.records) for answer in read.partitions)
+
+
+def _keep_warm(read: FetchRead) -> bool:
+    """Leaves out what is cold; False when that is everything."""
+    read.partitions = [
+        answer._replace(records=None) if _is_cold_slice(answer.records) else answer
+        for answer in read.partitions
+    ]
+    return any(answer.records is not None for answer in read.partitions)
+
+
+def _is_cold_slice(records: object) -> TypeGuard[SegmentSlice]:
+    return isinstance(records, SegmentSlice) and not records.is_warm()

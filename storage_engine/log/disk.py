@@ -81,10 +81,8 @@ class Disk(Protocol):
         """Whether these bytes are in the page cache, as far as one in PROBE_BYTES tells."""
         ...
 
-    def load(self, descriptor: int, count: int, position: int, *, ahead: int) -> None:
-        """Waits until these bytes are in the page cache, and lets the system begin to fetch the
-        `ahead` bytes behind them.
-        """
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        """Waits until these bytes are in the page cache."""
         ...
 
     def read_file(self, path: Path) -> bytes: ...
@@ -193,10 +191,9 @@ class RealDisk:
                 raise
         return True
 
-    def load(self, descriptor: int, count: int, position: int, *, ahead: int) -> None:
+    def load(self, descriptor: int, count: int, position: int) -> None:
         buffer = memoryview(bytearray(min(count, _LOAD_BYTES)))
         end = position + count
-        os.posix_fadvise(descriptor, position, count + ahead, os.POSIX_FADV_WILLNEED)
         while position < end:
             read = os.preadv(descriptor, [buffer[: end - position]], position)
             if not read:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.disk import Buffer, Disk
-from storage_engine.log.load_job import LoadJob
+from storage_engine.log.load_job import ColdBytesError, LoadJob
 from storage_engine.log.mapped_window import MappedWindow
 from storage_engine.log.open_files import OpenFiles, SegmentFile
 from storage_engine.log.storage_errors import storage_error
@@ -19,9 +19,6 @@ WRITE_MAX_BYTES = 128 << 10
 """One write call takes no more: larger appends to the page cache were measured slower and
 unsteady.
 """
-
-READ_AHEAD_MAX_BYTES = 4 << 20
-"""What is fetched from the medium behind a cold read: the next reads of a reader that goes on."""
 
 COPY_MAX_BYTES = 32 << 10
 """Up to this size a copy of the bytes costs less than the page faults of a view."""
@@ -82,6 +79,17 @@ class LogFile(SegmentFile):
         except ValueError as error:
             raise LogStorageError(f"{self.path} is shorter than {end} bytes") from error
 
+    def peek(self, position: int, count: int, end: int, *, wait: bool) -> bytes | bytearray:
+        """At most `count` bytes of headers; OSError. ColdBytesError when the medium would have to
+        be waited for, unless `wait`.
+        """
+        if wait:
+            return self._disk.pread(self.open(), count, position)
+        data = self._disk.read_cached(self.open(), min(count, end - position), position)
+        if data is None:
+            raise ColdBytesError(self, position, end)
+        return data
+
     def read_cached(self, position: int, size: int) -> bytearray | None:
         """A copy of the bytes, if they are in the page cache."""
         try:
@@ -105,8 +113,7 @@ class LogFile(SegmentFile):
             descriptor = self._disk.duplicate(self.open())
         except OSError as error:
             raise storage_error("read", self.path, error) from error
-        ahead = min(size, READ_AHEAD_MAX_BYTES, max(0, end - position - size))
-        return LoadJob(self._disk, descriptor, self.path, position, size, ahead=ahead)
+        return LoadJob(self._disk, descriptor, self.path, position, min(size, end - position))
 
     def truncate(self, end: int) -> None:
         self._window.close()

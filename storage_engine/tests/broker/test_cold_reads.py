@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from storage_engine.broker.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_file import COPY_MAX_BYTES
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.tests.broker.fakes import FakeCluster
 from storage_engine.tests.log.failing_disk import FailingDisk, is_below, path_of
 
@@ -36,7 +38,7 @@ class ColdDisk(FailingDisk):
             return None
         return bytearray(os.pread(descriptor, count, position))
 
-    def load(self, descriptor: int, count: int, position: int, *, ahead: int) -> None:
+    def load(self, descriptor: int, count: int, position: int) -> None:
         self._check(descriptor)
         self.loads += 1
         path = path_of(descriptor)
@@ -116,7 +118,8 @@ def test_a_fetch_that_waited_for_data_loads_what_is_cold_too(cluster):
 
 def test_only_so_many_loads_are_under_way_and_all_fetches_are_answered(cluster):
     make_cold(cluster)
-    cluster[1].loop.held = held = []
+    held: list[Callable[[], None]] = []
+    cluster[1].loop.held = held
     fetches = [cluster.fetch(1, TP, 0) for _ in range(5)]
     cluster.loop.run_for(100)
     assert len(held) == LOADS_AT_ONCE
@@ -132,6 +135,16 @@ def test_what_is_evicted_again_and_again_is_sent_in_the_end(cluster):
     disk.stays_cold = True
     assert outcome(cluster.answer(cluster.fetch(1, TP, 0)))[1] > 0
     assert disk.loads == MOST_LOADS
+
+
+def test_what_stays_cold_is_left_out_of_an_answer_that_has_other_bytes(cluster):
+    disk = make_cold(cluster)
+    disk.stays_cold = True
+    wanted = [FetchPartition("t", tp.partition, 0, 1 << 20) for tp in (TP, OTHER)]
+    request = FetchRequest(0, 1, 1 << 20, wanted)
+    answer = cluster.answer(cluster.ask(1, FETCH, 11, request))
+    assert [bool(partition.records) for partition in answer.partitions] == [False, True]
+    assert not any(partition.error_code for partition in answer.partitions)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])

@@ -45,6 +45,18 @@ class FailingDisk(RealDisk):
         self._check(descriptor)
         return os.pread(descriptor, count, position)
 
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        self._check(descriptor)
+        return super().read_cached(descriptor, count, position)
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        self._check(descriptor)
+        return super().is_cached(descriptor, count, position)
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        self._check(descriptor)
+        super().load(descriptor, count, position)
+
     def free_bytes(self, path: Path) -> int:
         self._check(path)
         return self.free[path] if path in self.free else super().free_bytes(path)
