@@ -56,7 +56,7 @@ def test_a_consumer_gets_every_byte_of_an_evicted_log_in_order(tmp_path):
             }
         )
         consumer.assign([TopicPartition("cold", 0, 0)])
-        found = []
+        found: list[bytes] = []
         while len(found) < VALUES:
             messages = consumer.consume(VALUES, timeout=60)
             assert messages, f"{len(found)} of {VALUES} records came"

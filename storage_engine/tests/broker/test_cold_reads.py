@@ -1,7 +1,6 @@
 """Fetches of bytes that are not in the page cache: a thread loads them, the loop goes on."""
 
 import errno
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,43 +13,18 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.broker.fakes import FakeCluster
-from storage_engine.tests.log.failing_disk import FailingDisk, is_below, path_of
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
-
-
-class ColdDisk(FailingDisk):
-    """Real files of which the page cache knows nothing, until they are loaded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cold: set[Path] = set()
-        self.stays_cold = False
-        self.loads = 0
-
-    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
-        return not is_below(path_of(descriptor), self.cold)
-
-    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
-        if not self.is_cached(descriptor, count, position):
-            return None
-        return bytearray(os.pread(descriptor, count, position))
-
-    def load(self, descriptor: int, count: int, position: int) -> None:
-        self._check(descriptor)
-        self.loads += 1
-        path = path_of(descriptor)
-        if not self.stays_cold:
-            self.cold = {folder for folder in self.cold if not is_below(path, {folder})}
 
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[FakeCluster]:
     """One broker with two partitions, in a data folder each."""
     settings = {"default_replication_factor": "1"}
-    made = FakeCluster(tmp_path, 1, disk=lambda _b: ColdDisk(), folders=2, **settings)
+    made = FakeCluster(tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings)
     assert made.create_topic("t", partitions=2).error_code == 0
     for tp in (TP, OTHER):
         made.produced(tp, b"first")
@@ -60,9 +34,9 @@ def cluster(tmp_path) -> Iterator[FakeCluster]:
     made.close()
 
 
-def disk_of(cluster: FakeCluster) -> ColdDisk:
+def disk_of(cluster: FakeCluster) -> SimulatedDisk:
     disk = cluster[1].disk
-    assert isinstance(disk, ColdDisk)
+    assert isinstance(disk, SimulatedDisk)
     return disk
 
 
@@ -70,7 +44,7 @@ def folder_of(cluster: FakeCluster, tp: TopicPartition) -> Path:
     return cluster[1].logs.logs[tp].directory
 
 
-def make_cold(cluster: FakeCluster) -> ColdDisk:
+def make_cold(cluster: FakeCluster) -> SimulatedDisk:
     disk = disk_of(cluster)
     disk.cold = {folder_of(cluster, TP)}
     return disk

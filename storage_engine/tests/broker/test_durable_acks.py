@@ -9,8 +9,8 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
-from storage_engine.tests.log.power_loss import VolatileDisk
 
 TP = TopicPartition("t", 0)
 
@@ -20,27 +20,20 @@ def volatile(tmp_path, count: int = 3, **settings: str) -> FakeCluster:
     return FakeCluster(
         tmp_path,
         count,
-        disk=lambda b: VolatileDisk(tmp_path / f"broker{b}"),
+        disk=lambda b: SimulatedDisk(tmp_path / f"broker{b}"),
         **settings,
     )
 
 
-def lose_power(cluster: FakeCluster) -> None:
-    """Of all brokers at once."""
+def lose_power(cluster: FakeCluster, choose: random.Random | None = None) -> None:
+    """Of all brokers at once; without `choose` all that was not synced is gone."""
     for broker in cluster.brokers:
         broker.kill()
-        assert isinstance(broker.disk, VolatileDisk)
-        broker.disk.lose_power()
+        assert isinstance(broker.disk, SimulatedDisk)
+        broker.disk.lose_power(choose)
     cluster.loop.run_for(SESSION_TIMEOUT_MS + 100)
     for broker in cluster.brokers:
         broker.start()
-
-
-def close(cluster: FakeCluster) -> None:
-    cluster.close()
-    for broker in cluster.brokers:
-        if isinstance(broker.disk, VolatileDisk):
-            broker.disk.close_all()
 
 
 @pytest.fixture
@@ -51,7 +44,7 @@ def durable(tmp_path) -> Iterator[FakeCluster]:
     assert cluster.produced(TP, b"first") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
     yield cluster
-    close(cluster)
+    cluster.close()
 
 
 def contents(cluster: FakeCluster, broker: int) -> bytes:
@@ -86,7 +79,7 @@ def test_without_the_setting_such_a_power_failure_takes_acknowledged_records(tmp
     cluster.wait_in_sync(TP, 1, 2, 3)
     lose_power(cluster)
     assert cluster.produced(TP, b"after") == 0
-    close(cluster)
+    cluster.close()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -117,14 +110,14 @@ def test_nothing_acknowledged_is_lost_whenever_the_power_fails(tmp_path, seed):
         if choose.random() < 0.3:
             cluster[choose.randint(1, 3)].loop.held = []
             cluster.loop.run_for(choose.randint(1, 50))
-        lose_power(cluster)
+        lose_power(cluster, choose if seed % 3 else None)
         cluster.produced(TP, b"after")
         cluster.wait_in_sync(TP, 1, 2, 3)
         for broker in (1, 2, 3):
             held = contents(cluster, broker)
             assert [payload for payload in acknowledged if payload not in held] == []
     assert acknowledged
-    close(cluster)
+    cluster.close()
 
 
 def test_acks_1_waits_for_the_leaders_own_disk(durable):

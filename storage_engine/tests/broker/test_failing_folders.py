@@ -10,8 +10,8 @@ import pytest
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.broker.fakes import FakeCluster
-from storage_engine.tests.log.failing_disk import FailingDisk
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
@@ -19,7 +19,7 @@ PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[FakeCluster]:
     """Four partitions of three replicas in two data folders per broker, two in each."""
-    made = FakeCluster(tmp_path, disk=lambda _b: FailingDisk(), folders=2)
+    made = FakeCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), folders=2)
     assert made.create_topic("t", partitions=4).error_code == 0
     for tp in PARTITIONS:
         made.produced(tp, b"first")
@@ -30,9 +30,9 @@ def cluster(tmp_path) -> Iterator[FakeCluster]:
     made.close()
 
 
-def disk_of(cluster: FakeCluster, broker: int) -> FailingDisk:
+def disk_of(cluster: FakeCluster, broker: int) -> SimulatedDisk:
     disk = cluster[broker].disk
-    assert isinstance(disk, FailingDisk)
+    assert isinstance(disk, SimulatedDisk)
     return disk
 
 
