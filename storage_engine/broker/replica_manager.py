@@ -248,6 +248,11 @@ class ReplicaManager:
             self._refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
+            state_change_log.info(
+                "refused partition=%s leader=%d leader_epoch=%d known_leader_epoch=%d "
+                "controller_epoch=%d",
+                tp, item.leader, item.leader_epoch, partition.leader_epoch, item.controller_epoch,
+            )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
             self._take_role(partition, item, endpoints)
@@ -292,11 +297,16 @@ class ReplicaManager:
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
+        topic_id = item.topic_id if item.topic_id.int else None
+        if partition is not None and topic_id not in (None, partition.topic_id):
+            log.warning("%s is of a topic made anew, the replica of the old one ends", tp)
+            self.stop(tp, delete=False)
+            partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
             partition = HostedPartition(
                 tp,
-                log=self._logs.get_or_create(tp, config.log),
+                log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
                 topic_id=item.topic_id,
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
@@ -378,6 +388,7 @@ class ReplicaManager:
             partition.leader_id = -1
             partition.become_follower(-1)
             partition.wake_all()
+            state_change_log.info("stopped partition=%s", tp)
         if delete:
             replica_log = self._logs.get(tp)
             try:
@@ -427,6 +438,7 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.remove(partition.topic_partition)
         partition.fail()
+        state_change_log.info("failed partition=%s", partition.topic_partition)
         self._scheduler.call_soon(partition.wake_all)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:

@@ -32,6 +32,8 @@ META_FILE = "meta.properties"
 BOOT_ID_FILE = ".boot-id"
 CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
 DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
+"""Of a partition whose topic was deleted and made anew; kept until a person removes it."""
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,17 @@ from storage_engine.log.checkpoints import (
     RECOVERY_POINTS_FILE,
     write_offsets,
 )
-from storage_engine.log.data_folder import DELETED_FOLDER_SUFFIX, DataFolder, FolderFailedError
+from storage_engine.log.data_folder import (
+    DELETED_FOLDER_SUFFIX,
+    STRAY_FOLDER_SUFFIX,
+    DataFolder,
+    FolderFailedError,
+)
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
 from storage_engine.log.storage_errors import NO_ROOM, storage_error
 
 PROGRESS_INTERVAL_MS = 2000
@@ -187,18 +193,37 @@ class LogManager:
         return self.logs.get(topic_partition)
 
     def get_or_create(
-        self, topic_partition: TopicPartition, config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig | None = None,
+        *,
+        topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
-        """The partition's log; an empty one when there is none. LogStorageError when it is, or may
-        be, in a folder that failed.
+        """The partition's log; an empty one when there is none. A log of another topic that had
+        the same name is put aside first. LogStorageError when it is, or may be, in a folder that
+        failed.
         """
         log = self.logs.get(topic_partition)
         if log is not None and self._folder_of[topic_partition].failed:
             raise LogFolderError(f"the data folder of {topic_partition} failed")
+        if log is not None and topic_id is not None:
+            known = read_topic_id(self._disk, log.directory)
+            if known is None:
+                write_topic_id(self._disk, log.directory, topic_id)
+            elif known != topic_id:
+                target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+                logger.error(
+                    "log of an earlier topic put aside partition=%s topic_id=%s folder=%s: the"
+                    " topic of that name is now %s; remove the folder when nobody needs it",
+                    topic_partition, known, target, topic_id,
+                )  # fmt: skip
+                log = None
         if log is None:
             folder = self._folder_for_new(topic_partition)
             self._forget_checkpoints(folder, topic_partition)
             log = self._open(folder, topic_partition, config, clean=True)
+            if topic_id is not None:
+                write_topic_id(self._disk, log.directory, topic_id)
             logger.info("log created partition=%s folder=%s", topic_partition, folder.path)
         elif config is not None and config != log.config:
             log.update_config(config)
@@ -213,17 +238,7 @@ class LogManager:
             return
         if self._folder_of[topic_partition].failed:
             raise LogFolderError(f"the data folder of {topic_partition} failed")
-        suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}"
-        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
-        target = log.directory.with_name(name)
-        try:
-            self._disk.rename(log.directory, target)
-        except OSError as error:
-            # It is still known, so that the next try does not take it for deleted.
-            raise storage_error("delete", log.directory, error) from error
-        del self.logs[topic_partition]
-        del self._folder_of[topic_partition]
-        log.close_without_flush()
+        target = self._take_out(log, DELETED_FOLDER_SUFFIX)
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
@@ -232,6 +247,11 @@ class LogManager:
         for topic_partition, log in self.logs.items():
             if topic_partition.topic == topic:
                 log.update_config(config)
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        for path in paths:
+            self._disk.remove(path)
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -433,6 +453,22 @@ class LogManager:
     def _write_lowered_of(self, folder: DataFolder) -> None:
         self._write_recovery_points_of(folder)
         self._write_cleaner_offsets_of(folder)
+
+    def _take_out(self, log: PartitionLog, suffix: str) -> Path:
+        """Renames the folder, so that it is no partition's any more, and forgets the log."""
+        topic_partition = log.topic_partition
+        suffix = f".{uuid.uuid4().hex}{suffix}"
+        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
+        target = log.directory.with_name(name)
+        try:
+            self._disk.rename(log.directory, target)
+        except OSError as error:
+            # It is still known, so that the next try does not take it for gone.
+            raise storage_error("rename", log.directory, error) from error
+        del self.logs[topic_partition]
+        del self._folder_of[topic_partition]
+        log.close_without_flush()
+        return target
 
     def _count_in(self, folder: DataFolder) -> int:
         return sum(1 for place in self._folder_of.values() if place is folder)
