@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -12,7 +11,7 @@ from storage_engine.protocol.apis import (
     elect_leaders,
     list_partition_reassignments,
 )
-from storage_engine.tests.broker.fakes import FakeCluster
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
@@ -22,21 +21,15 @@ Step = tuple[tuple[int, ...], int, frozenset[int]]
 """Assigned replicas, leader, ISR."""
 
 
-class Moving(FakeCluster):
+class Moving(SimulatedCluster):
     """A cluster that records what ZooKeeper says of `TP`."""
 
     def __init__(self, folder: Path, count: int = 6, **settings: str) -> None:
         super().__init__(folder, count, **settings)
         self.steps: list[Step] = []
-        apply = self.zookeeper.apply
+        self.zookeeper.on_write = self._record
 
-        def recorded(op: Any, session_id: int) -> None:
-            apply(op, session_id)
-            self.loop.call_soon(self._record)
-
-        self.zookeeper.apply = recorded  # type: ignore[method-assign]
-
-    def _record(self) -> None:
+    def _record(self, _path: str, _old: bytes | None, _new: bytes | None) -> None:
         paths = (TopicZNode.path(TP.topic), PartitionStateZNode.path(TP.topic, TP.partition))
         if any(self.zookeeper.data(path) is None for path in paths):
             return

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.tests.broker.fakes import FakeBroker
+from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.tests.broker.reassigning import TP, Moving
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
@@ -29,31 +29,38 @@ class Steps:
 
     def __init__(self, cluster: Moving, kill_at: int) -> None:
         assert cluster.controller is not None
-        self._controller: FakeBroker = cluster.controller
+        self._controller: SimulatedBroker = cluster.controller
         self._life = self._controller.life
         self._kill_at = kill_at
         self._cluster = cluster
         self.count = 0
         self.killed_at: str | None = None
-        apply, send = cluster.zookeeper.apply, cluster.network.send
+        for name in ("one", "multi"):
+            self._count_writes(name)
+        self._count_orders()
 
-        def counted_apply(op: Any, session_id: int) -> None:
-            apply(op, session_id)
-            if session_id == self._controller.session.session_id and not self._in_trial():
-                self._step(f"{op.kind.value} {op.path}")
-
-        def counted_send(sender: int, receiver: int, spec: Any, *rest: Any, **named: Any) -> None:
-            if sender == self._controller.id and spec.key in ORDERS:
-                self._step(f"{spec.name} to {receiver}")
-            send(sender, receiver, spec, *rest, **named)
-
-        cluster.zookeeper.apply = counted_apply  # type: ignore[method-assign]
-        cluster.network.send = counted_send  # type: ignore[method-assign]
-
-    def _in_trial(self) -> bool:
-        """A multi is tried before it is done: then nobody watches."""
+    def _count_writes(self, name: str) -> None:
         zookeeper = self._cluster.zookeeper
-        return not zookeeper.data_watches and not zookeeper.child_watches
+        write = getattr(zookeeper, name)
+
+        def counted(operations: Any, session_id: int) -> Any:
+            reply = write(operations, session_id)
+            if session_id == self._controller.session.session_id:
+                self._step(f"{name} {operations}")
+            return reply
+
+        setattr(zookeeper, name, counted)
+
+    def _count_orders(self) -> None:
+        transport = self._controller.transport
+        request = transport.request
+
+        def counted(endpoint: Any, channel: str, spec: Any, *rest: Any, **named: Any) -> None:
+            if spec.key in ORDERS:
+                self._step(f"{spec.name} to {endpoint.broker_id}")
+            request(endpoint, channel, spec, *rest, **named)
+
+        transport.request = counted  # type: ignore[method-assign]
 
     def _step(self, what: str) -> None:
         if self.killed_at is not None or self._controller.life != self._life:
