@@ -71,7 +71,7 @@ class SteadyProducer:
             assert self._producer.flush(120) == 0
 
 
-def _read_all(servers: str, topic: str) -> list[tuple[int, int]]:
+def read_all(servers: str, topic: str) -> list[tuple[int, int]]:
     """(offset, number) of every record below the end at the time of the call."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker", "log_level": 0})
     partition = TopicPartition(topic, 0, OFFSET_BEGINNING)
@@ -112,7 +112,7 @@ def test_every_acknowledged_record_survives_five_kills_of_the_leader(tmp_path):
             producer.finish()
 
         assert producer.failures == []
-        records = _read_all(cluster.bootstrap_servers, topic)
+        records = read_all(cluster.bootstrap_servers, topic)
         assert [offset for offset, _ in records] == list(range(len(records)))
         assert [number for _, number in records] == list(range(len(records)))
         at_offset = dict(records)
