@@ -202,6 +202,7 @@ class ReplicaManager:
             partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
+        partition.log.note_high_watermark(partition.high_watermark)
         if len(partition.produce_waiters):
             partition.produce_waiters.wake()
         if not partition.dirty and len(partition.data_waiters):

@@ -4,8 +4,13 @@ all of it has passed.
 Source: KIP-98; R-REP2.
 """
 
-from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTxnStateError,
+)
 from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.record_batch import (
     MAGIC,
     BatchHeader,
@@ -26,14 +31,22 @@ def check_producers(
         header = batches[0][1]
         if header.producer_id < 0:
             return None
-        duplicate = states.check(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-        )
+        duplicate = _check(states, header)
         if duplicate is None:
             return None
         return duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms
     headers = [header for _, header in batches if header.producer_id >= 0]
     return _check_several(states, headers, len(batches)) if headers else None
+
+
+def _check(states: ProducerStates, header: BatchHeader) -> ProducerBatch | None:
+    return states.check(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        in_transaction=header.is_transactional,
+    )
 
 
 def _check_several(
@@ -42,9 +55,7 @@ def _check_several(
     trial = states.copy_of(header.producer_id for header in headers)
     duplicates = []
     for header in headers:
-        duplicate = trial.check(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-        )
+        duplicate = _check(trial, header)
         if duplicate is not None:
             duplicates.append(duplicate)
             continue
@@ -53,6 +64,7 @@ def _check_several(
             header.producer_epoch,
             ProducerBatch(header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp),
             now_ms=header.max_timestamp,
+            in_transaction=header.is_transactional,
         )
     if not duplicates:
         return None
@@ -100,6 +112,18 @@ def follower_batches(
                 f"the CRC of the batch at offset {header.base_offset} from the leader"
                 " does not match"
             )
+        if header.is_control:
+            read_marker(records[position : position + header.size_in_bytes])
         next_offset = header.next_offset
         batches.append((position, header))
     return batches
+
+
+def refuse_transactions(batches: list[tuple[int, BatchHeader]]) -> None:
+    """Raises what a producer gets for batches that would open a transaction nobody will end."""
+    for _, header in batches:
+        if header.is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} sent a transactional record batch outside of a"
+                " transaction"
+            )

@@ -4,6 +4,7 @@ is done, and gone when it fails.
 
 from typing import NamedTuple
 
+from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES
 from storage_engine.log.log_file import WRITE_MAX_BYTES
@@ -46,6 +47,7 @@ class CleanedSegment:
         segment.file.path = files.cleaned_log
         segment.offset_index.file.path = files.cleaned_index
         segment.time_index.file.path = files.cleaned_time_index
+        segment.transaction_index.file.path = files.cleaned_transaction_index
         self._segment = segment
 
     def create(self) -> None:
@@ -60,6 +62,10 @@ class CleanedSegment:
         self._pending_bytes += len(batch)
         if self._pending_bytes >= WRITE_MAX_BYTES:
             self._write_pending()
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Its marker, which is among the batches written, ends an aborted transaction."""
+        self._segment.transaction_index.append(aborted)
 
     def finish(self) -> CleanedFacts:
         """Brings all to the medium but the names."""

@@ -166,7 +166,7 @@ class CompactionJob:
         )
         try:
             cleaned.create()
-            changed = self._compactor.copy(sources, cleaned.write)
+            changed = self._compactor.copy(sources, cleaned.write, cleaned.note_aborted)
             if changed or len(sources) > 1:
                 facts = cleaned.finish()
                 self._sync_names()
@@ -203,6 +203,7 @@ class CompactionJob:
         disk = self._order.disk
         disk.rename(files.cleaned_index, segment.offset_index.file.path)
         disk.rename(files.cleaned_time_index, segment.time_index.file.path)
+        disk.rename(files.cleaned_transaction_index, segment.transaction_index.file.path)
         disk.rename(files.swap, segment.file.path)
         self._segments.replace(replaced, segment)
         self._next_group()

@@ -23,6 +23,7 @@ from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error, storage_errors
 
 if TYPE_CHECKING:
+    from storage_engine.core.partition_transactions import AbortedTransaction
     from storage_engine.core.producer_state import ProducerStates
     from storage_engine.log.compaction_job import CompactionJob
 
@@ -91,10 +92,14 @@ class LogCompaction:
         *,
         config: LogConfig,
         producers: "ProducerStates",
+        find_aborted: Callable[[int, int], "list[AbortedTransaction]"],
         keys_max_bytes: int,
         now_ms: int,
     ) -> "CompactionJob":
-        """The pass of a plan that was made just now."""
+        """The pass of a plan that was made just now.
+
+        `find_aborted`: aborted transactions of [start offset, end offset).
+        """
         # Only here: they load Arrow, which a broker without compacted topics does without.
         from storage_engine.log.compaction_job import CompactionJob, closed_segments
         from storage_engine.log.compactor import PassOrder
@@ -111,6 +116,8 @@ class LogCompaction:
         if not self._segments.active.size:
             # A reader who waits for the last offset of the log must get something.
             kept_batches.add(self._segments.active.base_offset - 1)
+        with storage_errors("read", self._segments.folder.path):
+            aborted = find_aborted(self._segments.first.base_offset, end)
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),
@@ -119,6 +126,12 @@ class LogCompaction:
             now_ms=now_ms,
             keys_max_bytes=keys_max_bytes,
             kept_batches=frozenset(kept_batches),
+            kept_markers=frozenset(
+                (producer.producer_id, producer.epoch)
+                for producer in producers
+                if not producer.batches
+            ),
+            aborted=tuple(aborted),
         )
         self._job = CompactionJob(order, self._segments, sources, self._cleaned_to)
         return self._job

@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING
 from storage_engine.core.compaction import CompactionPlan
 from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.append_check import check_producers, follower_batches, has_gaps
+from storage_engine.log.aborted_transactions import find_aborted
+from storage_engine.log.append_check import (
+    check_producers,
+    follower_batches,
+    has_gaps,
+    refuse_transactions,
+)
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
@@ -26,15 +33,22 @@ from storage_engine.log.free_space import FreeSpace
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_compaction import LogCompaction
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
+from storage_engine.log.log_loader import LogFolder, load_log
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.placing import PlacedBatch, place, runs_of
+from storage_engine.log.producer_replay import load_producers, record_batch
 from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
+from storage_engine.protocol.control_record import encode_marker, read_marker
+from storage_engine.protocol.record_batch import (
+    LENGTH_END,
+    BatchHeader,
+    read_header,
+    validate_for_append,
+)
 from storage_engine.protocol.record_keys import check_keys
 
 if TYPE_CHECKING:
@@ -168,17 +182,52 @@ class PartitionLog(ReadableLog):
         """Whether a crash of the machine would take nothing: no record, and no cut."""
         return not self._flush_state.is_behind(self.log_end_offset)
 
+    # -- transactions ------------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction with a record below is ended for good: what read_committed may see."""
+        transactions = self.producer_state.transactions
+        stable = transactions.last_stable_offset(high_watermark)
+        return min(max(stable, self.log_start_offset), high_watermark)
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Nothing below can be lost any more, ends of transactions neither."""
+        self.producer_state.transactions.note_high_watermark(high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with data in [start_offset, end_offset), all of which is below the last stable
+        offset."""
+        segments = self._segments
+        with storage_errors("read", self.directory):
+            return find_aborted(
+                self._snapshots,
+                segments.all,
+                segments.number_of(start_offset),
+                start_offset,
+                end_offset,
+            )
+
     # -- append ------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        in_transaction: bool = False,
     ) -> AppendResult:
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         stores them.
 
-        Raises what the producer is to get; the log is unchanged then.
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction; else transactional batches are refused, since nobody would end it. Control
+        batches are always refused: see `append_marker`. Raises what the producer is to get; the log
+        is unchanged then.
         """
         batches = validate_for_append(records, max_message_bytes=self._max_message_bytes)
+        if not in_transaction:
+            refuse_transactions(batches)
         size = len(records)
         if size > self._roll_rule.segment_bytes:
             raise RecordListTooLargeError(
@@ -195,9 +244,39 @@ class PartitionLog(ReadableLog):
             )
         if self._compacts:
             check_keys(records, batches)
-        self._room.take(size)
         if records.readonly:
             records = memoryview(bytearray(records))
+        return self._append(records, batches, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Ends the producer's transaction in this partition, as its coordinator says; a marker
+        without data before it is harmless.
+
+        InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
+        or coordinator, and is unchanged.
+        """
+        self.producer_state.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
+        return self._append(records, [(0, read_header(records))], leader_epoch, now_ms)
+
+    def _append(
+        self,
+        records: memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """At the log's end, after all checks."""
+        size = len(records)
+        self._room.take(size)
         if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
             self.start_leader_epoch(leader_epoch)
         base_offset = self.log_end_offset
@@ -316,12 +395,13 @@ class PartitionLog(ReadableLog):
     # -- compact -----------------------------------------------------------------------------------
 
     def plan_compaction(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
-        """A pass that is due. A record that is not committed and on the medium displaces none."""
+        """A pass that is due. A record that is not committed (its transaction too) and on the
+        medium displaces none."""
         if self.compaction.active_is_overdue(self._config, now_ms):
             with storage_errors("roll", self.directory):
                 self._roll(self.log_end_offset)
         return self.compaction.plan(
-            safe_offset=min(high_watermark, self.recovery_point),
+            safe_offset=min(self.last_stable_offset(high_watermark), self.recovery_point),
             config=self._config,
             now_ms=now_ms,
         )
@@ -334,6 +414,7 @@ class PartitionLog(ReadableLog):
             plan,
             config=self._config,
             producers=self.producer_state,
+            find_aborted=self.aborted_transactions,
             keys_max_bytes=keys_max_bytes,
             now_ms=now_ms,
         )
@@ -442,14 +523,19 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise storage_error("roll", self.directory, error, unchanged=True) from error
         segment.write(records)
+        position = 0
         for base_offset, header in placed:
-            last_offset = base_offset + header.last_offset_delta
+            size = LENGTH_END + header.length
             timestamp_ms = now_ms if stamped else header.max_timestamp
-            segment.note(LENGTH_END + header.length, last_offset, timestamp_ms)
+            segment.note(size, base_offset + header.last_offset_delta, timestamp_ms)
             if header.producer_id >= 0:
-                record_producer(
-                    self.producer_state, header, base_offset, timestamp_ms, now_ms=now_ms
+                marker = read_marker(records[position:]) if header.is_control else None
+                aborted = record_batch(
+                    self.producer_state, header, base_offset, timestamp_ms, marker, now_ms=now_ms
                 )
+                if aborted is not None:
+                    segment.transaction_index.append(aborted)
+            position += size
         self.log_end_offset = segment.next_offset
 
     def _roll(self, base_offset: int) -> None:
