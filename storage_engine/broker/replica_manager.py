@@ -33,6 +33,7 @@ from storage_engine.core.partition import (
     Leadership,
     Tick,
 )
+from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
@@ -133,8 +134,57 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError."""
+    def append(
+        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
+    ) -> AppendResult:
+        """Append a producer's batches to a partition led here. Raises KafkaError.
+
+        `in_transaction`: see `PartitionLog.append_as_leader`.
+        """
+        partition = self._writable(tp, acks)
+        try:
+            result = partition.log.append_as_leader(
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                in_transaction=in_transaction,
+            )
+        except LogFullError:
+            raise
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            raise
+        self._appended(partition)
+        return result
+
+    def append_marker(
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+    ) -> AppendResult:
+        """End a transaction in a partition led here, as its coordinator says; with acks=all, as
+        nothing less can't be lost. Raises KafkaError.
+        """
+        partition = self._writable(tp, -1)
+        try:
+            result = partition.log.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+            )
+        except LogFullError:
+            raise
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            raise
+        self._appended(partition)
+        return result
+
+    def _writable(self, tp: TopicPartition, acks: int) -> HostedPartition:
         partition = self._partitions.get(tp)
         if partition is None or partition.leader is None:
             partition = self.leader(tp)
@@ -145,20 +195,13 @@ class ReplicaManager:
                 f"{partition.min_in_sync_count}",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
-        try:
-            result = partition.log.append_as_leader(
-                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
+        return partition
+
+    def _appended(self, partition: HostedPartition) -> None:
         if partition.config.flush_before_ack:
             partition.unflushed_appends += 1
         if not partition.dirty:
             self._mark_dirty(partition)
-        return result
 
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""

@@ -64,7 +64,8 @@ class FlushState:
         comes before its end makes it count for nothing.
         """
         segments, generation = self._segments, self._generation
-        paths, end_offset = segments.unflushed(self.recovery_point)
+        with storage_errors("flush", segments.folder.path):
+            paths, end_offset = segments.unflushed(self.recovery_point)
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
@@ -96,6 +97,7 @@ class FlushState:
                 job.run()
             except OSError:
                 self._segments.unsynced_names = True
+                self._segments.active.transaction_index.is_unsynced = True
                 self._epochs.unsynced = True
                 raise
         job.finish()

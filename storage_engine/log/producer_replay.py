@@ -96,12 +96,12 @@ def _replay_into(
     now_ms: int,
 ) -> None:
     for segment in damaged:
-        segment.transaction_index.file.truncate(0)
+        segment.transaction_index.clear()
     for segment, aborted in _replay(states, segments, start, now_ms):
         if segment in damaged:
             segment.transaction_index.append(aborted)
     for segment in damaged:
-        segment.transaction_index.file.flush()
+        segment.transaction_index.sync()
         segment.transaction_index.is_checked = True
 
 

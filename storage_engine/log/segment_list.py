@@ -124,14 +124,23 @@ class SegmentList:
 
     def unflushed(self, recovery_point: int) -> tuple[list[Path], int]:
         """The files of the oldest segments that have something above `recovery_point`, and the
-        offset where they end. The active segment's indexes can wait.
+        offset where they end. The active segment's sparse indexes can wait.
         """
         above = [segment for segment in self.all if segment.next_offset > recovery_point]
         paths: list[Path] = []
         end_offset = recovery_point
-        for segment in above[:SEGMENTS_PER_FLUSH]:
-            paths += segment.paths() if segment is not self.active else segment.paths()[:1]
-            end_offset = segment.next_offset
+        for segment in above[:SEGMENTS_PER_FLUSH] or [self.active]:
+            index = segment.transaction_index
+            if segment is not self.active:
+                paths += segment.paths()
+            elif above or index.is_unsynced:
+                paths += segment.paths()[:1]
+                if index.is_unsynced:
+                    index.file.flush()
+                    paths.append(index.file.path)
+                    self.unsynced_names = True
+            index.is_unsynced = False
+            end_offset = max(end_offset, segment.next_offset)
         return paths, end_offset
 
     def close(self) -> None:

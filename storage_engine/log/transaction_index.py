@@ -11,7 +11,9 @@ An entry of `<base offset>.txnindex` (34 bytes, big endian; the layout is Kafka'
     last_stable_offset  26   8     when it ended: every transaction that has a record below it was
                                    decided by then, so that a search up to there may end here
 
-The file is empty for most segments, and is there once the segment is sealed. Source: KIP-98.
+The file is empty for most segments, and is there once the segment is sealed. Unlike the sparse
+indexes it is no hint: a lost entry would show aborted records. So it is flushed with the log, and
+everything below the recovery point has its entries on the medium. Source: KIP-98.
 """
 
 import struct
@@ -31,18 +33,22 @@ VERSION = 0
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("file", "is_checked")
+    __slots__ = ("_disk", "file", "is_checked", "is_unsynced")
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
+        self._disk = disk
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self.is_checked = False
         """Whether `problem` found nothing; what is appended since is sound anyway."""
+        self.is_unsynced = False
+        """Whether something has changed since the last flush."""
 
     def __len__(self) -> int:
         return len(self.file)
 
     def append(self, aborted: AbortedTransaction) -> None:
         self.file.append(ENTRY.pack(VERSION, *aborted))
+        self.is_unsynced = True
 
     def entry(self, number: int) -> AbortedTransaction:
         buffer, at = self.file.locate(number)
@@ -63,7 +69,27 @@ class TransactionIndex:
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops the entries of markers at or after `end_offset`."""
-        self.file.truncate(bisect_left(range(len(self.file)), end_offset, key=self._last_offset_at))
+        count = bisect_left(range(len(self.file)), end_offset, key=self._last_offset_at)
+        if count < len(self.file):
+            self.file.truncate(count)
+            self.is_unsynced = True
+
+    def clear(self) -> None:
+        """Drops all entries."""
+        if len(self.file):
+            self.file.truncate(0)
+            self.is_unsynced = True
+
+    def sync(self) -> None:
+        """The entries are on the medium when this returns."""
+        self.file.flush()
+        if self.is_unsynced:
+            descriptor = self._disk.open_existing(self.file.path)
+            try:
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+            self.is_unsynced = False
 
     def problem(self, base_offset: int, next_offset: int) -> str | None:
         """What is wrong with the file for a segment of these offsets; None when it may be
