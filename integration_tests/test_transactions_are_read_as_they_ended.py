@@ -92,14 +92,16 @@ def read_by_confluent(cluster, isolation: str, end: int) -> list[tuple[int, byte
     )
     partition = TopicPartition(TOPIC, 0, 0)
     consumer.assign([partition])
-    found = []
+    found: list[tuple[int, bytes]] = []
     while True:
         message = consumer.poll(30)
         assert message is not None
         if message.error() is not None:
             assert message.error().name() == "_PARTITION_EOF"
             break
-        found.append((message.offset(), message.value()))
+        offset, value = message.offset(), message.value()
+        assert offset is not None and isinstance(value, bytes)
+        found.append((offset, value))
     assert message.offset() == end
     assert consumer.position([partition])[0].offset == end
     consumer.close()

@@ -35,6 +35,7 @@ class FlushState:
         clock: Clock,
         *,
         recovery_point: int,
+        was_cut: bool,
         on_lowered: Callable[[], None],
     ) -> None:
         self._segments = segments
@@ -42,7 +43,8 @@ class FlushState:
         self._clock = clock
         self._on_lowered = on_lowered
         self._generation = 0
-        self._cut_unsynced = False
+        self._cut_unsynced = was_cut
+        """A power failure could bring back what was cut off: on opening, too."""
         self._last_flush_ms = clock.wall_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 

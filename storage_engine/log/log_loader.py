@@ -8,7 +8,7 @@ the producers are brought to the same end. Source: R-LOG8.
 
 import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
@@ -44,6 +44,18 @@ class LoadedLog:
     producers: ProducerStates
     snapshots: ProducerSnapshots
     recovered_bytes: int
+    was_cut: bool
+    """Whether something was cut off or dropped, which the medium may not know yet."""
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What became of the segments."""
+
+    recovered_bytes: int = 0
+    was_cut: bool = False
+    damaged: list[LogSegment] = field(default_factory=list)
+    """Those whose transaction index is not to be believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +126,7 @@ def _load(
     epochs_path = folder.path / LEADER_EPOCHS_FILE
     saved_epochs = read_epochs(disk, epochs_path)
     epochs = LeaderEpochCache(saved_epochs)
-    damaged: list[LogSegment] = []
-    """Those whose transaction index is not to be believed."""
-    recovered_bytes = _check(folder, segments, epochs, recovery_point, has_gaps, clean, damaged)
+    checked = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
             "log ends before its start, it begins anew folder=%s end=%d start=%d",
@@ -140,7 +150,7 @@ def _load(
         log_start_offset=log_start_offset,
         has_gaps=has_gaps,
         now_ms=now_ms,
-        damaged=[segment for segment in damaged if segment in segments],
+        damaged=[segment for segment in checked.damaged if segment in segments],
     )
     for segment in segments:
         segment.close()
@@ -150,7 +160,8 @@ def _load(
         epochs=epochs,
         producers=producers,
         snapshots=snapshots,
-        recovered_bytes=recovered_bytes,
+        recovered_bytes=checked.recovered_bytes,
+        was_cut=checked.was_cut,
     )
 
 
@@ -209,25 +220,22 @@ def _check(
     recovery_point: int,
     has_gaps: bool,
     clean: bool,
-    damaged: list[LogSegment],
-) -> int:
-    """Makes every segment trustworthy but for the transaction indexes of those that it adds to
-    `damaged`; the number of bytes that had to be gone through.
-    """
+) -> _Checked:
+    """Makes every segment trustworthy, but for the transaction indexes of some."""
     names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
-    checked = 0
+    checked = _Checked()
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
         if clean or (following is not None and following <= recovery_point):
             if following is None:
                 trusted = segment.load_end()
                 if segment.size and not folder.disk.exists(segment.transaction_index.file.path):
-                    damaged.append(segment)
+                    checked.damaged.append(segment)
             else:
                 trusted = True
                 missing = {path.name for path in segment.paths()} - names
                 if segment.transaction_index.file.path.name in missing:
-                    damaged.append(segment)
+                    checked.damaged.append(segment)
                     missing.discard(segment.transaction_index.file.path.name)
                 if missing:
                     segment.repair_indexes()
@@ -235,11 +243,13 @@ def _check(
             trusted = False
         if trusted:
             continue
-        checked += segment.size
-        damaged.append(segment)
+        checked.recovered_bytes += segment.size
+        checked.damaged.append(segment)
         was_cut = _recover(folder, segment, epochs, has_gaps)
+        checked.was_cut |= was_cut
         if following is not None:
             if was_cut or segment.next_offset > following:
+                checked.was_cut = True
                 _drop(folder, segments, number + 1, "it follows the damage")
                 break
             segment.next_offset = following

@@ -117,6 +117,7 @@ class PartitionLog(ReadableLog):
             self._epochs,
             clock,
             recovery_point=recovery_point,
+            was_cut=loaded.was_cut,
             on_lowered=on_recovery_point_lowered,
         )
         self.compaction = LogCompaction(

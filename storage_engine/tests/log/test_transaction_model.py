@@ -79,6 +79,8 @@ class Model:
     records: list[Record] = field(default_factory=list)
     markers: list[tuple[int, int, bool]] = field(default_factory=list)
     """(offset, producer, commits)"""
+    ends: list[int] = field(default_factory=lambda: [0])
+    """Of batches: followers have whole ones, so that the high watermark is one of these."""
     high_watermark: int = 0
 
     def marker_of(self, record: Record) -> tuple[int, bool] | None:
@@ -111,6 +113,7 @@ class Model:
     def cut(self, offset: int) -> None:
         self.records = [each for each in self.records if each.offset < offset]
         self.markers = [each for each in self.markers if each[0] < offset]
+        self.ends = [each for each in self.ends if each <= offset]
         self.high_watermark = min(self.high_watermark, offset)
 
 
@@ -136,13 +139,16 @@ class Run:
         base = write(self.log, producer, *records)
         for number, (key, value) in enumerate(records):
             self.model.records.append(Record(base + number, key, value, producer))
+        self.model.ends.append(self.log.log_end_offset)
 
     def _end(self, producer, commits) -> None:
         self.model.markers.append((end(self.log, producer, commits=commits), producer, commits))
+        self.model.ends.append(self.log.log_end_offset)
 
     def _replicate(self, share, _) -> None:
         model = self.model
-        model.high_watermark += int((self.log.log_end_offset - model.high_watermark) * share)
+        goal = model.high_watermark + int((model.ends[-1] - model.high_watermark) * share)
+        model.high_watermark = max(each for each in model.ends if each <= goal)
         if share > 0.5:
             self.log.note_high_watermark(model.high_watermark)
 
@@ -243,7 +249,10 @@ def newest(rows):
     return {key: (offset, value) for offset, key, value in rows}
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+MODEL_SETTINGS = settings(max_examples=EXAMPLES, deadline=None)
+
+
+@MODEL_SETTINGS
 @given(actions=st.lists(st.one_of(*COMMON, DELETE), min_size=10, max_size=50))
 def test_readers_see_what_the_model_says(actions):
     run = Run(CONFIG)
@@ -254,7 +263,7 @@ def test_readers_see_what_the_model_says(actions):
     run.log.close()
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@MODEL_SETTINGS
 @given(actions=st.lists(st.one_of(*COMMON, COMPACT, COMPACT), min_size=10, max_size=50))
 def test_readers_of_a_compacted_log_see_what_the_model_says(actions):
     run = Run(COMPACTED)
