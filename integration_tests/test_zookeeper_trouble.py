@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
@@ -222,8 +222,14 @@ def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
     settings = (
         ("zookeeper.digest.credentials.file", str(credentials)),
         ("zookeeper.set.acl", "true"),
+        ("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),
     )
-    with running_cluster(tmp_path / "cluster", settings=settings) as cluster:
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(zookeeper_of_its_own(tmp_path / "zookeeper"))
+        request = UpRequest(
+            brokers=3, port=0, zookeeper=f"{zookeeper.connect}/guarded", settings=settings
+        )
+        cluster = stack.enter_context(LocalCluster.running(tmp_path / "cluster", request))
         create_topic(cluster, TOPIC, config=SAFE)
         client = admin(cluster)
         stranger = KazooClient(cluster.state.zookeeper)
@@ -253,15 +259,13 @@ def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
         credentials.write_text("headrace:secret\n")
         cluster.start_broker(leader)
         wait_for_isr(client, TOPIC, 3)
-        with contextlib.suppress(KafkaException):
-            client.delete_topics([TOPIC])[TOPIC].result(30)
+        client.delete_topics([TOPIC])[TOPIC].result(30)
 
 
 def _tree(client: KazooClient, path: str) -> list[str]:
-    """All nodes of the cluster below `path`; ZooKeeper's own are left out."""
+    """All nodes below `path`."""
     below = []
     for name in client.get_children(path):
         child = f"{path.rstrip('/')}/{name}"
-        if child != "/zookeeper":
-            below += [child, *_tree(client, child)]
+        below += [child, *_tree(client, child)]
     return below

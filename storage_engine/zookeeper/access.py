@@ -5,7 +5,8 @@ Rule: the password is in a file of its own, never in a setting, which DescribeCo
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
 the root is secret, but a stranger's write could take the cluster apart. Nodes that exist keep the
-rights they have.
+rights they have, the root of ZooKeeper among them: who may write there may remove /controller, so
+that a path of its own in zookeeper.connect is needed to be safe.
 """
 
 import stat

@@ -124,6 +124,12 @@ class ZooKeeperSession:
         except ZooKeeperRefusedError:
             self.close()
             raise
+        if self._access.set_acl and not self._connect.chroot:
+            log.warning(
+                "zookeeper.set.acl does not keep strangers from removing nodes of ZooKeeper's "
+                "root: give zookeeper.connect a path, such as %s/headrace",
+                self._connect.hosts,
+            )
         # The loop learns it by `_on_state` too, but operations may come before its next turn.
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
