@@ -1,20 +1,12 @@
 """R-LOG12, KIP-112: a broker whose second disk fails under load keeps what is on its first; others
 lead the rest, producers notice nothing, and after a repair and a restart all replicas return.
-
-The disk is an ext4 file system on a loop device, and fails by the ioctl that shuts it down, after
-which every call ends with EIO.
 """
 
 import contextlib
-import fcntl
-import os
-import struct
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
 from integration_tests.cluster_support import (
@@ -25,77 +17,21 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
+from integration_tests.loop_disk import start_with_folders
 from integration_tests.stored_logs import log_bytes
 from storage_engine.protocol.records import decode_batches
-from storage_engine.tools.broker_process import BrokerProcess
-from storage_engine.tools.broker_settings import read_settings, write_settings
 from storage_engine.tools.local_cluster import LocalCluster
 
 TOPIC = "spread"
 PARTITIONS = 6
-DISK_BYTES = 64 << 20
 RECORDS_BETWEEN = 200
-
-EXT4_IOC_SHUTDOWN = 0x8004587D
-NO_LOG_FLUSH = 2
 
 MIN_FREE = (("log.dir.min.free.bytes", "4194304"),)
 
 
-class LoopDisk:
-    """A disk of its own, which can fail and be repaired."""
-
-    def __init__(self, image: Path, path: Path) -> None:
-        self._image = image
-        self.path = path
-        path.mkdir()
-        with image.open("wb") as file:
-            file.truncate(DISK_BYTES)
-        _run("mkfs.ext4", "-q", "-F", image)
-
-    def mount(self) -> None:
-        _run("mount", "-o", "loop", self._image, self.path)
-
-    def fail(self) -> None:
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
-        finally:
-            os.close(folder)
-
-    def unmount(self) -> None:
-        _run("umount", self.path)
-
-    def repair(self) -> None:
-        self.unmount()
-        # 1: errors were corrected.
-        subprocess.run(["fsck.ext4", "-p", self._image], check=False, capture_output=True)
-        self.mount()
-
-
-def _run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, capture_output=True)
-
-
-@pytest.fixture
-def disk(tmp_path) -> Iterator[LoopDisk]:
-    try:
-        made = LoopDisk(tmp_path / "image", tmp_path / "second")
-        made.mount()
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"this user can't mount an ext4 image here: {error}")
-    yield made
-    with contextlib.suppress(subprocess.CalledProcessError):
-        made.unmount()
-
-
 def start_with_two_folders(cluster: LocalCluster, broker_id: int, second: Path) -> None:
-    entry = cluster.state.broker(broker_id)
-    config = cluster.directory / entry.config
-    settings = read_settings(config)
-    first = settings["log.dirs"].split(",")[0]
-    write_settings(config, {**settings, "log.dirs": f"{first},{second}"})
-    BrokerProcess(cluster.directory, entry).start()
+    first = cluster.directory / cluster.state.broker(broker_id).data_dir
+    start_with_folders(cluster, broker_id, first, second)
 
 
 def held(folder: Path) -> set[int]:
