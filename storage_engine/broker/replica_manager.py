@@ -147,7 +147,10 @@ class ReplicaManager:
             )
         try:
             result = partition.log.append_as_leader(
-                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                allow_transactional=False,
             )
         except LogFullError:
             raise

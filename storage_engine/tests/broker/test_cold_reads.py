@@ -10,21 +10,25 @@ from storage_engine.broker.cold_reads import LOADS_AT_ONCE, MOST_LOADS
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import TransportError
 from storage_engine.log.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.tests.broker.fakes import FakeCluster
+from storage_engine.simulation.network import CLIENT
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     """One broker with two partitions, in a data folder each."""
     settings = {"default_replication_factor": "1"}
-    made = FakeCluster(tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings)
+    made = SimulatedCluster(
+        tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings
+    )
     assert made.create_topic("t", partitions=2).error_code == 0
     for tp in (TP, OTHER):
         made.produced(tp, b"first")
@@ -34,17 +38,17 @@ def cluster(tmp_path) -> Iterator[FakeCluster]:
     made.close()
 
 
-def disk_of(cluster: FakeCluster) -> SimulatedDisk:
+def disk_of(cluster: SimulatedCluster) -> SimulatedDisk:
     disk = cluster[1].disk
     assert isinstance(disk, SimulatedDisk)
     return disk
 
 
-def folder_of(cluster: FakeCluster, tp: TopicPartition) -> Path:
+def folder_of(cluster: SimulatedCluster, tp: TopicPartition) -> Path:
     return cluster[1].logs.logs[tp].directory
 
 
-def make_cold(cluster: FakeCluster) -> SimulatedDisk:
+def make_cold(cluster: SimulatedCluster) -> SimulatedDisk:
     disk = disk_of(cluster)
     disk.cold = {folder_of(cluster, TP)}
     return disk
@@ -151,11 +155,10 @@ def test_nothing_more_is_loaded_for_a_client_that_is_gone(cluster):
     cluster[1].loop.held = []
     fetches = [cluster.fetch(1, TP, 0) for _ in range(LOADS_AT_ONCE + 3)]
     cluster.loop.run_for(100)
-    for connection, _ in cluster[1].waiting:
-        connection.closed = True
+    cluster.network.reset(CLIENT, 1)
     cluster[1].loop.release()
     cluster.loop.run_for(100)
-    assert not any(fetches)
+    assert all(isinstance(answer, TransportError) for (answer,) in fetches)
     assert cluster[1].context.cold_reads.loads == LOADS_AT_ONCE
 
 
