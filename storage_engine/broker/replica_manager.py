@@ -139,7 +139,8 @@ class ReplicaManager:
     ) -> AppendResult:
         """Append a producer's batches to a partition led here. Raises KafkaError.
 
-        `in_transaction`: see `PartitionLog.append_as_leader`.
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction.
         """
         partition = self._writable(tp, acks)
         try:
@@ -147,7 +148,7 @@ class ReplicaManager:
                 records,
                 leader_epoch=partition.leader_epoch,
                 now_ms=self._clock.wall_ms(),
-                in_transaction=in_transaction,
+                allow_transactional=in_transaction,
             )
         except LogFullError:
             raise
@@ -203,9 +204,14 @@ class ReplicaManager:
         if not partition.dirty:
             self._mark_dirty(partition)
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this broker surely leads what it takes itself to lead (R-REP11)."""
+        return not self._fenced and self._lease_valid()
+
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
-        if self._fenced or not self._lease_valid():
+        if not self.has_lease:
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -7,7 +7,6 @@ Source: KIP-98; R-REP2.
 from storage_engine.core.errors import (
     CorruptRecordError,
     InvalidRecordError,
-    InvalidTxnStateError,
 )
 from storage_engine.core.producer_state import ProducerBatch, ProducerStates
 from storage_engine.protocol.control_record import read_marker
@@ -17,6 +16,9 @@ from storage_engine.protocol.record_batch import (
     crc_matches,
     iter_headers,
 )
+
+MAX_OFFSET = (1 << 63) - 1
+"""An offset is an int64, that of a log's end too."""
 
 
 def check_producers(
@@ -100,6 +102,10 @@ def follower_batches(
                 f"the leader sent a batch of magic {header.magic} with last offset delta"
                 f" {header.last_offset_delta} for offset {header.base_offset}"
             )
+        if header.next_offset > MAX_OFFSET:
+            raise CorruptRecordError(
+                f"the leader sent offset {header.base_offset}, after which no other fits"
+            )
         if header.base_offset < next_offset and not (
             empty and not batches and next_offset <= header.last_offset
         ):
@@ -117,13 +123,3 @@ def follower_batches(
         next_offset = header.next_offset
         batches.append((position, header))
     return batches
-
-
-def refuse_transactions(batches: list[tuple[int, BatchHeader]]) -> None:
-    """Raises what a producer gets for batches that would open a transaction nobody will end."""
-    for _, header in batches:
-        if header.is_transactional:
-            raise InvalidTxnStateError(
-                f"producer {header.producer_id} sent a transactional record batch outside of a"
-                " transaction"
-            )

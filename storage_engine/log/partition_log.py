@@ -23,7 +23,6 @@ from storage_engine.log.append_check import (
     check_producers,
     follower_batches,
     has_gaps,
-    refuse_transactions,
 )
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
@@ -216,19 +215,20 @@ class PartitionLog(ReadableLog):
         *,
         leader_epoch: int,
         now_ms: int,
-        in_transaction: bool = False,
+        allow_transactional: bool = True,
     ) -> AppendResult:
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         stores them.
 
-        `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction; else transactional batches are refused, since nobody would end it. Control
-        batches are always refused: see `append_marker`. Raises what the producer is to get; the log
-        is unchanged then.
+        `allow_transactional` False: none of them may be of a transaction, since nobody would end
+        it. Control batches are always refused: see `append_marker`. Raises what the producer is to
+        get; the log is unchanged then.
         """
-        batches = validate_for_append(records, max_message_bytes=self._max_message_bytes)
-        if not in_transaction:
-            refuse_transactions(batches)
+        batches = validate_for_append(
+            records,
+            max_message_bytes=self._max_message_bytes,
+            allow_transactional=allow_transactional,
+        )
         size = len(records)
         if size > self._roll_rule.segment_bytes:
             raise RecordListTooLargeError(

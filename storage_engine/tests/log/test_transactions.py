@@ -90,7 +90,7 @@ def test_a_client_writes_no_control_batch_and_opens_no_transaction(tmp_path):
         append(log, attributes=CONTROL_BIT, producer=(1, 0, 0))
     batch = transactional(encoded([KEY], (1, 0, 0)))
     with pytest.raises(InvalidTxnStateError):
-        log.append_as_leader(batch, leader_epoch=0, now_ms=1)
+        log.append_as_leader(batch, leader_epoch=0, now_ms=1, allow_transactional=False)
     assert log.log_end_offset == 0 and not log.producer_state.transactions.ongoing
 
 

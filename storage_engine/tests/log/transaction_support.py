@@ -56,9 +56,7 @@ def write(
     else:
         producer = producer_id, epoch, next_sequence(log, producer_id, epoch)
         batch = transactional(encoded(list(records), producer))
-    return log.append_as_leader(
-        batch, leader_epoch=leader_epoch, now_ms=5000, in_transaction=True
-    ).base_offset
+    return log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=5000).base_offset
 
 
 def end(
