@@ -261,7 +261,7 @@ def test_a_log_of_a_version_without_transaction_indexes_is_opened(tmp_path):
 @pytest.mark.parametrize("keep_snapshots", [True, False])
 def test_truncation_opens_transactions_again_whose_markers_it_cuts_off(tmp_path, keep_snapshots):
     whole = filled(open_log(tmp_path / "whole"))
-    for offset in range(whole.log_end_offset, 0, -3):
+    for offset in range(whole.log_end_offset, 0, -7):
         log = filled(open_log(tmp_path / str(offset)))
         if not keep_snapshots:
             log._snapshots.remove_all()
