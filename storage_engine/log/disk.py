@@ -6,6 +6,7 @@ and the hot calls (`pwrite`, `pread`) are the system's own functions, so that th
 nothing.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -28,6 +29,12 @@ class Disk(Protocol):
     """(descriptor, bytes, position) -> bytes written, possibly fewer."""
     pread: Callable[[int, int, int], bytes]
     """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
+
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        """As `pread`, for what is not read again soon: what was not in the page cache before is
+        not there for long.
+        """
+        ...
 
     def open_for_append(self, path: Path) -> int:
         """A descriptor to read and write; the file is created when absent."""
@@ -109,6 +116,22 @@ class RealDisk:
 
     pwrite: Callable[[int, Buffer, int], int] = staticmethod(os.pwrite)
     pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
+
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        data = bytearray(count)
+        try:
+            cached = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            cached = 0
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(descriptor, count, position)
+        if cached == count:
+            return bytes(data)
+        rest = self.pread(descriptor, count - cached, position + cached)
+        os.posix_fadvise(descriptor, position + cached, len(rest), os.POSIX_FADV_DONTNEED)
+        return bytes(data[:cached]) + rest
 
     def open_for_append(self, path: Path) -> int:
         return os.open(path, _READ_WRITE, _FILE_MODE)

@@ -20,6 +20,7 @@ from storage_engine.log.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
+    SCRUB_TIMES_FILE,
     write_offsets,
 )
 from storage_engine.log.data_folder import (
@@ -147,6 +148,7 @@ class LogManager:
                 self._write_recovery_points_of(folder)
                 self._write_log_starts_of(folder)
                 self._write_cleaner_offsets_of(folder)
+                self._write_scrub_times_of(folder)
                 if failed is None:
                     folder.mark_clean()
             except OSError as error:
@@ -294,6 +296,15 @@ class LogManager:
             folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
         )
 
+    def write_scrub_times(self) -> None:
+        """When the older segments of each log were last gone through."""
+        self._in_each_working_folder(self._write_scrub_times_of)
+
+    def _write_scrub_times_of(self, folder: DataFolder) -> None:
+        folder.scrub_times = self._write(
+            folder, SCRUB_TIMES_FILE, lambda tp, log: log.scrubbed_ms or None
+        )
+
     def _write(
         self,
         folder: DataFolder,
@@ -390,6 +401,9 @@ class LogManager:
             except (OSError, LogStorageError) as error:
                 self._lose(folder, error)
                 continue
+            # After an unclean stop also what lies below the recovery points is checked soon.
+            known_ms = folder.scrub_times.get(topic_partition, 0)
+            log.scrubbed_ms = min(known_ms, log.scrubbed_ms) if folder.was_clean_shutdown else 0
             self.recovered_bytes += log.recovered_bytes
             now_ms = self._clock.monotonic_ms()
             if now_ms - last_told_ms >= PROGRESS_INTERVAL_MS:

@@ -5,6 +5,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.core.errors import HeadraceError
+from storage_engine.log.cleaned_segment import CancelledError
+
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -52,7 +55,7 @@ class FakeLoop:
         def run() -> None:
             try:
                 result = work()
-            except OSError as failure:
+            except (OSError, HeadraceError, CancelledError) as failure:
                 on_error(failure)
             else:
                 on_done(result)
