@@ -306,8 +306,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=7 * 24 * 3600 * 1000,
         minimum=0,
         unit="ms",
-        doc="How often the finished segments of each log are read again and checked; damage is "
-        "repaired from other replicas. 0: only where something points to damage.",
+        doc="How often finished segments are checked, and repaired by replicas; 0: on suspicion.",
     ),
     Setting(
         name="log.scrub.bytes.per.second",

@@ -1,6 +1,8 @@
 """Compares the index files of a closed segment with its batches. Its one rule: read once, before
 the batches are; nothing is repaired here.
 
+An offset index with fewer entries than it could have is slower, not wrong.
+
 Source: R-LOG3, R-LOG8, R-LOG11.
 """
 
