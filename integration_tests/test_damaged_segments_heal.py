@@ -1,4 +1,4 @@
-"""R-LOG8: what rots in finished segments comes back from the other replicas, while brokers run, after
+"""R-LOG8: what rots in finished segments comes back from other replicas, while brokers run, after
 a stop in order, and when the broker that repairs is killed in the middle.
 """
 

@@ -131,16 +131,22 @@ class PartitionLog(ReadableLog):
         pool: OpenFiles | None = None,
         room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
+        on_checked: Callable[[int], None] = lambda size: None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
         `clean`: the last stop was in order, so that nothing needs to be checked.
         `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
         within a truncation, and must bring the new recovery point and first dirty offset to the
-        medium. `room` is that of the data folder; None: nobody looks.
+        medium. `room` is that of the data folder; None: nobody looks. `on_checked` hears of the
+        bytes that opening has gone through.
         """
         folder = LogFolder(
-            disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
+            disk=disk,
+            pool=OpenFiles() if pool is None else pool,
+            path=directory,
+            config=config,
+            on_checked=on_checked,
         )
         return cls(
             folder,
