@@ -179,12 +179,7 @@ class LogMaintenance:
         for partition in self._replicas:
             doomed.extend(partition.log.take_doomed_files(now_ms))
         if doomed:
-            self._background.submit(lambda: _remove(doomed), _ignore, _complain)
-
-
-def _remove(files: list[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)
+            self._background.submit(lambda: self._logs.remove_files(doomed), _ignore, _complain)
 
 
 def _ignore(_result: object) -> None:

@@ -248,6 +248,11 @@ class LogManager:
             if topic_partition.topic == topic:
                 log.update_config(config)
 
+    def remove_files(self, paths: list[Path]) -> None:
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        for path in paths:
+            self._disk.remove(path)
+
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.fakes import FakeCluster
+from storage_engine.simulation.cluster import SimulatedCluster
 
 TP = TopicPartition("t", 0)
 RECORDS = 60
@@ -19,7 +19,7 @@ SETTINGS = {
 
 def made(folder: Path, count: int = 3, *, topic: dict[str, str] | None = None, **settings: str):
     copies = {"default_replication_factor": str(count)}
-    cluster = FakeCluster(folder, count, **{**SETTINGS, **copies, **settings})
+    cluster = SimulatedCluster(folder, count, **{**SETTINGS, **copies, **settings})
     topic = {"segment_bytes": "1200", **(topic or {})}
     assert cluster.create_topic("t", **topic).error_code == 0
     for number in range(RECORDS):
@@ -37,15 +37,15 @@ def cluster(tmp_path):
     cluster.close()
 
 
-def log_of(cluster: FakeCluster, broker: int):
+def log_of(cluster: SimulatedCluster, broker: int):
     return cluster[broker].logs.logs[TP]
 
 
-def segments(cluster: FakeCluster, broker: int) -> list[Path]:
+def segments(cluster: SimulatedCluster, broker: int) -> list[Path]:
     return sorted(Path(log_of(cluster, broker).directory).glob("*.log"))
 
 
-def contents(cluster: FakeCluster, broker: int) -> bytes:
+def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     return b"".join(path.read_bytes() for path in segments(cluster, broker))
 
 
@@ -58,13 +58,13 @@ def rot(path: Path, position: int = 100) -> None:
         file.write(bytes(byte ^ 0x55 for byte in was))
 
 
-def roles(cluster: FakeCluster) -> tuple[int, int]:
+def roles(cluster: SimulatedCluster) -> tuple[int, int]:
     """The leader, and a follower."""
     leader = cluster.state(TP).leader
     return leader, next(b for b in (1, 2, 3) if b != leader)
 
 
-def fetch_code(cluster: FakeCluster, broker: int, offset: int) -> ErrorCode:
+def fetch_code(cluster: SimulatedCluster, broker: int, offset: int) -> ErrorCode:
     answer = cluster.answer(cluster.fetch(broker, TP, offset))
     return ErrorCode.of(answer.partitions[0].error_code)
 

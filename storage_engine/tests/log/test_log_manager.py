@@ -10,7 +10,7 @@ from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
-from storage_engine.tests.log.failing_disk import FailingDisk
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, read_all
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -121,29 +121,30 @@ def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
 
 
 def test_without_a_folder_no_log_is_made_that_may_be_in_it(tmp_path):
-    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    disk = SimulatedDisk(tmp_path)
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
         fill(manager.get_or_create(tp), 30)
     lost = manager.logs[A1].directory.parent
     manager.close()
-    disk = FailingDisk()
     disk.broken.add(lost)
     again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert set(again.logs) == {A0}
     with pytest.raises(LogStorageError, match="repair it"):
         again.get_or_create(A1)
     again.close()
-    whole = open_manager(tmp_path / "a", tmp_path / "b")
+    disk.broken.clear()
+    whole = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert whole.logs[A1].log_end_offset == whole.logs[A0].log_end_offset > 30
 
 
 def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
-    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    disk = SimulatedDisk(tmp_path)
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1, B0):
         fill(manager.get_or_create(tp), 30)
     lost = manager.logs[A1].directory
     manager.abandon()
-    disk = FailingDisk()
     disk.broken.add(lost)
     again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert lost.parent not in again.working_folders
@@ -151,7 +152,7 @@ def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
 
 
 def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
-    disk = FailingDisk()
+    disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
         fill(manager.get_or_create(tp), 30)
@@ -167,12 +168,12 @@ def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tm
     assert manager.get_or_create(B0).directory.parent != broken
     manager.close()
     disk.broken.clear()
-    again = open_manager(tmp_path / "a", tmp_path / "b")
+    again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert again.recovered_bytes == again.logs[A1].size_in_bytes
 
 
 def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path):
-    disk = FailingDisk()
+    disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", disk=disk)
     fill(manager.get_or_create(A0), 30)
     manager.on_folder_failed = lambda path, error: pytest.fail("a full folder has not failed")

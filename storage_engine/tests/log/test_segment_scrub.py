@@ -1,6 +1,7 @@
 """The check of closed segments, and the patch that replaces what it finds."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import SegmentScrub
 from storage_engine.protocol.record_batch import iter_headers
-from storage_engine.tests.log.power_loss import VolatileDisk
+from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import TP, ManualClock, fill, open_log, read_all
 
 BATCHES = 75
@@ -202,48 +203,52 @@ def test_a_check_of_a_segment_that_is_cut_meanwhile_counts_for_nothing(tmp_path)
     assert scrub.is_outdated
 
 
-@pytest.mark.parametrize("steps", range(9))
-def test_a_power_failure_at_any_step_of_a_repair_leaves_the_old_or_the_new_segment(tmp_path, steps):
-    disk = VolatileDisk(tmp_path / "disk")
-    log = filled(disk._root, disk=disk)
-    log.close()
-    end = log.log_end_offset
-    disk.make_directory(log.directory)
-    descriptor = disk.open_directory(disk._root)
-    disk.sync_names(descriptor)
-    disk.close(descriptor)
-    log = open_log(disk._root, disk=disk, clean=True, recovery_point=end)
-    path = log._segments.all[1].file.path
-    good = path.read_bytes()
-    middle = [position for position, _ in log._segments.all[1].scan()][2]
-    damage(log, middle + 70, b"\xff\xff\xff")
-    descriptor = os.open(path, os.O_RDWR)
-    disk.sync(descriptor)
-    os.close(descriptor)
-    bad_bytes = path.read_bytes()
-    scrub = scrubbed(log)
-    replacements = Replacements(disk, scrub)
-    (bad,) = scrub.bad_ranges
-    replacements.add(bad, bad.start_offset, memoryview(good)[bad.position :])
-    replacements.end_range()
-    job = log.begin_repair(scrub, replacements)
-    for step in range(steps):
-        if step % 2 == 0:
-            job.work()
-        elif not log.compaction.advance(job):
-            break
-    log.close_without_flush()
-    disk.lose_power()
-    log = open_log(disk._root, disk=disk, recovery_point=end)
-    assert log.log_end_offset == end
-    assert path.read_bytes() in (good, bad_bytes)
-    assert not list(log.directory.glob("*.tmp"))
-    scrub = scrubbed(log)
-    if scrub.bad_ranges:
-        repair(log, scrub, good)
-    assert path.read_bytes() == good
-    log.close()
-    disk.close_all()
+@pytest.mark.parametrize("choice", [None, 1, 2, 3])
+def test_a_power_failure_at_any_change_of_a_repair_leaves_the_old_or_the_new_segment(choice):
+    root = Path("/disk")
+    steps = 0
+    while True:
+        disk = SimulatedDisk(root)
+        log = filled(root, disk=disk)
+        log.close()
+        end = log.log_end_offset
+        descriptor = disk.open_directory(root)
+        disk.sync_names(descriptor)
+        log = open_log(root, disk=disk, clean=True, recovery_point=end)
+        segment = log._segments.all[1]
+        path = segment.file.path
+        good = disk.read_file(path)
+        middle = [position for position, _ in segment.scan()][2]
+        descriptor = disk.open_existing(path)
+        disk.pwrite(descriptor, b"\xff\xff\xff", middle + 70)
+        disk.sync(descriptor)
+        damaged = disk.read_file(path)
+        scrub = scrubbed(log)
+        assert scrub.bad_ranges
+        disk.crash_after = disk.changes + steps
+        steps += 1
+        try:
+            repair(log, scrub, good)
+        except CrashError:
+            crashed = True
+        else:
+            crashed = False
+        disk.lose_power(None if choice is None else random.Random(choice * 1000 + steps))
+        log = open_log(root, disk=disk, recovery_point=end)
+        assert log.log_end_offset == end
+        assert disk.read_file(path) in (good, damaged)
+        assert not [name for name in disk.list_names(log.directory) if name.endswith(".tmp")]
+        scrub = scrubbed(log)
+        if scrub.bad_ranges:
+            repair(log, scrub, good)
+        assert disk.read_file(path) == good
+        assert [header.base_offset for header in read_all(log)] == sorted(
+            header.base_offset for header in read_all(log)
+        )
+        log.close()
+        if not crashed:
+            assert steps > 10
+            return
 
 
 def test_a_truncation_stops_a_repair_before_it_counts(tmp_path):
