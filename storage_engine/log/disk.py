@@ -21,7 +21,7 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-PROBE_BYTES = 256 << 10
+PROBE_BYTES = 512 << 10
 """One byte in so many is looked at to tell what is in the page cache: a look costs about 1 us, and
 what is evicted or read ahead between two looks costs one short wait at most.
 """
