@@ -64,7 +64,8 @@ def _has_marker(segment: LogSegment, aborted: AbortedTransaction) -> bool:
     try:
         found = segment.find(aborted.last_offset)
     except CorruptRecordError:
-        return False
+        # The log is damaged, which says nothing against its index.
+        return True
     if found is None:
         return False
     header = found[1]

@@ -21,9 +21,11 @@ from storage_engine.core.compaction import (
     tombstones_are_due,
 )
 from storage_engine.core.partition_transactions import AbortedTransaction
+from storage_engine.log.cleaned_segment import CancelledError
 from storage_engine.log.closed_segment import ClosedSegment
 from storage_engine.log.disk import Disk
 from storage_engine.log.key_hashes import KeyHasher, KeyHashes
+from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.newest_offsets import NewestOffsets
 from storage_engine.protocol.control_record import read_marker, with_delete_horizon
 from storage_engine.protocol.record_batch import HEADER_BYTES, BytesLike
@@ -32,10 +34,6 @@ from storage_engine.protocol.record_filter import OpenBatches, StoredBatch, empt
 GROUP_BYTES = 1 << 20
 """Decompressed, of batches decoded in one pass: a pass costs some hundred microseconds however
 few they are."""
-
-
-class CancelledError(Exception):
-    """The log has changed, or closes: the work is worth nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ class Compactor:
         self.dropped_records = 0
         self._transactions = CleanedTransactions(order.aborted)
 
-    def learn_keys(self) -> None:
+    def prepare(self) -> None:
         """Finds the newest offset of every key from the first dirty offset on, until memory is
         full.
         """
@@ -105,16 +103,16 @@ class Compactor:
 
     def copy(
         self,
-        sources: Sequence[ClosedSegment],
+        group: slice,
         write: Callable[[BytesLike], None],
         note_aborted: Callable[[AbortedTransaction], None],
     ) -> bool:
-        """Gives what stays of `sources` to `write`, batch by batch, and what is left of aborted
-        transactions to `note_aborted`; whether the batches differ. Called for all segments in
-        order.
+        """Gives what stays of those segments to `write`, batch by batch, and what is left of
+        aborted transactions to `note_aborted`; whether the batches differ. Called for all segments
+        in order.
         """
         changed = False
-        for source in sources:
+        for source in self._order.segments[group]:
             for batches in _groups(source.batches(self._order.disk)):
                 self._check_cancelled()
                 for batch, data in self._cleaned(batches, note_aborted):
@@ -214,6 +212,14 @@ def _is_aborted(transactions: CleanedTransactions, batch: StoredBatch) -> bool:
     if not header.is_transactional or header.is_control:
         return False
     return transactions.note_data(header.producer_id, header.base_offset)
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
+    """What a pass needs to know of them."""
+    return tuple(
+        ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
+        for segment in segments
+    )
 
 
 def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
