@@ -77,7 +77,11 @@ class CleanedSegment:
         segment = self._segment
         segment.seal()
         segment.close()
-        for path in self._files.cleaned():
+        paths = self._files.cleaned()
+        if not len(segment.transaction_index):
+            # A lost name is noticed, and of an empty file there is nothing else to lose.
+            paths.remove(self._files.cleaned_transaction_index)
+        for path in paths:
             descriptor = self._disk.open_existing(path)
             try:
                 self._disk.sync(descriptor)

@@ -348,7 +348,7 @@ class LogSegment:
         self.file.close()
 
     def paths(self) -> list[Path]:
-        """The log first."""
+        """The log first, the transaction index last."""
         return [self.file.path, *(index.path for index in self._index_files())]
 
     def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:

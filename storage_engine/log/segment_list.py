@@ -132,13 +132,13 @@ class SegmentList:
         for segment in above[:SEGMENTS_PER_FLUSH] or [self.active]:
             index = segment.transaction_index
             if segment is not self.active:
-                paths += segment.paths()
+                paths += segment.paths()[:-1]
             elif above or index.is_unsynced:
                 paths += segment.paths()[:1]
-                if index.is_unsynced:
-                    index.file.flush()
-                    paths.append(index.file.path)
-                    self.unsynced_names = True
+            if index.is_unsynced:
+                index.file.flush()
+                paths.append(index.file.path)
+                self.unsynced_names = True
             index.is_unsynced = False
             end_offset = max(end_offset, segment.next_offset)
         return paths, end_offset
