@@ -12,19 +12,23 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.follower import divergence
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.log.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
 
 class FetchRead:
     """Answers to all partitions of a request, and whether they may leave at once."""
 
-    __slots__ = ("bytes_readable", "failed", "partitions")
+    __slots__ = ("bytes_readable", "cold", "failed", "partitions")
 
     def __init__(self) -> None:
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
         """An error or a divergence: answer now (document 001, condition 4)."""
+        self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
+        """Where the beginning or end of what there is could not be found yet, and the bytes
+        wanted."""
 
 
 class FetchReader:
@@ -37,13 +41,15 @@ class FetchReader:
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
 
-    def read(self, request: FetchRequest) -> FetchRead:
+    def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """One pass over the partitions; the first with data gets a batch even if it is over the
-        limit."""
+        limit.
+
+        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
         result = FetchRead()
         room = request.max_bytes
         for wanted in request.partitions:
-            answer = self._read_partition(request, wanted, room, first=result.bytes_readable == 0)
+            answer = self._read_partition(request, wanted, room, result, wait)
             result.partitions.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 result.failed = True
@@ -79,12 +85,22 @@ class FetchReader:
             return False
 
     def _read_partition(
-        self, request: FetchRequest, wanted: FetchPartition, room: int, *, first: bool
+        self,
+        request: FetchRequest,
+        wanted: FetchPartition,
+        room: int,
+        result: FetchRead,
+        wait: bool,
     ) -> FetchPartitionResponse:
         tp = TopicPartition(wanted.topic, wanted.partition)
+        first = result.bytes_readable == 0
         try:
             partition = self._replicas.leader(tp, wanted.current_leader_epoch)
-            return _read(partition, request, wanted, room, first=first)
+            try:
+                return _read(partition, request, wanted, room, first=first, wait=wait)
+            except ColdBytesError as cold:
+                result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
+                return FetchPartitionResponse(wanted.topic, wanted.partition, 0)
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
@@ -119,6 +135,7 @@ def _read(
     room: int,
     *,
     first: bool,
+    wait: bool,
 ) -> FetchPartitionResponse:
     log = partition.log
     high_watermark = partition.high_watermark
@@ -137,6 +154,7 @@ def _read(
                 max_bytes=limit,
                 max_offset=log.log_end_offset if is_follower else high_watermark,
                 at_least_one=first,
+                wait=wait,
             )
     return FetchPartitionResponse(
         wanted.topic,

@@ -147,7 +147,10 @@ class ReplicaManager:
             )
         try:
             result = partition.log.append_as_leader(
-                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                allow_transactional=False,
             )
         except LogFullError:
             raise
@@ -245,6 +248,11 @@ class ReplicaManager:
             self._refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
+            state_change_log.info(
+                "refused partition=%s leader=%d leader_epoch=%d known_leader_epoch=%d "
+                "controller_epoch=%d",
+                tp, item.leader, item.leader_epoch, partition.leader_epoch, item.controller_epoch,
+            )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
             self._take_role(partition, item, endpoints)
@@ -380,6 +388,7 @@ class ReplicaManager:
             partition.leader_id = -1
             partition.become_follower(-1)
             partition.wake_all()
+            state_change_log.info("stopped partition=%s", tp)
         if delete:
             replica_log = self._logs.get(tp)
             try:
@@ -429,6 +438,7 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.remove(partition.topic_partition)
         partition.fail()
+        state_change_log.info("failed partition=%s", partition.topic_partition)
         self._scheduler.call_soon(partition.wake_all)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.acting_controller import ControllerSettings
+from storage_engine.broker.cold_reads import ColdReads
 from storage_engine.broker.compactions import Compactions
 from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.config_changes import ConfigChanges
@@ -193,12 +194,14 @@ def build(
     config_changes = ConfigChanges(
         coordination, scheduler, clock, known=applier.known, take=applier.take
     )
+    reader = FetchReader(replicas, is_current=metadata.is_current)
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
         config=dynamic,
         replicas=replicas,
-        reader=FetchReader(replicas, is_current=metadata.is_current),
+        reader=reader,
+        cold_reads=ColdReads(background, reader=reader, replicas=replicas),
         metadata=metadata,
         controller=controller,
         topic_admin=TopicAdmin(dynamic, coordination=coordination, metadata=metadata),

@@ -13,6 +13,9 @@ from storage_engine.protocol.record_batch import (
     iter_headers,
 )
 
+MAX_OFFSET = (1 << 63) - 1
+"""An offset is an int64, that of a log's end too."""
+
 
 def check_producers(
     states: ProducerStates, batches: list[tuple[int, BatchHeader]]
@@ -87,6 +90,10 @@ def follower_batches(
             raise CorruptRecordError(
                 f"the leader sent a batch of magic {header.magic} with last offset delta"
                 f" {header.last_offset_delta} for offset {header.base_offset}"
+            )
+        if header.next_offset > MAX_OFFSET:
+            raise CorruptRecordError(
+                f"the leader sent offset {header.base_offset}, after which no other fits"
             )
         if header.base_offset < next_offset and not (
             empty and not batches and next_offset <= header.last_offset

@@ -6,6 +6,7 @@ and the hot calls (`pwrite`, `pread`) are the system's own functions, so that th
 nothing.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -19,6 +20,15 @@ Buffer = bytes | bytearray | memoryview | mmap.mmap
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+PROBE_BYTES = 512 << 10
+"""One byte in so many is looked at to tell what is in the page cache: a look costs about 1 us, and
+what is evicted or read ahead between two looks costs one short wait at most.
+"""
+
+_LOAD_BYTES = 1 << 20
+_ONE_BYTE = [bytearray(1)]
+"""What is read into it is never looked at."""
 
 
 class Disk(Protocol):
@@ -61,6 +71,18 @@ class Disk(Protocol):
         """A read-only view of the page cache; `position` must be page aligned. Unmapped with its
         last reference.
         """
+        ...
+
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        """Exactly these bytes, if all are in the page cache."""
+        ...
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        """Whether these bytes are in the page cache, as far as one in PROBE_BYTES tells."""
+        ...
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        """Waits until these bytes are in the page cache."""
         ...
 
     def read_file(self, path: Path) -> bytes: ...
@@ -142,6 +164,41 @@ class RealDisk:
         return memoryview(
             mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=position)
         )
+
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        buffer = bytearray(count)
+        try:
+            read = os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            read = os.preadv(descriptor, [buffer], position)
+        return buffer if read == count else None
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        preadv = os.preadv
+        try:
+            # From the end: the beginning was just looked up by whoever asks.
+            for at in range(position + count - 1, position - 1, -PROBE_BYTES):
+                preadv(descriptor, _ONE_BYTE, at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # A file system that can't tell is one that nobody evicts from, such as an old tmpfs.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        buffer = memoryview(bytearray(min(count, _LOAD_BYTES)))
+        end = position + count
+        while position < end:
+            read = os.preadv(descriptor, [buffer[: end - position]], position)
+            if not read:
+                return
+            position += read
 
     def read_file(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -149,20 +149,22 @@ class LogSegment:
 
     # -- read --------------------------------------------------------------------------------------
 
-    def scan(self, position: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    def scan(
+        self, position: int = 0, stop: int | None = None, *, wait: bool = True
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from the one at `position` to byte `stop` (the
         segment's end).
 
         Reads a bounded number of bytes at a time; CorruptRecordError where there is no sane header.
+        ColdBytesError instead of a wait for the medium, unless `wait`; so for all below.
         """
-        pread = self._disk.pread
         stop = self.size if stop is None else stop
-        chunk = b""
+        chunk: bytes | bytearray = b""
         chunk_start = position
         while position < stop:
             at = position - chunk_start
             if len(chunk) - at < HEADER_BYTES:
-                chunk = pread(self.file.open(), SCAN_BYTES, position)
+                chunk = self.file.peek(position, SCAN_BYTES, self.size, wait=wait)
                 chunk_start, at = position, 0
             try:
                 header = read_header(chunk, at)
@@ -174,13 +176,13 @@ class LogSegment:
             yield position, header
             position = following
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+    def find(self, offset: int, *, wait: bool = True) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or after `offset`."""
-        start = self._trusted_start(self.offset_index.floor(offset))
+        start = self._trusted_start(self.offset_index.floor(offset), wait=wait)
         if start is None:
             start = 0
             self.repair_indexes()
-        for position, header in self.scan(start):
+        for position, header in self.scan(start, wait=wait):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -194,18 +196,20 @@ class LogSegment:
         fits = (header.last_offset, header.max_timestamp) == (entry.last_offset, entry.timestamp_ms)
         return position if fits else None
 
-    def boundary_at_or_before(self, position: int, start: int) -> tuple[int, int]:
+    def boundary_at_or_before(
+        self, position: int, start: int, *, wait: bool = True
+    ) -> tuple[int, int]:
         """The last end of a batch at or before byte `position`, not before `start`; and the offset
         that follows it.
         """
         entry = self.offset_index.floor_of_position(position)
         if entry is not None and entry.position > start:
-            trusted = self._trusted_start(entry)
+            trusted = self._trusted_start(entry, wait=wait)
             if trusted is None:
                 self.repair_indexes()
             else:
                 start = trusted
-        for at, header in self.scan(start):
+        for at, header in self.scan(start, wait=wait):
             if at + header.size_in_bytes > position:
                 return at, header.base_offset
         return self.size, self.next_offset
@@ -369,14 +373,14 @@ class LogSegment:
 
     # -- helpers -----------------------------------------------------------------------------------
 
-    def _trusted_start(self, entry: OffsetEntry | None) -> int | None:
+    def _trusted_start(self, entry: OffsetEntry | None, *, wait: bool = True) -> int | None:
         """Where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
         # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
         if not 0 < entry.position < self.size:
             return None
-        chunk = self._disk.pread(self.file.open(), HEADER_BYTES, entry.position)
+        chunk = self.file.peek(entry.position, HEADER_BYTES, self.size, wait=wait)
         try:
             header = read_header(chunk)
         except CorruptRecordError:

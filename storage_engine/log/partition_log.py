@@ -174,14 +174,24 @@ class PartitionLog(ReadableLog):
     # -- append ------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool = True,
     ) -> AppendResult:
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         stores them.
 
-        Raises what the producer is to get; the log is unchanged then.
+        `allow_transactional` False: none of them may be of a transaction. Raises what the producer
+        is to get; the log is unchanged then.
         """
-        batches = validate_for_append(records, max_message_bytes=self._max_message_bytes)
+        batches = validate_for_append(
+            records,
+            max_message_bytes=self._max_message_bytes,
+            allow_transactional=allow_transactional,
+        )
         size = len(records)
         if size > self._roll_rule.segment_bytes:
             raise RecordListTooLargeError(

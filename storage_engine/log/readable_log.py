@@ -75,12 +75,14 @@ class ReadableLog:
         max_bytes: int,
         max_offset: int | None = None,
         at_least_one: bool = True,
+        wait: bool = True,
     ) -> SegmentSlice | None:
         """Whole batches from the one with `offset` on, below `max_offset` (exclusive; None: the
         log's end).
 
         None when nothing is there yet. The first batch is returned even if it is larger than
         `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range.
+        ColdBytesError when finding them would have to wait for the medium, unless `wait`.
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
@@ -97,6 +99,7 @@ class ReadableLog:
                 max_bytes=max_bytes,
                 limit=limit,
                 at_least_one=at_least_one,
+                wait=wait,
             )
         except OSError as error:
             raise storage_error("read", self.directory, error) from error

@@ -52,6 +52,9 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+_PRODUCER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+"""All that a client may know of. Bit 6 (a delete horizon) is a compaction's: set by a client it
+would take tombstones away before their time."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -193,12 +196,13 @@ def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
 
 
 def validate_for_append(
-    buffer: BytesLike, *, max_message_bytes: int
+    buffer: BytesLike, *, max_message_bytes: int, allow_transactional: bool = True
 ) -> list[tuple[int, BatchHeader]]:
     """Position and header of every batch of a producer's bytes, after all of a leader's checks.
 
-    Raises the KafkaError that the producer is to get. Offsets and leader epoch are not looked at:
-    the leader sets them.
+    `allow_transactional` False: outside a transaction, where batches of one are refused. Raises
+    the KafkaError that the producer is to get. Offsets and leader epoch are not looked at: the
+    leader sets them.
     """
     end = len(buffer)
     if end == 0:
@@ -213,18 +217,23 @@ def validate_for_append(
             raise _wrong_magic(magic)
         header = read_header(buffer, position)
         size = LENGTH_END + header.length
+        if position + size > end:
+            raise CorruptRecordError(
+                f"a record batch says it has {size} bytes, only {end - position} are there"
+            )
         if size > max_message_bytes:
             raise RecordTooLargeError(
                 f"a record batch of {size} bytes is larger than max.message.bytes ="
                 f" {max_message_bytes}: send smaller batches or raise the setting"
             )
-        if position + size > end:
-            raise CorruptRecordError(
-                f"a record batch says it has {size} bytes, only {end - position} are there"
-            )
         if not crc_matches(buffer, position, size):
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
         _check_fields(header)
+        if header.is_transactional and not allow_transactional:
+            raise KafkaError(
+                "a transactional record batch came outside a transaction",
+                ErrorCode.INVALID_TXN_STATE,
+            )
         batches.append((position, header))
         position += size
     return batches
@@ -248,6 +257,11 @@ def _check_fields(header: BatchHeader) -> None:
             f" it must have at least one record and the delta {count - 1}"
         )
     attributes = header.attributes
+    if attributes & ~_PRODUCER_BITS:
+        raise InvalidRecordError(
+            f"a record batch has attributes {attributes & 0xFFFF:#x}, a client may set the bits"
+            f" {_PRODUCER_BITS:#x}"
+        )
     if attributes & CODEC_MASK > _LAST_CODEC:
         raise UnsupportedCompressionError(
             f"a record batch has the unknown compression codec {attributes & CODEC_MASK}"

@@ -1,1 +1,1 @@
-"""A world in memory for the broker: what it promises is tested in it, one seed after the other."""
+"""Whole clusters of real brokers over a simulated clock, network, disk and ZooKeeper, seeded."""

@@ -41,6 +41,11 @@ class SimulatedDisk:
         """Bytes that may still be written in these."""
         self.free: dict[Path, int] = {}
         """What is said to be free in the file systems of these."""
+        self.cold: set[Path] = set()
+        """Nothing in them is in the page cache, until a part of it is loaded."""
+        self.stays_cold = False
+        """What is loaded is evicted again at once."""
+        self.loads = 0
         self.boots = 0
         self.syncs = 0
         self.changes = 0
@@ -130,6 +135,24 @@ class SimulatedDisk:
         if length <= 0 or position + length > file.size:
             raise ValueError("mmap length is greater than file size")
         return memoryview(file.buffer)[position : position + length].toreadonly()
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        path, _ = self._file_at(descriptor)
+        self._check(path)
+        return not _is_below(path, self.cold)
+
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        if not self.is_cached(descriptor, count, position):
+            return None
+        data = bytearray(self._pread(descriptor, count, position))
+        return data if len(data) == count else None
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        path, _ = self._file_at(descriptor)
+        self._check(path)
+        self.loads += 1
+        if not self.stays_cold:
+            self.cold = {folder for folder in self.cold if not _is_below(path, {folder})}
 
     def read_file(self, path: Path) -> bytes:
         file = self._file(path)

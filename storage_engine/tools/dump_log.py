@@ -3,8 +3,8 @@ and check them.
 
 Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
 it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
-are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files: its
-last batch may then look cut off for a moment.
+are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
+its last batch may then look cut off for a moment.
 
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from storage_engine.broker.cold_reads import ColdReads
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
@@ -34,6 +35,7 @@ class BrokerContext:
     config: DynamicConfig
     replicas: ReplicaManager
     reader: FetchReader
+    cold_reads: ColdReads
     metadata: MetadataCache
     controller: ControllerRunner
     topic_admin: TopicAdmin

@@ -9,7 +9,7 @@ import logging
 
 from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import (
     ProducePartition,
@@ -79,7 +79,7 @@ def _append(
     records = item.records
     try:
         if not isinstance(records, memoryview):
-            raise CorruptRecordError("the request has no records for this partition")
+            raise InvalidRecordError("the request has no records for this partition")
         replicas = context.replicas
         result = replicas.append(tp, records, acks=acks)
         partition = replicas.get(tp)

@@ -9,15 +9,16 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
 
 TP = TopicPartition("t", 0)
 
 
-def volatile(tmp_path, count: int = 3, **settings: str) -> FakeCluster:
+def volatile(tmp_path, count: int = 3, **settings: str) -> SimulatedCluster:
     """Brokers whose disks forget what was not flushed."""
-    return FakeCluster(
+    return SimulatedCluster(
         tmp_path,
         count,
         disk=lambda b: SimulatedDisk(tmp_path / f"broker{b}"),
@@ -25,7 +26,7 @@ def volatile(tmp_path, count: int = 3, **settings: str) -> FakeCluster:
     )
 
 
-def lose_power(cluster: FakeCluster, choose: random.Random | None = None) -> None:
+def lose_power(cluster: SimulatedCluster, choose: random.Random | None = None) -> None:
     """Of all brokers at once; without `choose` all that was not synced is gone."""
     for broker in cluster.brokers:
         broker.kill()
@@ -37,7 +38,7 @@ def lose_power(cluster: FakeCluster, choose: random.Random | None = None) -> Non
 
 
 @pytest.fixture
-def durable(tmp_path) -> Iterator[FakeCluster]:
+def durable(tmp_path) -> Iterator[SimulatedCluster]:
     """Three replicas in sync of a topic that is flushed before it is acknowledged."""
     cluster = volatile(tmp_path)
     assert cluster.create_topic("t", flush_before_ack="true").error_code == 0
@@ -47,7 +48,7 @@ def durable(tmp_path) -> Iterator[FakeCluster]:
     cluster.close()
 
 
-def contents(cluster: FakeCluster, broker: int) -> bytes:
+def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = cluster[broker].logs.logs[TP]
     offset, found = log.log_start_offset, b""
     while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
@@ -198,7 +199,7 @@ def test_appends_during_a_flush_share_the_next_one(durable):
 
 def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
     """Of a disk that takes as long as the network; the slower the disk, the more."""
-    cluster = FakeCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
+    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")
     acks = cluster[1].context.replicas.durable_acks
@@ -220,7 +221,7 @@ def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
 
 
 def test_a_lone_producer_waits_for_nobody(tmp_path):
-    cluster = FakeCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
+    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")
     for _ in range(5):

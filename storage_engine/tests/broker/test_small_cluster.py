@@ -7,21 +7,22 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeBroker, FakeCluster
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path)
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(cluster) -> FakeCluster:
+def topic(cluster) -> SimulatedCluster:
     """Three replicas in sync and one record."""
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"first") == 0
@@ -33,11 +34,11 @@ def code_of(answer) -> ErrorCode:
     return ErrorCode.of(answer.partitions[0].error_code)
 
 
-def log_of(cluster: FakeCluster, broker: int):
+def log_of(cluster: SimulatedCluster, broker: int):
     return cluster[broker].logs.logs[TP]
 
 
-def contents(cluster: FakeCluster, broker: int) -> bytes:
+def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = log_of(cluster, broker)
     piece = log.read(log.log_start_offset, max_bytes=1 << 20)
     return bytes(piece.view()) if piece is not None else b""
@@ -180,7 +181,7 @@ def test_a_controller_that_resigns_tells_a_leaving_broker_to_ask_the_next(topic)
 
 
 def test_a_second_broker_with_a_live_id_is_refused(topic, tmp_path):
-    double = FakeBroker(1, tmp_path / "double", topic.network, topic.zookeeper, {})
+    double = SimulatedBroker(1, tmp_path / "double", topic.network, topic.zookeeper, {})
     double.start()
     topic.loop.run_for(2 * SESSION_TIMEOUT_MS)
     (failure,) = double.refused

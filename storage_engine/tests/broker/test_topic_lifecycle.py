@@ -10,7 +10,8 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes import TopicZNode
 
@@ -19,21 +20,21 @@ OTHER = TopicPartition("other", 0)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path)
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(cluster) -> FakeCluster:
+def topic(cluster) -> SimulatedCluster:
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"of the old topic") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
     return cluster
 
 
-def deleted(cluster: FakeCluster, answers: list) -> None:
+def deleted(cluster: SimulatedCluster, answers: list) -> None:
     assert cluster.answer(answers).responses[0].error_code == 0
     assert TopicZNode.path("t") not in cluster.zookeeper.nodes
 

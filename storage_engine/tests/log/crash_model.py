@@ -59,13 +59,20 @@ class LogModel:
 
     def cut(self, log: PartitionLog) -> None:
         self.end = log.log_end_offset
-        self.current = [b for b in self.current if b.header.next_offset <= self.end]
+        is_empty = log.log_start_offset == log.log_end_offset
+        kept = [b for b in self.current if b.header.next_offset <= self.end]
+        self.current = [] if is_empty else kept
         self.high_watermark = min(self.high_watermark, self.end)
         self.durable_start = min(self.durable_start, log.log_start_offset)
 
+    def recovery_point_is(self, offset: int) -> None:
+        """It may lie below a log that was begun anew; then it says nothing."""
+        if self.current and offset > self.current[0].header.base_offset:
+            self.durable_end = max(self.durable_end, min(offset, self.end))
+
     def flushed(self, log: PartitionLog) -> None:
         """Whatever may have brought something to the medium."""
-        self.durable_end = max(self.durable_end, log.recovery_point)
+        self.recovery_point_is(log.recovery_point)
         if log.is_durable and log.recovery_point == self.end:
             self.is_created = self.is_created or self.end > 0
             self.possible = defaultdict(set)

@@ -144,7 +144,7 @@ class CrashProgram:
             action(self, model, log)
         except CrashError:
             if self.manager is not None and not self.is_cutting:
-                model.durable_end = max(model.durable_end, min(log.recovery_point, model.end))
+                model.recovery_point_is(log.recovery_point)
             raise
         if self.manager is not None:
             model.flushed(self._log(model))
