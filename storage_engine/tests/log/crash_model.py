@@ -59,7 +59,7 @@ class LogModel:
 
     def cut(self, log: PartitionLog) -> None:
         self.end = log.log_end_offset
-        is_empty = log.log_start_offset == log.log_end_offset
+        is_empty = log.size_in_bytes == 0
         kept = [b for b in self.current if b.header.next_offset <= self.end]
         self.current = [] if is_empty else kept
         self.high_watermark = min(self.high_watermark, self.end)
