@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.compactor import CancelledError
+from storage_engine.log.cleaned_segment import CancelledError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
