@@ -163,9 +163,14 @@ class ReplicaManager:
             self._mark_dirty(partition)
         return result
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this broker surely leads what it takes itself to lead (R-REP11)."""
+        return not self._fenced and self._lease_valid()
+
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
-        if self._fenced or not self._lease_valid():
+        if not self.has_lease:
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

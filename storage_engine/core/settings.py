@@ -63,6 +63,17 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         doc="How long a starting broker waits for ZooKeeper; default: the session timeout.",
     ),
+    Setting(
+        name="zookeeper.digest.credentials.file",
+        type=SettingType.STRING,
+        doc="File of one line, user:password, for ZooKeeper's digest authentication.",
+    ),
+    Setting(
+        name="zookeeper.set.acl",
+        type=SettingType.BOOLEAN,
+        default=False,
+        doc="New znodes are written by that user alone, read by all; zookeeper.connect needs a path.",
+    ),
     # ---- topics ----
     Setting(
         name="num.partitions",
