@@ -72,7 +72,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         name="zookeeper.set.acl",
         type=SettingType.BOOLEAN,
         default=False,
-        doc="New znodes are written by that user alone, read by all; zookeeper.connect needs a path.",
+        doc="Only that user writes new znodes, all may read; zookeeper.connect needs a path.",
     ),
     # ---- topics ----
     Setting(
