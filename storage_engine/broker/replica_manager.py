@@ -131,6 +131,17 @@ class ReplicaManager:
             )
         return partition
 
+    def in_service(self, tp: TopicPartition) -> HostedPartition:
+        """The replica, whoever leads. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.role is Role.FAILED:
+            raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
     # --- appending ---
 
     def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:

@@ -312,6 +312,22 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="How often it is written down up to where the logs are flushed.",
     ),
     Setting(
+        name="log.scrub.interval.ms",
+        type=SettingType.LONG,
+        default=7 * 24 * 3600 * 1000,
+        minimum=0,
+        unit="ms",
+        doc="How often finished segments are checked, and repaired by replicas; 0: on suspicion.",
+    ),
+    Setting(
+        name="log.scrub.bytes.per.second",
+        type=SettingType.LONG,
+        default=10 << 20,
+        minimum=64 << 10,
+        unit="bytes",
+        doc="How fast finished segments are read to be checked, on all disks together.",
+    ),
+    Setting(
         name="log.cleaner.enable",
         type=SettingType.BOOLEAN,
         default=True,
