@@ -357,7 +357,7 @@ class Scrubs:
         try:
             job = current.partition.log.begin_repair(scrub, replacements)
         except LogStorageError as failure:
-            self._failed(current, failure)
+            self._failed(current, scrub, failure)
             return
         self._work(current, scrub, replacements, job)
 
