@@ -42,6 +42,11 @@ class Compactions:
         """A pass over them has failed: others come first."""
         self._closed = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a pass is under way."""
+        return self._running is not None
+
     def look(self) -> None:
         """Begins the most urgent pass, unless one is under way."""
         if self._closed or self._running is not None:

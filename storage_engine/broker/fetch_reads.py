@@ -13,7 +13,12 @@ from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, O
 from storage_engine.core.follower import divergence
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.log.load_job import ColdBytesError
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    ANY_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
 
 
 class FetchRead:
@@ -35,11 +40,17 @@ class FetchReader:
     """Reads for FetchRequests."""
 
     def __init__(
-        self, replicas: ReplicaManager, *, is_current: Callable[[BrokerId, int], bool]
+        self,
+        replicas: ReplicaManager,
+        *,
+        is_current: Callable[[BrokerId, int], bool],
+        on_damage: Callable[[HostedPartition, int], None],
     ) -> None:
         self._replicas = replicas
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
+        self._on_damage = on_damage
+        """Hears of a partition led here of which a follower got bad bytes, and from where on."""
 
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """One pass over the partitions; the first with data gets a batch even if it is over the
@@ -70,6 +81,8 @@ class FetchReader:
                 continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
+            if wanted.was_damaged:
+                self._on_damage(partition, wanted.fetch_offset)
             partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
@@ -95,7 +108,10 @@ class FetchReader:
         tp = TopicPartition(wanted.topic, wanted.partition)
         first = result.bytes_readable == 0
         try:
-            partition = self._replicas.leader(tp, wanted.current_leader_epoch)
+            if request.replica_id == ANY_REPLICA_ID:
+                partition = self._replicas.in_service(tp)
+            else:
+                partition = self._replicas.leader(tp, wanted.current_leader_epoch)
             try:
                 return _read(partition, request, wanted, room, first=first, wait=wait)
             except ColdBytesError as cold:

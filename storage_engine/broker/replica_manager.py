@@ -131,6 +131,17 @@ class ReplicaManager:
             )
         return partition
 
+    def in_service(self, tp: TopicPartition) -> HostedPartition:
+        """The replica, whoever leads. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.role is Role.FAILED:
+            raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
     # --- appending ---
 
     def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:
@@ -163,9 +174,14 @@ class ReplicaManager:
             self._mark_dirty(partition)
         return result
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this broker surely leads what it takes itself to lead (R-REP11)."""
+        return not self._fenced and self._lease_valid()
+
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
-        if self._fenced or not self._lease_valid():
+        if not self.has_lease:
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -16,6 +16,10 @@ _OPEN_FILES_MAX = 8
 """A pool of its own: that of the broker is not for threads."""
 
 
+class CancelledError(Exception):
+    """The log has changed, or closes: the work is worth nothing any more."""
+
+
 class CleanedFacts(NamedTuple):
     """What the new segment has to know of itself."""
 

@@ -19,9 +19,11 @@ from storage_engine.core.compaction import (
     new_delete_horizon,
     tombstones_are_due,
 )
+from storage_engine.log.cleaned_segment import CancelledError
 from storage_engine.log.closed_segment import ClosedSegment
 from storage_engine.log.disk import Disk
 from storage_engine.log.key_hashes import KeyHasher, KeyHashes
+from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.newest_offsets import NewestOffsets
 from storage_engine.protocol.record_batch import HEADER_BYTES, BytesLike
 from storage_engine.protocol.record_filter import OpenBatches, StoredBatch, emptied
@@ -29,10 +31,6 @@ from storage_engine.protocol.record_filter import OpenBatches, StoredBatch, empt
 GROUP_BYTES = 1 << 20
 """Decompressed, of batches decoded in one pass: a pass costs some hundred microseconds however
 few they are."""
-
-
-class CancelledError(Exception):
-    """The log has changed, or closes: the work is worth nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,7 @@ class Compactor:
         """Up to here the pass knows all keys, and will have cleaned."""
         self.dropped_records = 0
 
-    def learn_keys(self) -> None:
+    def prepare(self) -> None:
         """Finds the newest offset of every key from the first dirty offset on, until memory is
         full.
         """
@@ -88,10 +86,10 @@ class Compactor:
             hashes = KeyHashes(hashes.high[has_key], hashes.low[has_key])
         self._newest.add(hashes, opened.offsets[has_key])
 
-    def copy(self, sources: Sequence[ClosedSegment], write: Callable[[BytesLike], None]) -> bool:
-        """Gives what stays of `sources` to `write`, batch by batch; whether that differs."""
+    def copy(self, group: slice, write: Callable[[BytesLike], None]) -> bool:
+        """Gives what stays of those segments to `write`, batch by batch; whether that differs."""
         changed = False
-        for source in sources:
+        for source in self._order.segments[group]:
             for batches in _groups(source.batches(self._order.disk)):
                 self._check_cancelled()
                 for batch, data in self._cleaned(batches):
@@ -151,6 +149,14 @@ class Compactor:
     def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise CancelledError
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
+    """What a pass needs to know of them."""
+    return tuple(
+        ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
+        for segment in segments
+    )
 
 
 def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:

@@ -18,13 +18,15 @@ from storage_engine.core.compaction import (
     plan_compaction,
 )
 from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.log.compaction_job import CompactionJob
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.segment_patch import Replacements, SegmentPatch
+from storage_engine.log.segment_scrub import SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
 
 if TYPE_CHECKING:
     from storage_engine.core.producer_state import ProducerStates
-    from storage_engine.log.compaction_job import CompactionJob
 
 logger = logging.getLogger(__name__)
 
@@ -93,11 +95,10 @@ class LogCompaction:
         producers: "ProducerStates",
         keys_max_bytes: int,
         now_ms: int,
-    ) -> "CompactionJob":
+    ) -> CompactionJob:
         """The pass of a plan that was made just now."""
         # Only here: they load Arrow, which a broker without compacted topics does without.
-        from storage_engine.log.compaction_job import CompactionJob, closed_segments
-        from storage_engine.log.compactor import PassOrder
+        from storage_engine.log.compactor import Compactor, PassOrder, closed_segments
 
         assert self._job is None
         end = plan.first_uncleanable_offset
@@ -120,10 +121,50 @@ class LogCompaction:
             keys_max_bytes=keys_max_bytes,
             kept_batches=frozenset(kept_batches),
         )
-        self._job = CompactionJob(order, self._segments, sources, self._cleaned_to)
+        compactors: list[Compactor] = []
+
+        def copier(is_cancelled: Callable[[], bool]) -> Compactor:
+            compactors.append(Compactor(order, is_cancelled))
+            return compactors[0]
+
+        def cleaned() -> None:
+            (compactor,) = compactors
+            self.first_dirty_offset = compactor.end_offset
+            logger.info(
+                "compacted folder=%s end_offset=%d dropped_records=%d",
+                self._segments.folder.path,
+                compactor.end_offset,
+                compactor.dropped_records,
+            )
+
+        self._job = CompactionJob(copier, self._segments, sources, cleaned)
         return self._job
 
-    def advance(self, job: "CompactionJob") -> bool:
+    def begin_repair(
+        self, scrub: SegmentScrub, replacements: Replacements, on_repaired: Callable[[], None]
+    ) -> CompactionJob:
+        """Replaces what is damaged in a segment; of a log without a job."""
+        assert self._job is None
+        disk = self._segments.folder.disk
+
+        def repaired() -> None:
+            self.is_left_alone = False
+            on_repaired()
+
+        self._job = CompactionJob(
+            lambda is_cancelled: SegmentPatch(disk, scrub, replacements, is_cancelled),
+            self._segments,
+            [scrub.segment],
+            repaired,
+        )
+        return self._job
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way."""
+        return self._job is not None
+
+    def advance(self, job: CompactionJob) -> bool:
         """After a step's `work` went well: its quick half; whether there is more to do."""
         try:
             goes_on = job.advance()
@@ -137,7 +178,7 @@ class LogCompaction:
             self._job = None
         return goes_on
 
-    def failed(self, job: "CompactionJob", error: Exception) -> LogStorageError | None:
+    def failed(self, job: CompactionJob, error: Exception) -> LogStorageError | None:
         """A step's `work` failed: the job is over; the error that the log fails with, if any."""
         self._job = None
         folder = self._segments.folder.path
@@ -171,9 +212,6 @@ class LogCompaction:
         if self.first_dirty_offset > end_offset:
             self.first_dirty_offset = end_offset
             self._on_lowered()
-
-    def _cleaned_to(self, offset: int) -> None:
-        self.first_dirty_offset = offset
 
     def _first_dirty_timestamp(self, first_dirty: int) -> int:
         for segment in self._segments.all[:-1]:

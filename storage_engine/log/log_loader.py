@@ -8,6 +8,7 @@ the producers are brought to the same end. Source: R-LOG8.
 
 import itertools
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,8 @@ class LogFolder:
     pool: OpenFiles
     path: Path
     config: LogConfig
+    on_checked: Callable[[int], None] = lambda size: None
+    """Hears of the bytes that a recovery has gone through."""
 
     def segment(self, base_offset: int, *, created_ms: int, size: int = 0) -> LogSegment:
         return LogSegment(
@@ -297,8 +300,10 @@ def _recover(
     folder: LogFolder, segment: LogSegment, epochs: LeaderEpochCache, has_gaps: bool
 ) -> bool:
     """True when something was cut off."""
-    logger.info("checking segment=%s bytes=%d", segment.file.path, segment.size)
+    size = segment.size
+    logger.info("checking segment=%s bytes=%d", segment.file.path, size)
     cut = recover_segment(folder.disk, segment, epochs, gaps_allowed=has_gaps)
+    folder.on_checked(size)
     if cut is not None:
         logger.warning(
             "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",

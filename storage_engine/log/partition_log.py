@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from storage_engine.core.compaction import CompactionPlan
 from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
@@ -19,6 +18,7 @@ from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.append_check import check_producers, follower_batches, has_gaps
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.compaction_job import CompactionJob
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
@@ -33,12 +33,11 @@ from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.segment_patch import Replacements
+from storage_engine.log.segment_scrub import BadRange, SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
 from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
 from storage_engine.protocol.record_keys import check_keys
-
-if TYPE_CHECKING:
-    from storage_engine.log.compaction_job import CompactionJob
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +60,7 @@ class PartitionLog(ReadableLog):
         "compaction",
         "producer_state",
         "recovered_bytes",
+        "scrubbed_ms",
     )
 
     def __init__(
@@ -110,6 +110,8 @@ class PartitionLog(ReadableLog):
             first_dirty_offset=first_dirty_offset,
             on_lowered=on_recovery_point_lowered,
         )
+        self.scrubbed_ms = clock.wall_ms()
+        """When the closed segments were last gone through; 0: it is high time."""
         self._closed = False
         self.update_config(folder.config)
 
@@ -129,16 +131,22 @@ class PartitionLog(ReadableLog):
         pool: OpenFiles | None = None,
         room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
+        on_checked: Callable[[int], None] = lambda size: None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
         `clean`: the last stop was in order, so that nothing needs to be checked.
         `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
         within a truncation, and must bring the new recovery point and first dirty offset to the
-        medium. `room` is that of the data folder; None: nobody looks.
+        medium. `room` is that of the data folder; None: nobody looks. `on_checked` hears of the
+        bytes that opening has gone through.
         """
         folder = LogFolder(
-            disk=disk, pool=OpenFiles() if pool is None else pool, path=directory, config=config
+            disk=disk,
+            pool=OpenFiles() if pool is None else pool,
+            path=directory,
+            config=config,
+            on_checked=on_checked,
         )
         return cls(
             folder,
@@ -269,6 +277,7 @@ class PartitionLog(ReadableLog):
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self.log_end_offset = self._segments.cut_to(offset)
+            self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
             self._flush_state.log_was_cut_to(self.log_end_offset)
             self.compaction.log_was_cut_to(self.log_end_offset)
@@ -338,7 +347,7 @@ class PartitionLog(ReadableLog):
 
     def begin_compaction(
         self, plan: CompactionPlan, *, keys_max_bytes: int, now_ms: int
-    ) -> "CompactionJob":
+    ) -> CompactionJob:
         """The pass of a plan that was made just now; `compaction` leads it from step to step."""
         return self.compaction.begin(
             plan,
@@ -347,6 +356,49 @@ class PartitionLog(ReadableLog):
             keys_max_bytes=keys_max_bytes,
             now_ms=now_ms,
         )
+
+    # -- scrub -------------------------------------------------------------------------------------
+
+    @property
+    def disk(self) -> Disk:
+        """Where the log lies."""
+        return self._segments.folder.disk
+
+    def next_scrub(self, offset: int) -> SegmentScrub | None:
+        """A check of the segment that has `offset`; None when it is not closed and on the medium
+        yet.
+        """
+        segments = self._segments
+        segment = segments.all[segments.number_of(offset)]
+        if segment is segments.active or segment.next_offset > self.recovery_point:
+            return None
+        return SegmentScrub(
+            self.disk,
+            segment,
+            epochs=self.leader_epochs.entries,
+            gaps_allowed=self._compacts or self.compaction.first_dirty_offset > 0,
+        )
+
+    def close_segment_with(self, offset: int) -> None:
+        """Begins a new segment if `offset` is in the active one, which then can be checked."""
+        if self._segments.active.base_offset <= offset < self.log_end_offset:
+            with storage_errors("roll", self.directory):
+                self._roll(self.log_end_offset)
+
+    def note_damage(self, scrub: SegmentScrub) -> None:
+        """What a finished check has found, in place of what was known of the segment."""
+        others = [bad for bad in self.damaged if not _is_within(bad, scrub)]
+        # Where bytes are missing there is nothing that could be taken for good.
+        found = [bad for bad in scrub.bad_ranges if bad.end_position > bad.position]
+        self.damaged = tuple(sorted(others + found))
+
+    def begin_repair(self, scrub: SegmentScrub, replacements: Replacements) -> CompactionJob:
+        """Replaces what is bad in a segment, which is not outdated; `compaction` leads the job."""
+
+        def repaired() -> None:
+            self.damaged = tuple(bad for bad in self.damaged if not _is_within(bad, scrub))
+
+        return self.compaction.begin_repair(scrub, replacements, repaired)
 
     # -- flush and close ---------------------------------------------------------------------------
 
@@ -475,6 +527,7 @@ class PartitionLog(ReadableLog):
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
             self._segments.start_anew_at(offset)
+            self.damaged = ()
             self._snapshots.remove_all()
         self.log_end_offset = offset
         self.producer_state = ProducerStates(forgotten=offset > 0)
@@ -491,3 +544,7 @@ class PartitionLog(ReadableLog):
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
+
+
+def _is_within(bad: BadRange, scrub: SegmentScrub) -> bool:
+    return scrub.base_offset <= bad.start_offset < scrub.end_offset

@@ -66,7 +66,7 @@ MAX_SEQUENCE = 0x7FFFFFFF
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 
@@ -186,7 +186,7 @@ def iter_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
 
 def compute_crc(buffer: BytesLike, position: int, size: int) -> int:
     """CRC-32C over the part of the batch [position, position + size) that it protects."""
-    return crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + size])
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size])
 
 
 def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
@@ -300,7 +300,7 @@ def patch(
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
     """Gives every record of the batch the time of the append, and the batch a new CRC."""
     header = read_header(buffer, position)
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
     _write_crc(buffer, position, header.size_in_bytes)
 
