@@ -206,7 +206,7 @@ class LogCompaction:
         if self._job is not None:
             self._job.is_stopped = True
 
-    def log_was_cut_to(self, end_offset: int) -> None:
+    def log_is_cut_to(self, end_offset: int) -> None:
         """What will stand above `end_offset` is not what was cleaned."""
         self.is_left_alone = False
         if self.first_dirty_offset > end_offset:

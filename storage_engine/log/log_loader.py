@@ -118,6 +118,9 @@ def _load(
     epochs_path = folder.path / LEADER_EPOCHS_FILE
     saved_epochs = read_epochs(disk, epochs_path)
     epochs = LeaderEpochCache(saved_epochs)
+    snapshots = ProducerSnapshots(disk, folder.path, names)
+    if not clean:
+        snapshots.remove_above(recovery_point)
     recovered_bytes = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
@@ -130,12 +133,12 @@ def _load(
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     end_offset = segments[-1].next_offset
     epochs.truncate_from_end(end_offset)
-    if not epochs.entries:
+    if not epochs.entries or (not clean and _lacks_first_epoch(segments, epochs, log_start_offset)):
+        epochs.clear()
         rebuild_epochs(segments, epochs)
     epochs.truncate_from_start(log_start_offset)
     if list(epochs.entries) != saved_epochs:
         write_epochs(disk, epochs_path, epochs.entries, sync=False)
-    snapshots = ProducerSnapshots(disk, folder.path, names)
     producers = load_producers(
         snapshots,
         tuple(segments),
@@ -229,6 +232,20 @@ def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
+def _lacks_first_epoch(
+    segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int
+) -> bool:
+    """Whether the file is one of a later start of the log, or of what recovery alone has seen."""
+    for segment in segments:
+        if segment.size and segment.next_offset > log_start_offset:
+            found = segment.find(log_start_offset)
+            if found is not None:
+                header = found[1]
+                first = max(header.base_offset, log_start_offset)
+                return epochs.epoch_at(first) != header.partition_leader_epoch
+    return False
+
+
 def _first_epoch(segment: LogSegment) -> int:
     for _, header in segment.scan():
         return header.partition_leader_epoch
@@ -275,7 +292,8 @@ def _check(
     checked = 0
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        if clean or (following is not None and following <= recovery_point):
+        # One that ends at the recovery point may have been sealed after the last flush.
+        if clean or (following is not None and following < recovery_point):
             if following is None:
                 trusted = segment.load_end()
             else:
@@ -289,7 +307,8 @@ def _check(
         checked += segment.size
         was_cut = _recover(folder, segment, epochs, has_gaps)
         if following is not None:
-            if was_cut or segment.next_offset > following:
+            is_short = segment.next_offset < following and not has_gaps
+            if was_cut or is_short or segment.next_offset > following:
                 _drop(folder, segments, number + 1, "it follows the damage")
                 break
             segment.next_offset = following

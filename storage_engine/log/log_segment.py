@@ -20,7 +20,7 @@ from storage_engine.log.disk import Buffer, Disk
 from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.time_index import TimeIndex
+from storage_engine.log.time_index import TimeEntry, TimeIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
@@ -187,6 +187,15 @@ class LogSegment:
                 return position, header
         return None
 
+    def find_time(self, entry: TimeEntry) -> int | None:
+        """Where the batch begins that the entry names; None when the entry does not fit the log."""
+        found = self.find(entry.last_offset)
+        if found is None:
+            return None
+        position, header = found
+        fits = (header.last_offset, header.max_timestamp) == (entry.last_offset, entry.timestamp_ms)
+        return position if fits else None
+
     def boundary_at_or_before(
         self, position: int, start: int, *, wait: bool = True
     ) -> tuple[int, int]:
@@ -227,8 +236,7 @@ class LogSegment:
         """
         if self.max_timestamp is None:
             entry = self.time_index.last()
-            found = self.find(entry.last_offset) if entry is not None else None
-            if entry is None or found is None or found[1].max_timestamp != entry.timestamp_ms:
+            if entry is None or self.find_time(entry) is None:
                 self.repair_indexes()
             else:
                 self.max_timestamp = entry.timestamp_ms
@@ -264,10 +272,12 @@ class LogSegment:
             return False
         self.max_timestamp = NO_TIMESTAMP
         if last_time is not None:
-            found = self.find(last_time.last_offset)
-            if found is None or found[1].max_timestamp != last_time.timestamp_ms:
+            position = self.find_time(last_time)
+            if position is None:
                 return False
             self.max_timestamp, self.max_timestamp_offset = last_time
+            # A crash of the machine may have taken more of one index than of the other.
+            start = min(start, position)
         since_index = 0
         try:
             for position, header in self.scan(start):
@@ -370,7 +380,8 @@ class LogSegment:
         """Where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
-        if not 0 <= entry.position < self.size:
+        # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
+        if not 0 < entry.position < self.size:
             return None
         chunk = self.file.peek(entry.position, HEADER_BYTES, self.size, wait=wait)
         try:

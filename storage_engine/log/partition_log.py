@@ -53,6 +53,7 @@ class PartitionLog(ReadableLog):
         "_epochs",
         "_flush_state",
         "_max_message_bytes",
+        "_on_lowered",
         "_roll_rule",
         "_room",
         "_snapshots",
@@ -103,8 +104,10 @@ class PartitionLog(ReadableLog):
             self._epochs,
             clock,
             recovery_point=recovery_point,
+            is_recovered=not clean,
             on_lowered=on_recovery_point_lowered,
         )
+        self._on_lowered = on_recovery_point_lowered
         self.compaction = LogCompaction(
             self._segments,
             first_dirty_offset=first_dirty_offset,
@@ -276,11 +279,14 @@ class PartitionLog(ReadableLog):
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
+            self._flush_state.log_is_cut_to(offset)
+            self.compaction.log_is_cut_to(offset)
             self.log_end_offset = self._segments.cut_to(offset)
+            # Within a batch: the end is lower still.
+            self._flush_state.log_is_cut_to(self.log_end_offset)
+            self.compaction.log_is_cut_to(self.log_end_offset)
             self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
-            self._flush_state.log_was_cut_to(self.log_end_offset)
-            self.compaction.log_was_cut_to(self.log_end_offset)
             self.producer_state = load_producers(
                 self._snapshots,
                 self._segments.all,
@@ -297,8 +303,12 @@ class PartitionLog(ReadableLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
-        self._start_anew_at(offset)
+        is_lower = offset < self.log_start_offset
         self.log_start_offset = offset
+        if is_lower:
+            # A log that ends before its start would be dropped when it is opened.
+            self._on_lowered()
+        self._start_anew_at(offset)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
 
     def advance_log_start(self, offset: int) -> bool:
@@ -427,8 +437,8 @@ class PartitionLog(ReadableLog):
             return
         self.compaction.stop()
         self._closed = True
-        if self._flush_state.is_behind(self.log_end_offset):
-            # Without fsync: what a crash of the machine takes of these, opening notices.
+        if self._flush_state.settle(self.log_end_offset):
+            # The snapshot without fsync: what a crash of the machine takes of it, opening notices.
             with storage_errors("close", self.directory):
                 self._segments.active.seal()
                 self._snapshots.write(self.log_end_offset, self.producer_state)
@@ -526,14 +536,14 @@ class PartitionLog(ReadableLog):
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
+            self._flush_state.log_is_cut_to(offset)
+            self.compaction.log_is_cut_to(offset)
             self._segments.start_anew_at(offset)
             self.damaged = ()
             self._snapshots.remove_all()
         self.log_end_offset = offset
         self.producer_state = ProducerStates(forgotten=offset > 0)
         self._epochs.truncate_from_end(0)
-        self._flush_state.log_was_cut_to(offset)
-        self.compaction.log_was_cut_to(offset)
 
     def _drop_below_start(self) -> None:
         """Deletes the segments below the log's start."""

@@ -120,6 +120,13 @@ class ProducerSnapshots:
             self._remove(offset)
         return None
 
+    def remove_above(self, offset: int) -> None:
+        """Those after the recovery point of a log that was not stopped in order: a crash of the
+        machine may have brought back one of records that were cut off.
+        """
+        for later in [kept for kept in self._offsets if kept > offset]:
+            self._remove(later)
+
     def remove_all(self) -> None:
         for offset in self._offsets.copy():
             self._remove(offset)

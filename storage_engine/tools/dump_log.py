@@ -2,12 +2,14 @@
 and check them.
 
 Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
-it. Exit status 1 when something is wrong. A broker may be running on the files: its last batch may
-then look cut off for a moment.
+it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
+are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
+its last batch may then look cut off for a moment.
 
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
   headrace dump-log --deep --json cluster/broker-1/data/flights-0/*.log
+  headrace dump-log --verify-index cluster/broker-1/data/flights-0/*.log
 """
 
 import argparse
@@ -19,6 +21,7 @@ from typing import Any
 from storage_engine.protocol.record_batch import BatchHeader, Codec
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.index_verification import verify_indexes
 from storage_engine.tools.segment_check import (
     BatchReport,
     IndexEntryReport,
@@ -42,11 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace dump-log`."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of segments")
     parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
+    parser.add_argument(
+        "--verify-index",
+        action="store_true",
+        help="hold the indexes against their .log and show what is wrong",
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace dump-log`."""
+    if args.verify_index:
+        return verify_indexes(args.files, as_json=args.json)
     documents: list[dict[str, Any]] = []
     problems: list[str] = []
     for path in args.files:

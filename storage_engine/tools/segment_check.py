@@ -135,12 +135,16 @@ def check_offset_index(
 
 
 def _offset_entry_problem(log: memoryview, offset: int, position: int) -> str | None:
+    if position == 0:
+        return "the first batch has no entry"
     if position + HEADER_BYTES > len(log):
         return f"byte {position} is beyond the end of the log file"
     try:
         header = read_header(log, position)
     except CorruptRecordError:
         return f"no batch begins at byte {position}"
+    if header.magic != MAGIC:
+        return f"no batch of magic {MAGIC} begins at byte {position}"
     if header.last_offset != offset:
         return f"the batch at byte {position} ends with offset {header.last_offset}"
     return None

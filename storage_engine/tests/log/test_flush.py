@@ -64,7 +64,7 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
     disk.synced.clear()
     append(log, epoch=1)
     log.flush()
-    assert disk.synced == {active + ".log", "leader-epoch-checkpoint"}
+    assert disk.synced == {active + ".log", "leader-epoch-checkpoint", "topic-0"}
 
 
 def test_finished_segments_ask_for_a_flush(tmp_path):
