@@ -384,7 +384,10 @@ class LogSegment:
         if timestamp is not None and timestamp > self._indexed_timestamp:
             self.time_index.append(timestamp, self.max_timestamp_offset)
             self._indexed_timestamp = timestamp
-        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+            if self.time_index.is_full:
+                self.indexes_full = True
+        if self.offset_index.is_full:
+            self.indexes_full = True
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------
