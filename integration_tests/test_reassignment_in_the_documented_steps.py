@@ -19,7 +19,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.command_line import fail, succeed
-from integration_tests.test_acks_all_survives_leader_kill import SteadyProducer, read_all
+from integration_tests.steady_producer import SteadyProducer, check_kept
 from integration_tests.zookeeper_history import writes
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
@@ -94,14 +94,6 @@ def folders(six, topic: str) -> set[int]:
     }
 
 
-def check_records(six, topic: str, producer: SteadyProducer) -> None:
-    assert producer.failures == []
-    offsets = [producer.acknowledged[n] for n in range(len(producer.acknowledged))]
-    assert offsets == list(range(len(offsets)))
-    found = read_all(six.bootstrap_servers, topic)
-    assert found == [(offset, number) for number, offset in sorted(producer.acknowledged.items())]
-
-
 def test_the_documented_table_is_what_zookeeper_has_written(six, tmp_path):
     create(six, "table")
     topics = tmp_path / "topics.json"
@@ -132,7 +124,7 @@ def test_the_documented_table_is_what_zookeeper_has_written(six, tmp_path):
         (NEW, 4, set(NEW)),
     ]
     wait_until(lambda: folders(six, "table") == set(NEW), "old replicas have no files")
-    check_records(six, "table", producer)
+    check_kept(six.bootstrap_servers, "table", producer)
 
 
 def test_it_is_finished_by_the_next_controller(six, tmp_path):
@@ -170,7 +162,7 @@ def test_it_is_finished_by_the_next_controller(six, tmp_path):
     assert history(six, "killed")[-1][2] <= set(NEW)
     wait_for_isr(client, "killed", 3)
     wait_until(lambda: folders(six, "killed") == set(NEW), "old replicas have no files")
-    check_records(six, "killed", producer)
+    check_kept(six.bootstrap_servers, "killed", producer)
     settings = succeed("topics", "describe", "killed", *bootstrap(six), "--json")
     assert "0:1" not in settings, "the throttle is still there"
 

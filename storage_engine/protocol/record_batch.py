@@ -34,6 +34,7 @@ from storage_engine.core.errors import (
     CorruptRecordError,
     ErrorCode,
     InvalidRecordError,
+    InvalidTxnStateError,
     KafkaError,
     RecordTooLargeError,
     UnsupportedCompressionError,
@@ -66,7 +67,7 @@ MAX_SEQUENCE = 0x7FFFFFFF
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 
@@ -186,7 +187,7 @@ def iter_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
 
 def compute_crc(buffer: BytesLike, position: int, size: int) -> int:
     """CRC-32C over the part of the batch [position, position + size) that it protects."""
-    return crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + size])
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size])
 
 
 def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
@@ -230,10 +231,7 @@ def validate_for_append(
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
         _check_fields(header)
         if header.is_transactional and not allow_transactional:
-            raise KafkaError(
-                "a transactional record batch came outside a transaction",
-                ErrorCode.INVALID_TXN_STATE,
-            )
+            raise InvalidTxnStateError("a transactional record batch came outside a transaction")
         batches.append((position, header))
         position += size
     return batches
@@ -300,7 +298,7 @@ def patch(
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
     """Gives every record of the batch the time of the append, and the batch a new CRC."""
     header = read_header(buffer, position)
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
     _write_crc(buffer, position, header.size_in_bytes)
 

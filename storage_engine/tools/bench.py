@@ -1,7 +1,8 @@
-"""Measure the codec, or a read through Spark; each prints its own ceiling from the same run.
+"""Measure the codec, the log, or a read through Spark, each against a ceiling from the same run.
 
 benchmarks:
   codec       rows to record batches and back, without a broker
+  log         the log on its disk: appends, reads, recovery, memory, shared flushes
   spark-read  batch and streaming reads through Spark, with a broker
 
 examples:
@@ -12,7 +13,7 @@ examples:
 import argparse
 import importlib
 
-_MODULES = {"codec": "bench_codec", "spark-read": "bench_spark"}
+_MODULES = {"codec": "bench_codec", "log": "bench_log", "spark-read": "bench_spark"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
