@@ -1,8 +1,9 @@
-"""Measure the codec, or a read through Spark; each prints its own ceiling from the same run.
+"""Measure the codec, a read through Spark, or a broker over TCP; each prints its own ceiling from the same run.
 
 benchmarks:
   codec       rows to record batches and back, without a broker
   spark-read  batch and streaming reads through Spark, with a broker
+  wire        produce and fetch over TCP, with a broker
 
 examples:
   headrace bench codec
@@ -12,7 +13,7 @@ examples:
 import argparse
 import importlib
 
-_MODULES = {"codec": "bench_codec", "spark-read": "bench_spark"}
+_MODULES = {"codec": "bench_codec", "spark-read": "bench_spark", "wire": "bench_wire"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
