@@ -6,7 +6,7 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,32 +133,34 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError."""
-        partition = self._partitions.get(tp)
-        if partition is None or partition.leader is None:
-            partition = self.leader(tp)
-        self.check_lease()
-        if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
-            raise KafkaError(
-                f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
-                f"{partition.min_in_sync_count}",
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-            )
+    def append_run(
+        self, tp: TopicPartition, appends: Sequence[memoryview], *, acks: int
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each."""
         try:
-            result = partition.log.append_as_leader(
-                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
-        if partition.config.flush_before_ack:
-            partition.unflushed_appends += 1
-        if not partition.dirty:
-            self._mark_dirty(partition)
-        return result
+            partition = self._partitions.get(tp)
+            if partition is None or partition.leader is None:
+                partition = self.leader(tp)
+            self.check_lease()
+            if acks == -1:
+                _check_in_sync(partition)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        outcomes = partition.log.append_run_as_leader(
+            appends, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self.fail(partition, refusal)
+        done = len(outcomes) - len(failures)
+        if done:
+            if partition.config.flush_before_ack:
+                partition.unflushed_appends += done
+            if not partition.dirty:
+                self._mark_dirty(partition)
+        return outcomes
 
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
@@ -474,3 +476,13 @@ class ReplicaManager:
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
+
+
+def _check_in_sync(partition: HostedPartition) -> None:
+    """Raises KafkaError NOT_ENOUGH_REPLICAS when acks=all has too few to wait for."""
+    if partition.in_sync_count < partition.min_in_sync_count:
+        raise KafkaError(
+            f"{partition.topic_partition} has {partition.in_sync_count} in-sync replicas, "
+            f"min.insync.replicas is {partition.min_in_sync_count}",
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+        )

@@ -7,19 +7,20 @@ batch only the header is looked at. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage_engine.core.compaction import CompactionPlan
-from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
+from storage_engine.core.errors import KafkaError, LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.append_check import check_producers, follower_batches, has_gaps
 from storage_engine.log.append_result import AppendResult
-from storage_engine.log.disk import REAL_DISK, Disk
+from storage_engine.log.append_run import AppendRun
+from storage_engine.log.disk import REAL_DISK, Buffer, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
 from storage_engine.log.free_space import FreeSpace
@@ -34,7 +35,7 @@ from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
+from storage_engine.protocol.record_batch import LENGTH_END, BatchHeader, validate_for_append
 from storage_engine.protocol.record_keys import check_keys
 
 if TYPE_CHECKING:
@@ -178,35 +179,77 @@ class PartitionLog(ReadableLog):
 
         Raises what the producer is to get; the log is unchanged then.
         """
-        batches = validate_for_append(records, max_message_bytes=self._max_message_bytes)
-        size = len(records)
-        if size > self._roll_rule.segment_bytes:
-            raise RecordListTooLargeError(
-                f"{size} bytes for one partition are more than segment.bytes ="
-                f" {self._roll_rule.segment_bytes}: send less at a time"
-            )
-        first_time = check_producers(self.producer_state, batches)
-        if first_time is not None:
-            base_offset, last_offset, timestamp_ms = first_time
-            if not self._stamps_append_time:
-                timestamp_ms = -1
-            return AppendResult(
-                base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
-            )
-        if self._compacts:
-            check_keys(records, batches)
-        self._room.take(size)
-        if records.readonly:
-            records = memoryview(bytearray(records))
-        if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
-            self.start_leader_epoch(leader_epoch)
-        base_offset = self.log_end_offset
-        stamps = self._stamps_append_time
-        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamps else None)
-        self._write(records, placed, now_ms, stamps)
-        end_offset = self.log_end_offset
-        return AppendResult(
-            base_offset, end_offset - 1, end_offset, now_ms if stamps else -1, False, size
+        (outcome,) = self.append_run_as_leader([records], leader_epoch=leader_epoch, now_ms=now_ms)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def append_run_as_leader(
+        self, appends: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> list[AppendResult | KafkaError]:
+        """Several appends one after the other, each with its own outcome, in as few writes as can
+        be.
+        """
+        run = AppendRun(self.log_end_offset, now_ms if self._stamps_append_time else -1)
+        max_message_bytes, segment_bytes = self._max_message_bytes, self._roll_rule.segment_bytes
+        take_room = self._room.take
+        stamp_ms = now_ms if self._stamps_append_time else None
+        for records in appends:
+            try:
+                batches = validate_for_append(records, max_message_bytes=max_message_bytes)
+                size = len(records)
+                if size > segment_bytes:
+                    raise _too_large(size, segment_bytes)
+                if not run.goes_on_with(batches):
+                    # The producers' state must know what came before.
+                    self._write_run(run, now_ms)
+                    first_time = check_producers(self.producer_state, batches)
+                    if first_time is not None:
+                        run.outcomes.append(self._duplicate(*first_time))
+                        continue
+                if self._compacts:
+                    check_keys(records, batches)
+                take_room(size)
+                if records.readonly:
+                    records = memoryview(bytearray(records))
+                if not run.parts and (
+                    leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved
+                ):
+                    self.start_leader_epoch(leader_epoch)
+                run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
+            except KafkaError as failure:
+                run.outcomes.append(failure)
+        self._write_run(run, now_ms)
+        return run.outcomes
+
+    def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
+        if not self._stamps_append_time:
+            timestamp_ms = -1
+        return AppendResult(base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0)
+
+    def _write_run(self, run: AppendRun, now_ms: int) -> None:
+        """Stores what the run has; what can't be stored has failed, and is as if it never came."""
+        if not run.parts:
+            return
+        stamped = self._stamps_append_time
+        whole = len(run.parts) == 1 or self._fits_active_segment(run, now_ms, stamped)
+        for data, placed in [run.joined()] if whole else run.parts:
+            try:
+                self._write(data, placed, now_ms, stamped)
+            except KafkaError as failure:
+                run.fail_from(placed[0][0], failure)
+                break
+        run.begin_anew(self.log_end_offset)
+
+    def _fits_active_segment(self, run: AppendRun, now_ms: int, stamped: bool) -> bool:
+        """Whether the run's appends, one by one, would all go to the active segment."""
+        segment = self._segments.active
+        if not segment.size or len(run.placed) >= segment.index_room:
+            return False
+        times = [now_ms] if stamped else [header.max_timestamp for _, header in run.placed]
+        # Batches without a time make a segment roll by another rule.
+        return min(times) >= 0 and not self._roll_rule.demands_roll(
+            segment, run.size, run.end_offset - 1, max(times), now_ms
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
@@ -414,7 +457,7 @@ class PartitionLog(ReadableLog):
     # -- helpers -----------------------------------------------------------------------------------
 
     def _write(
-        self, records: memoryview, placed: list[PlacedBatch], now_ms: int, stamped: bool
+        self, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
     ) -> None:
         """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
         time is `now_ms`.
@@ -427,7 +470,7 @@ class PartitionLog(ReadableLog):
         elif len(placed) == 1:
             max_timestamp = last_header.max_timestamp
         else:
-            max_timestamp = max(header.max_timestamp for _, header in placed)
+            max_timestamp = max([header.max_timestamp for _, header in placed])
         segment = self._segments.active
         try:
             if self._roll_rule.demands_roll(
@@ -442,10 +485,10 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise storage_error("roll", self.directory, error, unchanged=True) from error
         segment.write(records)
+        note = segment.note
         for base_offset, header in placed:
-            last_offset = base_offset + header.last_offset_delta
             timestamp_ms = now_ms if stamped else header.max_timestamp
-            segment.note(LENGTH_END + header.length, last_offset, timestamp_ms)
+            note(LENGTH_END + header.length, base_offset + header.last_offset_delta, timestamp_ms)
             if header.producer_id >= 0:
                 record_producer(
                     self.producer_state, header, base_offset, timestamp_ms, now_ms=now_ms
@@ -481,3 +524,10 @@ class PartitionLog(ReadableLog):
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
+
+
+def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
+    return RecordListTooLargeError(
+        f"{size} bytes for one partition are more than segment.bytes ="
+        f" {segment_bytes}: send less at a time"
+    )

@@ -1,4 +1,5 @@
-"""Measure the codec, a read through Spark, or a broker over TCP; each prints its own ceiling from the same run.
+"""Measure the codec, a read through Spark, or a broker over TCP; each prints its own ceiling from
+the same run.
 
 benchmarks:
   codec       rows to record batches and back, without a broker

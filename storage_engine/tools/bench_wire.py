@@ -9,7 +9,9 @@ A broker of its own in a temporary folder is measured and, in turn, its limit in
                  there is a compiler, else in Python), asked by the same client
 
 Load and limits run in processes of their own. Each number is the median of several rounds, each
-ratio the median of the rounds' ratios; the spread is that of the ratios, lowest and highest.
+ratio the median of the rounds' ratios; the spread is that of the ratios, lowest and highest. Before
+each round that writes, a file of as many bytes is written and removed: the first use of a page of
+memory can cost a virtual machine ten times what later ones do.
 MB are 10^6 bytes.
 
 examples:
@@ -26,12 +28,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from storage_engine.tools import wire_load
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_table
 from storage_engine.tools.wire_echo import compiled_echo, python_echo
 from storage_engine.tools.wire_frames import ProduceFrames, produce_frames
 from storage_engine.tools.wire_load import Worker
@@ -166,9 +167,10 @@ def _measure_large_produce(bench: _Bench) -> Result:
             wire_load.push, bench.far.port, frames.ring, frames.frame_bytes, size
         )
         bench.far.result()
-        return size / seconds / 1e6
+        return float(size / seconds / 1e6)
 
     def measure() -> float:
+        bench.near.run(wire_load.touch_memory, bench.folder, size)
         with _topic(bench, "large"):
             seconds = _produce(bench, frames, LARGE_CONNECTIONS, LARGE_IN_FLIGHT, requests)
         return size / seconds / 1e6
@@ -234,6 +236,7 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
     requests = bench.args.requests
 
     def measure() -> float:
+        bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
         with _topic(bench, "small"):
             return requests / _produce(bench, frames, 1, SMALL_IN_FLIGHT, requests)
 
@@ -252,9 +255,7 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
 
         measured, limits = _alternate(bench, what, measure, limit)
     limit_is = "echo in Python" if port is None else "echo in C"
-    relative = _result(
-        what, measured, limits, limit_is=limit_is, least=LEAST_SMALL_RATIO, digits=0
-    )
+    relative = _result(what, measured, limits, limit_is=limit_is, least=LEAST_SMALL_RATIO, digits=0)
     rate = statistics.median(measured)
     share = rate / LEAST_SMALL_REQUESTS_PER_S
     absolute = Result(

@@ -137,13 +137,13 @@ def answer_all(listener: socket.socket, frames: ProduceFrames) -> None:
     import numpy as np
 
     size, answer_bytes = frames.frame_bytes, len(frames.answer)
-    received = np.zeros(RECEIVE_BYTES // size * size, np.uint8)
-    view = memoryview(received)
+    view = memoryview(bytearray(RECEIVE_BYTES // size * size))
+    received = np.frombuffer(view, np.uint8)
     answers = np.tile(np.frombuffer(frames.answer, np.uint8), (len(received) // size, 1))
     request_id_at = CORRELATION_ID_AT + 4
     ids = received.reshape(-1, size)[:, request_id_at : request_id_at + 4]
     answer_ids = answers[:, CORRELATION_ID_AT : CORRELATION_ID_AT + 4]
-    to_send = memoryview(answers.reshape(-1))
+    to_send = answers.reshape(-1).data
     sock, _ = listener.accept()
     with sock:
         sock.settimeout(SILENCE_TIMEOUT_S)

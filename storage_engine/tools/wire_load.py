@@ -8,11 +8,13 @@ while the clock runs and looked at after it has stopped.
 import multiprocessing
 import select
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.wire_frames import ProduceFrames, check_answers, fetch_frame
@@ -23,6 +25,8 @@ RECEIVE_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 60.0
 """A peer that says nothing for so long is broken."""
+
+Result = TypeVar("Result")
 
 _GO = b"g"
 _DONE = b"d"
@@ -56,10 +60,11 @@ class Worker:
             raise CommandError(f"a load process of the benchmark failed: {failure}")
         return value
 
-    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+    def run(self, function: Callable[..., Result], *args: Any) -> Result:
         """`begin` and `result`."""
         self.begin(function, *args)
-        return self.result()
+        result: Result = self.result()
+        return result
 
     def __enter__(self) -> Self:
         return self
@@ -87,6 +92,7 @@ def _serve(pipe: Connection) -> None:
                 function, args = pipe.recv()
             except (EOFError, KeyboardInterrupt):
                 return
+            outcome: tuple[str | None, Any]
             try:
                 outcome = (None, function(listener, *args))
             except (OSError, CommandError) as error:
@@ -98,6 +104,14 @@ def _connect(port: int) -> socket.socket:
     sock = socket.create_connection((HOST, port), CONNECT_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def touch_memory(_listener: socket.socket, folder: Path, size: int) -> None:
+    """Have the system use `size` bytes of memory as page cache, and free them."""
+    piece = bytes(RECEIVE_BYTES)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(0, size, len(piece)):
+            file.write(piece)
 
 
 # --- the limit: bytes through the loopback ---
