@@ -35,7 +35,7 @@ from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.protocol.record_batch import LENGTH_END, BatchHeader, validate_for_append
+from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
 from storage_engine.protocol.record_keys import check_keys
 
 if TYPE_CHECKING:

@@ -173,7 +173,7 @@ def _measure_large_produce(bench: _Bench) -> Result:
         bench.near.run(wire_load.touch_memory, bench.folder, size)
         with _topic(bench, "large"):
             seconds = _produce(bench, frames, LARGE_CONNECTIONS, LARGE_IN_FLIGHT, requests)
-        return size / seconds / 1e6
+        return float(size / seconds / 1e6)
 
     what = f"produce, {LARGE_BATCH_BYTES >> 10} KiB batches, MB/s"
     measured, limits = _alternate(bench, what, measure, limit)
@@ -212,7 +212,8 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
         before = _cpu_s(bench.broker.pid)
         each = max(1, answers // consumers)
         fetch(consumers, each)
-        return (_cpu_s(bench.broker.pid) - before) / (each * consumers * FETCH_BYTES) * 1e9
+        used_s = _cpu_s(bench.broker.pid) - before
+        return float(used_s / (each * consumers * FETCH_BYTES) * 1e9)
 
     with _topic(bench, "fetched"):
         _produce(bench, frames, 1, LARGE_IN_FLIGHT, answers * per_answer)
@@ -238,7 +239,7 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
     def measure() -> float:
         bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
         with _topic(bench, "small"):
-            return requests / _produce(bench, frames, 1, SMALL_IN_FLIGHT, requests)
+            return float(requests / _produce(bench, frames, 1, SMALL_IN_FLIGHT, requests))
 
     def ask(port: int) -> float:
         load = (port, frames, 1, SMALL_IN_FLIGHT, requests)

@@ -98,9 +98,9 @@ class Client:
 
     def receive(self, data: bytes) -> None:
         while data and not self.wire.closed:
-            while not self.wire.reading:
-                # Halted: the answers that it waits for come with time.
-                self.turn()
+            self.wait_until_read()
+            if self.wire.closed:
+                return
             buffer = self.connection.get_buffer(-1)
             part = data[: len(buffer)]
             buffer[: len(part)] = part
@@ -108,13 +108,17 @@ class Client:
             data = data[len(part) :]
             self._loop.run()
 
+    def wait_until_read(self) -> None:
+        """A halted connection waits for answers, which come with time."""
+        while not (self.wire.reading or self.wire.closed):
+            self.turn()
+
     def turn(self) -> None:
         self._cluster.loop.run_for(50)
         self._loop.run()
 
     def end(self) -> bytes:
-        while not (self.wire.reading or self.wire.closed):
-            self.turn()
+        self.wait_until_read()
         for _ in range(3):
             self.turn()
         self.connection.connection_lost(None)
