@@ -99,8 +99,8 @@ class Client:
     def receive(self, data: bytes) -> None:
         while data and not self.wire.closed:
             self.wait_until_read()
-            if self.wire.closed:
-                return
+            if not self.wire.reading:
+                continue
             buffer = self.connection.get_buffer(-1)
             part = data[: len(buffer)]
             buffer[: len(part)] = part
