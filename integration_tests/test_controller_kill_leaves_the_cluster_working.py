@@ -1,4 +1,7 @@
-"""R-CTL1, R-CTL5: another broker takes over as controller and finishes what there is to do."""
+"""R-CTL1, R-CTL5, R-TOOL5: another broker takes over as controller and finishes what there is to
+do; the merged state-change logs tell how."""
+
+import json
 
 from confluent_kafka import KafkaException, Producer
 
@@ -9,6 +12,7 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
+from integration_tests.command_line import succeed
 
 
 def _metadata(client):
@@ -55,3 +59,13 @@ def test_topics_are_made_and_leaders_elected_after_the_controller_was_killed(tmp
         cluster.start_broker(first)
         for partition in range(6):
             wait_for_isr(client, "before", 3, partition)
+
+        files = sorted(tmp_path.glob("**/state-change.log"))
+        assert len(files) == 3
+        merged = succeed("merge-state-log", "--json", "--topic", "before", *files)
+        changes = [json.loads(line) for line in merged.splitlines()]
+        assert [c["time"] for c in changes] == sorted(c["time"] for c in changes)
+        assert {c["partition"] for c in changes} == set(range(6))
+        elections = [c["broker"] for c in changes if c["change"].startswith("elect ")]
+        assert elections[0] == first
+        assert elections[-1] != first

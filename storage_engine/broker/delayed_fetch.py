@@ -20,12 +20,13 @@ LONGEST_WAIT_MS = 60_000
 
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
-    """The four conditions of document 001."""
+    """The four conditions of document 001; and data that must be fetched from a disk is there."""
     return (
         request.max_wait_ms <= 0
         or not request.partitions
         or read.bytes_readable >= request.min_bytes
         or read.failed
+        or bool(read.cold)
     )
 
 

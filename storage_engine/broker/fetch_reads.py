@@ -1,8 +1,9 @@
 """Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
 
 Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
-the high watermark, followers see the whole log, after the check that theirs does not diverge.
-Source: R-REP2, R-REP5, R-REP8, KIP-595.
+the high watermark, with read_committed below the last stable offset, and are told which
+transactions of it were aborted; followers see the whole log, after the check that theirs does not
+diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-595.
 """
 
 from collections.abc import Callable
@@ -12,38 +13,58 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.follower import divergence
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+from storage_engine.log.load_job import ColdBytesError
+from storage_engine.protocol.apis.fetch import (
+    ANY_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+
+READ_COMMITTED = 1
+"""The isolation level of a request that may see ended transactions only."""
 
 
 class FetchRead:
     """Answers to all partitions of a request, and whether they may leave at once."""
 
-    __slots__ = ("bytes_readable", "failed", "partitions")
+    __slots__ = ("bytes_readable", "cold", "failed", "partitions")
 
     def __init__(self) -> None:
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
         """An error or a divergence: answer now (document 001, condition 4)."""
+        self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
+        """Where the beginning or end of what there is could not be found yet, and the bytes
+        wanted."""
 
 
 class FetchReader:
     """Reads for FetchRequests."""
 
     def __init__(
-        self, replicas: ReplicaManager, *, is_current: Callable[[BrokerId, int], bool]
+        self,
+        replicas: ReplicaManager,
+        *,
+        is_current: Callable[[BrokerId, int], bool],
+        on_damage: Callable[[HostedPartition, int], None],
     ) -> None:
         self._replicas = replicas
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
+        self._on_damage = on_damage
+        """Hears of a partition led here of which a follower got bad bytes, and from where on."""
 
-    def read(self, request: FetchRequest) -> FetchRead:
+    def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """One pass over the partitions; the first with data gets a batch even if it is over the
-        limit."""
+        limit.
+
+        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
         result = FetchRead()
         room = request.max_bytes
         for wanted in request.partitions:
-            answer = self._read_partition(request, wanted, room, first=result.bytes_readable == 0)
+            answer = self._read_partition(request, wanted, room, result, wait)
             result.partitions.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 result.failed = True
@@ -64,6 +85,8 @@ class FetchReader:
                 continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
+            if wanted.was_damaged:
+                self._on_damage(partition, wanted.fetch_offset)
             partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
@@ -79,12 +102,25 @@ class FetchReader:
             return False
 
     def _read_partition(
-        self, request: FetchRequest, wanted: FetchPartition, room: int, *, first: bool
+        self,
+        request: FetchRequest,
+        wanted: FetchPartition,
+        room: int,
+        result: FetchRead,
+        wait: bool,
     ) -> FetchPartitionResponse:
         tp = TopicPartition(wanted.topic, wanted.partition)
+        first = result.bytes_readable == 0
         try:
-            partition = self._replicas.leader(tp, wanted.current_leader_epoch)
-            return _read(partition, request, wanted, room, first=first)
+            if request.replica_id == ANY_REPLICA_ID:
+                partition = self._replicas.in_service(tp)
+            else:
+                partition = self._replicas.leader(tp, wanted.current_leader_epoch)
+            try:
+                return _read(partition, request, wanted, room, first=first, wait=wait)
+            except ColdBytesError as cold:
+                result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
+                return FetchPartitionResponse(wanted.topic, wanted.partition, 0)
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
@@ -106,7 +142,7 @@ class FetchReader:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return refusal._replace(
                 high_watermark=partition.high_watermark,
-                last_stable_offset=partition.high_watermark,
+                last_stable_offset=partition.last_stable_offset,
                 log_start_offset=partition.log.log_start_offset,
             )
         return refusal
@@ -119,6 +155,7 @@ def _read(
     room: int,
     *,
     first: bool,
+    wait: bool,
 ) -> FetchPartitionResponse:
     log = partition.log
     high_watermark = partition.high_watermark
@@ -126,26 +163,37 @@ def _read(
         raise OffsetOutOfRangeError(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
+    last_stable_offset = partition.last_stable_offset
+    is_follower = request.replica_id >= 0
+    is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted)
     records = None
+    aborted: list[tuple[int, int]] | None = [] if is_isolated else None
     if diverging is None:
         limit = min(wanted.partition_max_bytes, room)
         if limit > 0 or first:
-            is_follower = request.replica_id >= 0
+            if is_follower:
+                end = log.log_end_offset
+            else:
+                end = last_stable_offset if is_isolated else high_watermark
             records = log.read(
                 wanted.fetch_offset,
                 max_bytes=limit,
-                max_offset=log.log_end_offset if is_follower else high_watermark,
+                max_offset=end,
                 at_least_one=first,
+                wait=wait,
             )
+            if is_isolated and records is not None:
+                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                aborted = [(each.producer_id, each.first_offset) for each in found]
     return FetchPartitionResponse(
         wanted.topic,
         wanted.partition,
         0,
         high_watermark,
-        high_watermark,
+        last_stable_offset,
         log.log_start_offset,
-        [] if request.isolation_level else None,
+        aborted,
         -1,
         records,
         diverging,

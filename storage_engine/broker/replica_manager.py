@@ -33,6 +33,7 @@ from storage_engine.core.partition import (
     Leadership,
     Tick,
 )
+from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
@@ -131,40 +132,105 @@ class ReplicaManager:
             )
         return partition
 
+    def in_service(self, tp: TopicPartition) -> HostedPartition:
+        """The replica, whoever leads. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.role is Role.FAILED:
+            raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
     # --- appending ---
 
     def append_run(
-        self, tp: TopicPartition, appends: Sequence[memoryview], *, acks: int
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
     ) -> list[AppendResult | KafkaError]:
         """Append producers' batches to a partition led here, one append after the other: what
-        became of each."""
+        became of each.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction.
+        """
         try:
-            partition = self._partitions.get(tp)
-            if partition is None or partition.leader is None:
-                partition = self.leader(tp)
-            self.check_lease()
-            if acks == -1:
-                _check_in_sync(partition)
+            partition = self._writable(tp, acks)
         except KafkaError as failure:
             return [failure] * len(appends)
         outcomes = partition.log.append_run_as_leader(
-            appends, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
         )
         failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
         for refusal in failures:
             if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
                 self.fail(partition, refusal)
-        done = len(outcomes) - len(failures)
-        if done:
-            if partition.config.flush_before_ack:
-                partition.unflushed_appends += done
-            if not partition.dirty:
-                self._mark_dirty(partition)
+        if len(failures) < len(outcomes):
+            self._appended(partition, len(outcomes) - len(failures))
         return outcomes
+
+    def append_marker(
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+    ) -> AppendResult:
+        """End a transaction in a partition led here, as its coordinator says; with acks=all, as
+        nothing less can't be lost. Raises KafkaError.
+        """
+        partition = self._writable(tp, -1)
+        try:
+            result = partition.log.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+            )
+        except LogFullError:
+            raise
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            raise
+        self._appended(partition)
+        return result
+
+    def _writable(self, tp: TopicPartition, acks: int) -> HostedPartition:
+        partition = self._partitions.get(tp)
+        if partition is None or partition.leader is None:
+            partition = self.leader(tp)
+        self.check_lease()
+        if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
+            raise KafkaError(
+                f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
+                f"{partition.min_in_sync_count}",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+        return partition
+
+    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
+        if partition.config.flush_before_ack:
+            partition.unflushed_appends += count
+        if not partition.dirty:
+            self._mark_dirty(partition)
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether this broker surely leads what it takes itself to lead (R-REP11)."""
+        return not self._fenced and self._lease_valid()
 
     def check_lease(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
-        if self._fenced or not self._lease_valid():
+        if not self.has_lease:
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -204,6 +270,7 @@ class ReplicaManager:
             partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
+        partition.log.note_high_watermark(partition.high_watermark)
         if len(partition.produce_waiters):
             partition.produce_waiters.wake()
         if not partition.dirty and len(partition.data_waiters):
@@ -247,6 +314,11 @@ class ReplicaManager:
             self._refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
+            state_change_log.info(
+                "refused partition=%s leader=%d leader_epoch=%d known_leader_epoch=%d "
+                "controller_epoch=%d",
+                tp, item.leader, item.leader_epoch, partition.leader_epoch, item.controller_epoch,
+            )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
             self._take_role(partition, item, endpoints)
@@ -291,11 +363,16 @@ class ReplicaManager:
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
+        topic_id = item.topic_id if item.topic_id.int else None
+        if partition is not None and topic_id not in (None, partition.topic_id):
+            log.warning("%s is of a topic made anew, the replica of the old one ends", tp)
+            self.stop(tp, delete=False)
+            partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
             partition = HostedPartition(
                 tp,
-                log=self._logs.get_or_create(tp, config.log),
+                log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
                 topic_id=item.topic_id,
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
@@ -377,6 +454,7 @@ class ReplicaManager:
             partition.leader_id = -1
             partition.become_follower(-1)
             partition.wake_all()
+            state_change_log.info("stopped partition=%s", tp)
         if delete:
             replica_log = self._logs.get(tp)
             try:
@@ -426,6 +504,7 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.remove(partition.topic_partition)
         partition.fail()
+        state_change_log.info("failed partition=%s", partition.topic_partition)
         self._scheduler.call_soon(partition.wake_all)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
@@ -476,13 +555,3 @@ class ReplicaManager:
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
-
-
-def _check_in_sync(partition: HostedPartition) -> None:
-    """Raises KafkaError NOT_ENOUGH_REPLICAS when acks=all has too few to wait for."""
-    if partition.in_sync_count < partition.min_in_sync_count:
-        raise KafkaError(
-            f"{partition.topic_partition} has {partition.in_sync_count} in-sync replicas, "
-            f"min.insync.replicas is {partition.min_in_sync_count}",
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-        )

@@ -1,8 +1,11 @@
 """Names of things: brokers, epochs, partitions. Its one rule: a broker id never passes for an
 epoch."""
 
+import base64
+import binascii
 import re
 from typing import NamedTuple, NewType
+from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
@@ -55,3 +58,16 @@ def topic_name_problem(topic: str) -> str | None:
             f"the topic name '{topic}' has characters other than letters, digits, '.', '_' and '-'"
         )
     return None
+
+
+def topic_id_to_text(topic_id: UUID) -> str:
+    """22 characters of URL-safe base64, as Kafka shows its ids."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def topic_id_from_text(text: str) -> UUID:
+    """The inverse of `topic_id_to_text`; ValueError when `text` is not of that form."""
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError):
+        raise ValueError(f"'{text}' is not a topic id") from None

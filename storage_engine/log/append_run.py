@@ -3,7 +3,8 @@ would have had alone.
 
 Producers with many small requests under way would else cost a write each. Only what needs no look
 at the state that the append before it leaves behind may wait with it for the write: batches without
-a producer id, and the next batch of the producer of the last one. Source: R-LOG12, KIP-98.
+a producer id, and the next batch of the producer of the last one, outside transactions. Source:
+R-LOG12, KIP-98.
 """
 
 from storage_engine.core.errors import KafkaError
@@ -46,6 +47,7 @@ class AppendRun:
         before = self.placed[-1][1]
         return (
             before.producer_id == header.producer_id
+            and not (before.is_transactional or header.is_transactional)
             and before.producer_epoch == header.producer_epoch
             and (before.last_sequence + 1) & MAX_SEQUENCE == header.base_sequence
         )

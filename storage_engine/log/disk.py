@@ -6,6 +6,7 @@ and the hot calls (`pwrite`, `pread`) are the system's own functions, so that th
 nothing.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -20,6 +21,15 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+PROBE_BYTES = 512 << 10
+"""One byte in so many is looked at to tell what is in the page cache: a look costs about 1 us, and
+what is evicted or read ahead between two looks costs one short wait at most.
+"""
+
+_LOAD_BYTES = 1 << 20
+_ONE_BYTE = [bytearray(1)]
+"""What is read into it is never looked at."""
+
 
 class Disk(Protocol):
     """What the log asks of a file system. Failures are OSError."""
@@ -28,6 +38,12 @@ class Disk(Protocol):
     """(descriptor, bytes, position) -> bytes written, possibly fewer."""
     pread: Callable[[int, int, int], bytes]
     """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
+
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        """As `pread`, for what is not read again soon: what was not in the page cache before is
+        not there for long.
+        """
+        ...
 
     def open_for_append(self, path: Path) -> int:
         """A descriptor to read and write; the file is created when absent."""
@@ -61,6 +77,18 @@ class Disk(Protocol):
         """A read-only view of the page cache; `position` must be page aligned. Unmapped with its
         last reference.
         """
+        ...
+
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        """Exactly these bytes, if all are in the page cache."""
+        ...
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        """Whether these bytes are in the page cache, as far as one in PROBE_BYTES tells."""
+        ...
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        """Waits until these bytes are in the page cache."""
         ...
 
     def read_file(self, path: Path) -> bytes: ...
@@ -110,6 +138,14 @@ class RealDisk:
     pwrite: Callable[[int, Buffer, int], int] = staticmethod(os.pwrite)
     pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
 
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        cached = self.read_cached(descriptor, count, position)
+        if cached is not None:
+            return bytes(cached)
+        data = self.pread(descriptor, count, position)
+        os.posix_fadvise(descriptor, position, len(data), os.POSIX_FADV_DONTNEED)
+        return data
+
     def open_for_append(self, path: Path) -> int:
         return os.open(path, _READ_WRITE, _FILE_MODE)
 
@@ -142,6 +178,41 @@ class RealDisk:
         return memoryview(
             mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=position)
         )
+
+    def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
+        buffer = bytearray(count)
+        try:
+            read = os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            read = os.preadv(descriptor, [buffer], position)
+        return buffer if read == count else None
+
+    def is_cached(self, descriptor: int, count: int, position: int) -> bool:
+        preadv = os.preadv
+        try:
+            # From the end: the beginning was just looked up by whoever asks.
+            for at in range(position + count - 1, position - 1, -PROBE_BYTES):
+                preadv(descriptor, _ONE_BYTE, at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # A file system that can't tell is one that nobody evicts from, such as an old tmpfs.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
+    def load(self, descriptor: int, count: int, position: int) -> None:
+        buffer = memoryview(bytearray(min(count, _LOAD_BYTES)))
+        end = position + count
+        while position < end:
+            read = os.preadv(descriptor, [buffer[: end - position]], position)
+            if not read:
+                return
+            position += read
 
     def read_file(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.disk import Buffer, Disk
+from storage_engine.log.load_job import ColdBytesError, LoadJob
 from storage_engine.log.mapped_window import MappedWindow
 from storage_engine.log.open_files import OpenFiles, SegmentFile
 from storage_engine.log.storage_errors import storage_error
@@ -77,6 +78,42 @@ class LogFile(SegmentFile):
             raise storage_error("read", self.path, error) from error
         except ValueError as error:
             raise LogStorageError(f"{self.path} is shorter than {end} bytes") from error
+
+    def peek(self, position: int, count: int, end: int, *, wait: bool) -> bytes | bytearray:
+        """At most `count` bytes of headers; OSError. ColdBytesError when the medium would have to
+        be waited for, unless `wait`.
+        """
+        if wait:
+            return self._disk.pread(self.open(), count, position)
+        data = self._disk.read_cached(self.open(), min(count, end - position), position)
+        if data is None:
+            raise ColdBytesError(self, position, end)
+        return data
+
+    def read_cached(self, position: int, size: int) -> bytearray | None:
+        """A copy of the bytes, if they are in the page cache."""
+        try:
+            return self._disk.read_cached(self.open(), size, position)
+        except OSError:
+            # Whoever loads them meets the error again, and reports it.
+            return None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether a view of the bytes will not wait for the medium, as far as samples tell."""
+        try:
+            return self._disk.is_cached(self.open(), size, position)
+        except OSError:
+            return False
+
+    def load_job(self, position: int, size: int, end: int) -> LoadJob:
+        """A job that brings the bytes into the page cache; LogStorageError when the file can't be
+        opened.
+        """
+        try:
+            descriptor = self._disk.duplicate(self.open())
+        except OSError as error:
+            raise storage_error("read", self.path, error) from error
+        return LoadJob(self._disk, descriptor, self.path, position, min(size, end - position))
 
     def truncate(self, end: int) -> None:
         self._window.close()

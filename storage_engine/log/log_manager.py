@@ -20,17 +20,22 @@ from storage_engine.log.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
+    SCRUB_TIMES_FILE,
     write_offsets,
 )
-from storage_engine.log.data_folder import DELETED_FOLDER_SUFFIX, DataFolder, FolderFailedError
+from storage_engine.log.data_folder import (
+    DELETED_FOLDER_SUFFIX,
+    STRAY_FOLDER_SUFFIX,
+    DataFolder,
+    FolderFailedError,
+)
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.recovery_progress import RecoveryProgress, bytes_to_check
 from storage_engine.log.storage_errors import NO_ROOM, storage_error
-
-PROGRESS_INTERVAL_MS = 2000
-"""A recovery that takes longer tells how far it is."""
 
 FILE_NAME_MAX_BYTES = 255
 
@@ -141,6 +146,7 @@ class LogManager:
                 self._write_recovery_points_of(folder)
                 self._write_log_starts_of(folder)
                 self._write_cleaner_offsets_of(folder)
+                self._write_scrub_times_of(folder)
                 if failed is None:
                     folder.mark_clean()
             except OSError as error:
@@ -187,18 +193,37 @@ class LogManager:
         return self.logs.get(topic_partition)
 
     def get_or_create(
-        self, topic_partition: TopicPartition, config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig | None = None,
+        *,
+        topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
-        """The partition's log; an empty one when there is none. LogStorageError when it is, or may
-        be, in a folder that failed.
+        """The partition's log; an empty one when there is none. A log of another topic that had
+        the same name is put aside first. LogStorageError when it is, or may be, in a folder that
+        failed.
         """
         log = self.logs.get(topic_partition)
         if log is not None and self._folder_of[topic_partition].failed:
             raise LogFolderError(f"the data folder of {topic_partition} failed")
+        if log is not None and topic_id is not None:
+            known = read_topic_id(self._disk, log.directory)
+            if known is None:
+                write_topic_id(self._disk, log.directory, topic_id)
+            elif known != topic_id:
+                target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+                logger.error(
+                    "log of an earlier topic put aside partition=%s topic_id=%s folder=%s: the"
+                    " topic of that name is now %s; remove the folder when nobody needs it",
+                    topic_partition, known, target, topic_id,
+                )  # fmt: skip
+                log = None
         if log is None:
             folder = self._folder_for_new(topic_partition)
             self._forget_checkpoints(folder, topic_partition)
             log = self._open(folder, topic_partition, config, clean=True)
+            if topic_id is not None:
+                write_topic_id(self._disk, log.directory, topic_id)
             logger.info("log created partition=%s folder=%s", topic_partition, folder.path)
         elif config is not None and config != log.config:
             log.update_config(config)
@@ -213,17 +238,7 @@ class LogManager:
             return
         if self._folder_of[topic_partition].failed:
             raise LogFolderError(f"the data folder of {topic_partition} failed")
-        suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}"
-        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
-        target = log.directory.with_name(name)
-        try:
-            self._disk.rename(log.directory, target)
-        except OSError as error:
-            # It is still known, so that the next try does not take it for deleted.
-            raise storage_error("delete", log.directory, error) from error
-        del self.logs[topic_partition]
-        del self._folder_of[topic_partition]
-        log.close_without_flush()
+        target = self._take_out(log, DELETED_FOLDER_SUFFIX)
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
@@ -232,6 +247,11 @@ class LogManager:
         for topic_partition, log in self.logs.items():
             if topic_partition.topic == topic:
                 log.update_config(config)
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        for path in paths:
+            self._disk.remove(path)
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -277,6 +297,15 @@ class LogManager:
     def _write_cleaner_offsets_of(self, folder: DataFolder) -> None:
         folder.cleaner_offsets = self._write(
             folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
+        )
+
+    def write_scrub_times(self) -> None:
+        """When the older segments of each log were last gone through."""
+        self._in_each_working_folder(self._write_scrub_times_of)
+
+    def _write_scrub_times_of(self, folder: DataFolder) -> None:
+        folder.scrub_times = self._write(
+            folder, SCRUB_TIMES_FILE, lambda tp, log: log.scrubbed_ms or None
         )
 
     def _write(
@@ -366,31 +395,49 @@ class LogManager:
         return [(folder, topic_partition) for topic_partition, folder in places.items()]
 
     def _load_logs(self, found: list[tuple[DataFolder, TopicPartition]]) -> None:
-        last_told_ms = self._clock.monotonic_ms()
-        for number, (folder, topic_partition) in enumerate(found):
+        progress = self._progress_of(found)
+        for folder, topic_partition in found:
             if folder.failed:
                 continue
             try:
-                log = self._open(folder, topic_partition, None, clean=folder.was_clean_shutdown)
+                log = self._open(
+                    folder,
+                    topic_partition,
+                    None,
+                    clean=folder.was_clean_shutdown,
+                    on_checked=progress[folder].checked,
+                )
             except (OSError, LogStorageError) as error:
                 self._lose(folder, error)
                 continue
+            # After an unclean stop also what lies below the recovery points is checked soon.
+            known_ms = folder.scrub_times.get(topic_partition, 0)
+            log.scrubbed_ms = min(known_ms, log.scrubbed_ms) if folder.was_clean_shutdown else 0
             self.recovered_bytes += log.recovered_bytes
-            now_ms = self._clock.monotonic_ms()
-            if now_ms - last_told_ms >= PROGRESS_INTERVAL_MS:
-                last_told_ms = now_ms
-                logger.info(
-                    "loading logs done=%d of=%d recovered_bytes=%d",
-                    number + 1,
-                    len(found),
-                    self.recovered_bytes,
-                )
+            progress[folder].opened()
         logger.info(
             "logs loaded partitions=%d clean=%s recovered_bytes=%d",
             len(self.logs),
             self.was_clean_shutdown,
             self.recovered_bytes,
         )
+
+    def _progress_of(
+        self, found: list[tuple[DataFolder, TopicPartition]]
+    ) -> dict[DataFolder, RecoveryProgress]:
+        progress = {}
+        for folder in self._working:
+            here = [tp for at, tp in found if at is folder]
+            points = [(folder.path / str(tp), folder.recovery_points.get(tp, 0)) for tp in here]
+            try:
+                total = 0 if folder.was_clean_shutdown else bytes_to_check(self._disk, points)
+            except OSError:
+                # Opening the logs will meet it again.
+                total = 0
+            progress[folder] = RecoveryProgress(
+                folder.path, self._clock, partitions=len(here), total_bytes=total
+            )
+        return progress
 
     def _open(
         self,
@@ -399,6 +446,7 @@ class LogManager:
         config: LogConfig | None,
         *,
         clean: bool,
+        on_checked: Callable[[int], None] = lambda size: None,
     ) -> PartitionLog:
         log = PartitionLog.open(
             folder.path / str(topic_partition),
@@ -413,6 +461,7 @@ class LogManager:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._write_lowered_of(folder),
+            on_checked=on_checked,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
@@ -432,7 +481,24 @@ class LogManager:
 
     def _write_lowered_of(self, folder: DataFolder) -> None:
         self._write_recovery_points_of(folder)
+        self._write_log_starts_of(folder)
         self._write_cleaner_offsets_of(folder)
+
+    def _take_out(self, log: PartitionLog, suffix: str) -> Path:
+        """Renames the folder, so that it is no partition's any more, and forgets the log."""
+        topic_partition = log.topic_partition
+        suffix = f".{uuid.uuid4().hex}{suffix}"
+        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
+        target = log.directory.with_name(name)
+        try:
+            self._disk.rename(log.directory, target)
+        except OSError as error:
+            # It is still known, so that the next try does not take it for gone.
+            raise storage_error("rename", log.directory, error) from error
+        del self.logs[topic_partition]
+        del self._folder_of[topic_partition]
+        log.close_without_flush()
+        return target
 
     def _count_in(self, folder: DataFolder) -> int:
         return sum(1 for place in self._folder_of.values() if place is folder)

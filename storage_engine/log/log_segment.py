@@ -1,9 +1,10 @@
-"""One segment of a log: a `.log` file of record batches and its two sparse indexes. Its one rule:
-only whole batches count.
+"""One segment of a log: a `.log` file of record batches and its indexes. Its one rule: only whole
+batches count.
 
     <base offset>.log        record batches as they came, one after the other, no padding
     <base offset>.index      see offset_index
     <base offset>.timeindex  see time_index
+    <base offset>.txnindex   see transaction_index
     <base offset>.snapshot   the producers at `base offset`, see producer_snapshots
 
 The base offset in the names has 20 digits. Whatever lies beyond `size` in the `.log` file is not
@@ -17,15 +18,19 @@ from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.disk import Buffer, Disk
+from storage_engine.log.index_file import IndexFile
 from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.time_index import TimeIndex
+from storage_engine.log.time_index import TimeEntry, TimeIndex
+from storage_engine.log.transaction_index import TransactionIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 
 SCAN_BYTES = 8 << 10
@@ -71,6 +76,7 @@ class LogSegment:
         "offset_index",
         "size",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -119,6 +125,9 @@ class LogSegment:
             base_offset,
             index_max_bytes,
         )
+        self.transaction_index = TransactionIndex(
+            disk, pool, directory / file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+        )
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -153,23 +162,26 @@ class LogSegment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.file.flush()
         self.time_index.file.flush()
+        self.transaction_index.file.flush()
 
     # -- read --------------------------------------------------------------------------------------
 
-    def scan(self, position: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    def scan(
+        self, position: int = 0, stop: int | None = None, *, wait: bool = True
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from the one at `position` to byte `stop` (the
         segment's end).
 
         Reads a bounded number of bytes at a time; CorruptRecordError where there is no sane header.
+        ColdBytesError instead of a wait for the medium, unless `wait`; so for all below.
         """
-        pread = self._disk.pread
         stop = self.size if stop is None else stop
-        chunk = b""
+        chunk: bytes | bytearray = b""
         chunk_start = position
         while position < stop:
             at = position - chunk_start
             if len(chunk) - at < HEADER_BYTES:
-                chunk = pread(self.file.open(), SCAN_BYTES, position)
+                chunk = self.file.peek(position, SCAN_BYTES, self.size, wait=wait)
                 chunk_start, at = position, 0
             try:
                 header = read_header(chunk, at)
@@ -181,29 +193,40 @@ class LogSegment:
             yield position, header
             position = following
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+    def find(self, offset: int, *, wait: bool = True) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or after `offset`."""
-        start = self._trusted_start(self.offset_index.floor(offset))
+        start = self._trusted_start(self.offset_index.floor(offset), wait=wait)
         if start is None:
             start = 0
             self.repair_indexes()
-        for position, header in self.scan(start):
+        for position, header in self.scan(start, wait=wait):
             if header.last_offset >= offset:
                 return position, header
         return None
 
-    def boundary_at_or_before(self, position: int, start: int) -> tuple[int, int]:
+    def find_time(self, entry: TimeEntry) -> int | None:
+        """Where the batch begins that the entry names; None when the entry does not fit the log."""
+        found = self.find(entry.last_offset)
+        if found is None:
+            return None
+        position, header = found
+        fits = (header.last_offset, header.max_timestamp) == (entry.last_offset, entry.timestamp_ms)
+        return position if fits else None
+
+    def boundary_at_or_before(
+        self, position: int, start: int, *, wait: bool = True
+    ) -> tuple[int, int]:
         """The last end of a batch at or before byte `position`, not before `start`; and the offset
         that follows it.
         """
         entry = self.offset_index.floor_of_position(position)
         if entry is not None and entry.position > start:
-            trusted = self._trusted_start(entry)
+            trusted = self._trusted_start(entry, wait=wait)
             if trusted is None:
                 self.repair_indexes()
             else:
                 start = trusted
-        for at, header in self.scan(start):
+        for at, header in self.scan(start, wait=wait):
             if at + header.size_in_bytes > position:
                 return at, header.base_offset
         return self.size, self.next_offset
@@ -230,8 +253,7 @@ class LogSegment:
         """
         if self.max_timestamp is None:
             entry = self.time_index.last()
-            found = self.find(entry.last_offset) if entry is not None else None
-            if entry is None or found is None or found[1].max_timestamp != entry.timestamp_ms:
+            if entry is None or self.find_time(entry) is None:
                 self.repair_indexes()
             else:
                 self.max_timestamp = entry.timestamp_ms
@@ -267,10 +289,12 @@ class LogSegment:
             return False
         self.max_timestamp = NO_TIMESTAMP
         if last_time is not None:
-            found = self.find(last_time.last_offset)
-            if found is None or found[1].max_timestamp != last_time.timestamp_ms:
+            position = self.find_time(last_time)
+            if position is None:
                 return False
             self.max_timestamp, self.max_timestamp_offset = last_time
+            # A crash of the machine may have taken more of one index than of the other.
+            start = min(start, position)
         since_index = 0
         try:
             for position, header in self.scan(start):
@@ -323,6 +347,7 @@ class LogSegment:
         self.file.truncate(position)
         self.offset_index.truncate_to(position)
         self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
         self.size = position
         self.next_offset = max(self.base_offset, next_offset)
         self._bytes_since_index = 0
@@ -336,10 +361,15 @@ class LogSegment:
         """Closes what is open; the segment opens it again when used."""
         self.offset_index.file.close()
         self.time_index.file.close()
+        self.transaction_index.file.close()
         self.file.close()
 
     def paths(self) -> list[Path]:
-        return [self.file.path, self.offset_index.file.path, self.time_index.file.path]
+        """The log first, the transaction index last."""
+        return [self.file.path, *(index.path for index in self._index_files())]
+
+    def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
+        return self.offset_index.file, self.time_index.file, self.transaction_index.file
 
     def mark_deleted(self, number: int) -> list[Path]:
         """Renames the files out of the way; readers that have a slice go on. The new paths.
@@ -347,7 +377,7 @@ class LogSegment:
         `number` tells apart the segments of one base offset that were deleted.
         """
         renamed = []
-        for holder in (self.file, self.offset_index.file, self.time_index.file):
+        for holder in (self.file, *self._index_files()):
             target = holder.path.with_name(f"{holder.path.name}.{number}{DELETED_SUFFIX}")
             if self._disk.exists(holder.path):
                 self._disk.rename(holder.path, target)
@@ -361,18 +391,22 @@ class LogSegment:
         if timestamp is not None and timestamp > self._indexed_timestamp:
             self.time_index.append(timestamp, self.max_timestamp_offset)
             self._indexed_timestamp = timestamp
-        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+            if self.time_index.is_full:
+                self.indexes_full = True
+        if self.offset_index.is_full:
+            self.indexes_full = True
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------
 
-    def _trusted_start(self, entry: OffsetEntry | None) -> int | None:
+    def _trusted_start(self, entry: OffsetEntry | None, *, wait: bool = True) -> int | None:
         """Where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
-        if not 0 <= entry.position < self.size:
+        # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
+        if not 0 < entry.position < self.size:
             return None
-        chunk = self._disk.pread(self.file.open(), HEADER_BYTES, entry.position)
+        chunk = self.file.peek(entry.position, HEADER_BYTES, self.size, wait=wait)
         try:
             header = read_header(chunk)
         except CorruptRecordError:

@@ -11,6 +11,8 @@ live as long as the view. Source: R-LOG5, R-LOG9.
 from typing import Protocol
 
 from storage_engine.core.errors import LogStorageError
+from storage_engine.log.load_job import LoadJob
+from storage_engine.log.log_file import COPY_MAX_BYTES, LogFile
 
 
 class SliceSource(Protocol):
@@ -18,6 +20,8 @@ class SliceSource(Protocol):
 
     cuts: int
     """Grows with every truncation."""
+    file: LogFile
+    size: int
 
     def view(self, position: int, size: int) -> memoryview: ...
 
@@ -27,13 +31,15 @@ class SliceSource(Protocol):
 class SegmentSlice:
     """Implements `core.ports.LogSlice`."""
 
-    __slots__ = ("_cuts", "_position", "_size", "_source", "end_offset", "start_offset")
+    __slots__ = ("_copy", "_cuts", "_position", "_size", "_source", "end_offset", "start_offset")
 
     def __init__(
         self, source: SliceSource, position: int, size: int, start_offset: int, end_offset: int
     ) -> None:
         self._source = source
         self._cuts = source.cuts
+        self._copy: bytearray | None = None
+        """The bytes, when they were few and warm."""
         self._position = position
         self._size = size
         self.start_offset = start_offset
@@ -49,7 +55,22 @@ class SegmentSlice:
     def view(self) -> memoryview:
         """The bytes; LogStorageError when they are no longer there."""
         self._check()
+        if self._copy is not None:
+            return memoryview(self._copy)
         return self._source.view(self._position, self._size)
+
+    def is_warm(self) -> bool:
+        """Whether a view of the bytes comes from the page cache, as far as samples tell. Few
+        bytes are copied on the way.
+        """
+        if self._size > COPY_MAX_BYTES:
+            return self._source.file.is_cached(self._position, self._size)
+        self._copy = self._source.file.read_cached(self._position, self._size)
+        return self._copy is not None
+
+    def load_job(self) -> LoadJob:
+        """What makes it warm, on another thread; LogStorageError when the file can't be opened."""
+        return self._source.file.load_job(self._position, self._size, self._source.size)
 
     def read_bytes(self) -> bytes:
         """A copy of the bytes."""

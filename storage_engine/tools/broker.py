@@ -1,7 +1,8 @@
 """Run one broker in the foreground, for production. SIGTERM or Ctrl-C is a controlled shutdown.
 
-Logs go to stderr, or with --log-file to a file that rotates. SIGUSR1 writes the stack of every
-thread to stderr.
+Logs go to stderr, or with --log-file to a file that rotates. Changes of leadership go to
+state-change.log: beside the --log-file, else in the first folder of log.dirs; 'headrace
+merge-state-log' reads it. SIGUSR1 writes the stack of every thread to stderr.
 
 examples:
   headrace broker conf/server.properties
@@ -12,15 +13,18 @@ import argparse
 import faulthandler
 import logging
 import logging.handlers
+import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from storage_engine.broker.config import BrokerConfig
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.broker_settings import parse_setting
+from storage_engine.tools.state_change_log import FILE_NAME, write_state_changes_to
 
 LOG_FILE_BYTES = 16 << 20
 """A broker logs a few lines per change of the cluster: this is weeks of a calm one."""
@@ -61,6 +65,12 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace broker`."""
     config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
     set_up_logging(args.log_file, file_bytes=args.log_file_bytes, level=args.log_level)
+    write_state_changes_to(
+        _state_change_folder(args.log_file, config.log_dirs) / FILE_NAME,
+        broker_id=config.broker_id,
+        file_bytes=args.log_file_bytes,
+        file_count=LOG_FILE_COUNT,
+    )
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     descriptors = raise_descriptor_limit()
@@ -90,6 +100,15 @@ def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
         )
     logging.basicConfig(level=level.upper(), format=_FORMAT, handlers=[handler], force=True)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+
+
+def _state_change_folder(log_file: Path | None, log_dirs: Sequence[Path]) -> Path:
+    """Beside the log; else in the first data folder that can be written, as far as that is known
+    before the broker looks at them.
+    """
+    if log_file is not None:
+        return log_file.parent
+    return next((path for path in log_dirs if os.access(path, os.W_OK)), log_dirs[0])
 
 
 def raise_descriptor_limit() -> int:

@@ -54,6 +54,11 @@ COMMANDS = (
     Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
     Command(name="consume", module="consume", summary="print the records of a topic"),
     Command(name="dump-log", module="dump_log", summary="show and check the batches of log files"),
+    Command(
+        name="merge-state-log",
+        module="merge_state_log",
+        summary="merge the state-change logs of brokers by time",
+    ),
     Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
 )
 

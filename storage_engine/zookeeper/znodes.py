@@ -7,14 +7,18 @@ controller are in `admin_znodes`.
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """
 
-import base64
-import binascii
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.core.ids import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    topic_id_from_text,
+    topic_id_to_text,
+)
 from storage_engine.zookeeper.znode_json import (
     ZnodeFormatError,
     decode_object,
@@ -125,7 +129,7 @@ class TopicZNode:
         return cls(
             topic=topic,
             assignment=dict(sorted(assignment.items())),
-            topic_id=topic_id_from_text(path, topic_id) if topic_id else None,
+            topic_id=_topic_id(path, topic_id) if topic_id else None,
         )
 
 
@@ -337,15 +341,8 @@ Below /admin a node exists only while its request does.
 """
 
 
-def topic_id_to_text(topic_id: uuid.UUID) -> str:
-    """22 characters of URL-safe base64, as Kafka shows its ids."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def topic_id_from_text(path: str, text: str) -> uuid.UUID:
-    """The inverse of `topic_id_to_text`; `path` is for the error."""
+def _topic_id(path: str, text: str) -> uuid.UUID:
     try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return uuid.UUID(bytes=raw)
-    except (binascii.Error, ValueError):
-        raise ZnodeFormatError(f"znode {path}: '{text}' is not a topic id") from None
+        return topic_id_from_text(text)
+    except ValueError as error:
+        raise ZnodeFormatError(f"znode {path}: {error}") from None

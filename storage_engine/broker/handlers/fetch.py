@@ -1,5 +1,7 @@
 """Fetch: consumers and followers read; both may wait for data.
 
+Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
+
 Rule: no fetch sessions yet, so every request names all its partitions (session id 0). Source:
 R-REP2, R-NET2.
 """
@@ -15,8 +17,14 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
     reader.note_progress(request)
     read = reader.read(request)
 
-    def respond(result: FetchRead) -> None:
+    def gone() -> bool:
+        return call.exchange.closed
+
+    def send(result: FetchRead) -> None:
         call.respond(FetchResponse(result.partitions))
+
+    def respond(result: FetchRead) -> None:
+        context.cold_reads.answer(request, result, send, gone)
 
     if must_answer(request, read):
         respond(read)
@@ -27,5 +35,5 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
             replicas=context.replicas,
             scheduler=context.scheduler,
             respond=respond,
-            gone=lambda: call.exchange.closed,
+            gone=gone,
         )

@@ -9,7 +9,7 @@ import logging
 
 from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.append_result import AppendResult
 from storage_engine.net.connection import Connection
@@ -132,7 +132,7 @@ def _append(
 ) -> Outcome:
     records = item.records
     if not isinstance(records, memoryview):
-        return CorruptRecordError("the request has no records for this partition")
+        return InvalidRecordError("the request has no records for this partition")
     return context.replicas.append_run(tp, [records], acks=acks)[0]
 
 

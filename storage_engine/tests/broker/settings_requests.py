@@ -4,7 +4,7 @@ from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
-from storage_engine.tests.broker.fakes import FakeCluster
+from storage_engine.simulation.cluster import SimulatedCluster
 
 TOPIC = 2
 BROKER = 4
@@ -17,7 +17,7 @@ DONE: Outcome = (ErrorCode.NONE, None)
 
 
 def send_alter(
-    cluster: FakeCluster,
+    cluster: SimulatedCluster,
     broker: int,
     kind: int,
     name: str,
@@ -43,7 +43,7 @@ def send_alter(
 
 
 def alter(
-    cluster: FakeCluster,
+    cluster: SimulatedCluster,
     broker: int,
     kind: int,
     name: str,
@@ -55,7 +55,7 @@ def alter(
 
 
 def replace_all(
-    cluster: FakeCluster, broker: int, kind: int, name: str, **settings: str
+    cluster: SimulatedCluster, broker: int, kind: int, name: str, **settings: str
 ) -> Outcome:
     """An AlterConfigs, with underscores for dots."""
     resource = alter_configs.AlterConfigsRequest.AlterConfigsResource
@@ -80,7 +80,7 @@ def _outcome(answer: Any) -> Outcome:
     return ErrorCode.of(row.error_code), row.error_message
 
 
-def describe(cluster: FakeCluster, broker: int, kind: int, name: str) -> dict[str, Any]:
+def describe(cluster: SimulatedCluster, broker: int, kind: int, name: str) -> dict[str, Any]:
     """Entries by name, with synonyms and documentation."""
     request = describe_configs.DescribeConfigsRequest(
         resources=[

@@ -8,7 +8,8 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import SessionState, TransportError
 from storage_engine.protocol.record_batch import iter_headers
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
 
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 
@@ -16,7 +17,7 @@ PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 class Trouble:
     """One run."""
 
-    def __init__(self, cluster: FakeCluster, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, seed: int) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
         self.numbers = 0
@@ -104,7 +105,7 @@ class Trouble:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_acknowledged_is_lost_and_the_cluster_heals(tmp_path, seed):
-    cluster = FakeCluster(tmp_path, min_insync_replicas="1")
+    cluster = SimulatedCluster(tmp_path, min_insync_replicas="1")
     try:
         assert cluster.create_topic("t", partitions=3).error_code == 0
         trouble = Trouble(cluster, seed)

@@ -10,7 +10,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_manager import LogManager
 from storage_engine.protocol.apis import delete_records
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.settings_requests import APPEND, SUBTRACT, TOPIC, alter
 
 TP = TopicPartition("t", 0)
@@ -18,9 +19,9 @@ RECORDS = 5
 
 
 @pytest.fixture
-def topic(tmp_path) -> Iterator[FakeCluster]:
+def topic(tmp_path) -> Iterator[SimulatedCluster]:
     """Three replicas in sync and five records."""
-    cluster = FakeCluster(tmp_path)
+    cluster = SimulatedCluster(tmp_path)
     assert cluster.create_topic("t").error_code == 0
     for number in range(RECORDS):
         assert cluster.produced(TP, b"record %d" % number) == number
@@ -30,7 +31,7 @@ def topic(tmp_path) -> Iterator[FakeCluster]:
 
 
 def send_delete(
-    cluster: FakeCluster, broker: int, offset: int, *, timeout_ms: int = 10_000
+    cluster: SimulatedCluster, broker: int, offset: int, *, timeout_ms: int = 10_000
 ) -> list[Any]:
     topic = delete_records.DeleteRecordsRequest.DeleteRecordsTopic
     partition = topic.DeleteRecordsPartition(partition_index=TP.partition, offset=offset)
@@ -40,17 +41,17 @@ def send_delete(
     return cluster.ask(broker, delete_records.API, 2, request)
 
 
-def outcome(cluster: FakeCluster, answers: list[Any]) -> tuple[ErrorCode, int]:
+def outcome(cluster: SimulatedCluster, answers: list[Any]) -> tuple[ErrorCode, int]:
     (row,) = cluster.answer(answers).topics[0].partitions
     return ErrorCode.of(row.error_code), row.low_watermark
 
 
-def delete(cluster: FakeCluster, offset: int, **options: int) -> tuple[ErrorCode, int]:
+def delete(cluster: SimulatedCluster, offset: int, **options: int) -> tuple[ErrorCode, int]:
     leader = cluster.state(TP).leader
     return outcome(cluster, send_delete(cluster, leader, offset, **options))
 
 
-def starts(cluster: FakeCluster) -> list[int]:
+def starts(cluster: SimulatedCluster) -> list[int]:
     return [b.logs.logs[TP].log_start_offset for b in cluster.brokers if b.up]
 
 

@@ -9,52 +9,46 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
-from storage_engine.tests.log.power_loss import VolatileDisk
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.disk import SimulatedDisk
 
 TP = TopicPartition("t", 0)
 
 
-def volatile(tmp_path, count: int = 3, **settings: str) -> FakeCluster:
+def volatile(tmp_path, count: int = 3, **settings: str) -> SimulatedCluster:
     """Brokers whose disks forget what was not flushed."""
-    return FakeCluster(
+    return SimulatedCluster(
         tmp_path,
         count,
-        disk=lambda b: VolatileDisk(tmp_path / f"broker{b}"),
+        disk=lambda b: SimulatedDisk(tmp_path / f"broker{b}"),
         **settings,
     )
 
 
-def lose_power(cluster: FakeCluster) -> None:
-    """Of all brokers at once."""
+def lose_power(cluster: SimulatedCluster, choose: random.Random | None = None) -> None:
+    """Of all brokers at once; without `choose` all that was not synced is gone."""
     for broker in cluster.brokers:
         broker.kill()
-        assert isinstance(broker.disk, VolatileDisk)
-        broker.disk.lose_power()
+        assert isinstance(broker.disk, SimulatedDisk)
+        broker.disk.lose_power(choose)
     cluster.loop.run_for(SESSION_TIMEOUT_MS + 100)
     for broker in cluster.brokers:
         broker.start()
 
 
-def close(cluster: FakeCluster) -> None:
-    cluster.close()
-    for broker in cluster.brokers:
-        if isinstance(broker.disk, VolatileDisk):
-            broker.disk.close_all()
-
-
 @pytest.fixture
-def durable(tmp_path) -> Iterator[FakeCluster]:
+def durable(tmp_path) -> Iterator[SimulatedCluster]:
     """Three replicas in sync of a topic that is flushed before it is acknowledged."""
     cluster = volatile(tmp_path)
     assert cluster.create_topic("t", flush_before_ack="true").error_code == 0
     assert cluster.produced(TP, b"first") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
     yield cluster
-    close(cluster)
+    cluster.close()
 
 
-def contents(cluster: FakeCluster, broker: int) -> bytes:
+def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = cluster[broker].logs.logs[TP]
     offset, found = log.log_start_offset, b""
     while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
@@ -86,7 +80,7 @@ def test_without_the_setting_such_a_power_failure_takes_acknowledged_records(tmp
     cluster.wait_in_sync(TP, 1, 2, 3)
     lose_power(cluster)
     assert cluster.produced(TP, b"after") == 0
-    close(cluster)
+    cluster.close()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -117,14 +111,14 @@ def test_nothing_acknowledged_is_lost_whenever_the_power_fails(tmp_path, seed):
         if choose.random() < 0.3:
             cluster[choose.randint(1, 3)].loop.held = []
             cluster.loop.run_for(choose.randint(1, 50))
-        lose_power(cluster)
+        lose_power(cluster, choose if seed % 3 else None)
         cluster.produced(TP, b"after")
         cluster.wait_in_sync(TP, 1, 2, 3)
         for broker in (1, 2, 3):
             held = contents(cluster, broker)
             assert [payload for payload in acknowledged if payload not in held] == []
     assert acknowledged
-    close(cluster)
+    cluster.close()
 
 
 def test_acks_1_waits_for_the_leaders_own_disk(durable):
@@ -205,7 +199,7 @@ def test_appends_during_a_flush_share_the_next_one(durable):
 
 def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
     """Of a disk that takes as long as the network; the slower the disk, the more."""
-    cluster = FakeCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
+    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")
     acks = cluster[1].context.replicas.durable_acks
@@ -227,7 +221,7 @@ def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
 
 
 def test_a_lone_producer_waits_for_nobody(tmp_path):
-    cluster = FakeCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
+    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")
     for _ in range(5):

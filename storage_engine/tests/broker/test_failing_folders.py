@@ -10,16 +10,16 @@ import pytest
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.fakes import FakeCluster
-from storage_engine.tests.log.failing_disk import FailingDisk
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.disk import SimulatedDisk
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     """Four partitions of three replicas in two data folders per broker, two in each."""
-    made = FakeCluster(tmp_path, disk=lambda _b: FailingDisk(), folders=2)
+    made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), folders=2)
     assert made.create_topic("t", partitions=4).error_code == 0
     for tp in PARTITIONS:
         made.produced(tp, b"first")
@@ -30,21 +30,21 @@ def cluster(tmp_path) -> Iterator[FakeCluster]:
     made.close()
 
 
-def disk_of(cluster: FakeCluster, broker: int) -> FailingDisk:
+def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
     disk = cluster[broker].disk
-    assert isinstance(disk, FailingDisk)
+    assert isinstance(disk, SimulatedDisk)
     return disk
 
 
-def folder_of(cluster: FakeCluster, broker: int, tp: TopicPartition) -> Path:
+def folder_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
     return cluster[broker].logs.logs[tp].directory.parent
 
 
-def in_folder(cluster: FakeCluster, broker: int, folder: Path) -> list[TopicPartition]:
+def in_folder(cluster: SimulatedCluster, broker: int, folder: Path) -> list[TopicPartition]:
     return [tp for tp in PARTITIONS if folder_of(cluster, broker, tp) == folder]
 
 
-def break_folder(cluster: FakeCluster, broker: int) -> tuple[list[TopicPartition], Path]:
+def break_folder(cluster: SimulatedCluster, broker: int) -> tuple[list[TopicPartition], Path]:
     """That of a partition that the broker leads, which notices by an append; what is in it."""
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == broker)
     folder = folder_of(cluster, broker, led)

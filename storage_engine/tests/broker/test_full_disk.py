@@ -7,15 +7,15 @@ import pytest
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.fakes import FakeCluster
-from storage_engine.tests.log.failing_disk import FailingDisk
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.disk import SimulatedDisk
 
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path, disk=lambda _b: FailingDisk())
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path))
     assert made.create_topic("t").error_code == 0
     made.produced(TP, b"first")
     made.wait_in_sync(TP, 1, 2, 3)
@@ -23,9 +23,9 @@ def cluster(tmp_path) -> Iterator[FakeCluster]:
     made.close()
 
 
-def disk_of(cluster: FakeCluster, broker: int) -> FailingDisk:
+def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
     disk = cluster[broker].disk
-    assert isinstance(disk, FailingDisk)
+    assert isinstance(disk, SimulatedDisk)
     return disk
 
 

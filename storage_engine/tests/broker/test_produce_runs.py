@@ -18,7 +18,7 @@ from storage_engine.net.server import Server
 from storage_engine.protocol.apis import metadata, produce
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
-from storage_engine.tests.broker.fakes import FakeCluster
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.log.support import make_batch, read_all
 
 TOPICS = ("t", "u")
@@ -80,7 +80,7 @@ class TurnLoop:
 class Client:
     """A connection to a simulated broker, with runs or without."""
 
-    def __init__(self, cluster: FakeCluster, *, runs: bool) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, runs: bool) -> None:
         self._cluster = cluster
         parts = cluster[1].parts
         self._loop = TurnLoop()
@@ -186,7 +186,7 @@ def streams(draw):
 def one_broker():
     """A cluster of one broker that leads the topics."""
     with tempfile.TemporaryDirectory() as folder:
-        made = FakeCluster(Path(folder), 1, default_replication_factor="1")
+        made = SimulatedCluster(Path(folder), 1, default_replication_factor="1")
         for topic in TOPICS:
             assert made.create_topic(topic).error_code == 0
             made.loop.run_until(lambda topic=topic: leads(made, topic))

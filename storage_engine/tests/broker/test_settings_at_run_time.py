@@ -9,7 +9,8 @@ import pytest
 from storage_engine.broker.config_changes import KEEP_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeBroker, FakeCluster
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.settings_requests import (
     APPEND,
     BROKER,
@@ -33,30 +34,30 @@ SOON_MS = 50
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path)
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(cluster) -> FakeCluster:
+def topic(cluster) -> SimulatedCluster:
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"first") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
     return cluster
 
 
-def stored(cluster: FakeCluster, path: str = "topics/t") -> dict[str, str]:
+def stored(cluster: SimulatedCluster, path: str = "topics/t") -> dict[str, str]:
     data = cluster.zookeeper.data(f"/config/{path}")
     return {} if data is None else json.loads(data)["config"]
 
 
-def segment_bytes(broker: FakeBroker) -> int:
+def segment_bytes(broker: SimulatedBroker) -> int:
     return broker.logs.logs[TP].config.segment_bytes
 
 
-def notifications(cluster: FakeCluster) -> list[str]:
+def notifications(cluster: SimulatedCluster) -> list[str]:
     return cluster.zookeeper.children(ConfigChangeZNode.PARENT)
 
 

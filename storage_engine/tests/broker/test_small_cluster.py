@@ -6,22 +6,24 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import controlled_shutdown
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeBroker, FakeCluster
+from storage_engine.protocol.apis import controlled_shutdown, metadata
+from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path)
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(cluster) -> FakeCluster:
+def topic(cluster) -> SimulatedCluster:
     """Three replicas in sync and one record."""
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"first") == 0
@@ -33,11 +35,11 @@ def code_of(answer) -> ErrorCode:
     return ErrorCode.of(answer.partitions[0].error_code)
 
 
-def log_of(cluster: FakeCluster, broker: int):
+def log_of(cluster: SimulatedCluster, broker: int):
     return cluster[broker].logs.logs[TP]
 
 
-def contents(cluster: FakeCluster, broker: int) -> bytes:
+def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = log_of(cluster, broker)
     piece = log.read(log.log_start_offset, max_bytes=1 << 20)
     return bytes(piece.view()) if piece is not None else b""
@@ -94,6 +96,32 @@ def test_a_leader_cut_off_from_zookeeper_acknowledges_nothing_after_its_lease(to
     topic.loop.run_for(SESSION_TIMEOUT_MS + 1)
     answer = topic.answer(topic.produce(leader, TP, b"late", acks=1))
     assert code_of(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_broker_without_a_lease_sends_clients_to_the_others(topic):
+    """It may not know who leads: librdkafka asked it again and again, and never found out."""
+    leader = topic.state(TP).leader
+
+    def asked() -> MetadataResponse:
+        request = MetadataRequest(topics=["t"])
+        return topic.answer(topic.ask(leader, metadata.API, 8, request))
+
+    def told() -> tuple[list[int], int]:
+        response = asked()
+        return sorted(b.broker_id for b in response.brokers), response.topics[0].partitions[
+            0
+        ].leader
+
+    assert told() == ([1, 2, 3], leader)
+    topic.network.isolate(leader)
+    topic.network.cuts = {cut for cut in topic.network.cuts if 0 not in cut}
+    topic[leader].session.cut_off()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 5000)
+    assert told() == (sorted({1, 2, 3} - {leader}), -1)
+    topic[leader].session.reconnect()
+    topic.network.cuts = set()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    assert told() == ([1, 2, 3], topic.state(TP).leader)
 
 
 def test_a_broker_with_a_new_session_leads_nothing_until_the_controller_says_so(topic):
@@ -180,7 +208,7 @@ def test_a_controller_that_resigns_tells_a_leaving_broker_to_ask_the_next(topic)
 
 
 def test_a_second_broker_with_a_live_id_is_refused(topic, tmp_path):
-    double = FakeBroker(1, tmp_path / "double", topic.network, topic.zookeeper, {})
+    double = SimulatedBroker(1, tmp_path / "double", topic.network, topic.zookeeper, {})
     double.start()
     topic.loop.run_for(2 * SESSION_TIMEOUT_MS)
     (failure,) = double.refused

@@ -3,12 +3,15 @@ brokers, simulated ZooKeeper and network. Source: R-CTL5, R-CTL6, R-CTL10."""
 
 import json
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.fakes import SESSION_TIMEOUT_MS, FakeCluster
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes import TopicZNode
 
@@ -17,21 +20,21 @@ OTHER = TopicPartition("other", 0)
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[FakeCluster]:
-    made = FakeCluster(tmp_path)
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(cluster) -> FakeCluster:
+def topic(cluster) -> SimulatedCluster:
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"of the old topic") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
     return cluster
 
 
-def deleted(cluster: FakeCluster, answers: list) -> None:
+def deleted(cluster: SimulatedCluster, answers: list) -> None:
     assert cluster.answer(answers).responses[0].error_code == 0
     assert TopicZNode.path("t") not in cluster.zookeeper.nodes
 
@@ -173,3 +176,44 @@ def test_files_that_can_not_be_deleted_are_tried_again(topic):
     deleted(topic, topic.delete_topic("t"))
     assert len(tries) == 3
     assert not log.directory.exists()
+
+
+def test_old_logs_do_not_pass_for_a_topic_made_anew_while_all_brokers_were_down(topic):
+    for broker in topic.brokers:
+        broker.kill()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 1000)
+    path = TopicZNode.path("t")
+    for node in sorted((p for p in topic.zookeeper.nodes if p.startswith(path)), reverse=True):
+        topic.zookeeper.drop(node)
+    topic.zookeeper.put(path, b'{"version":1,"partitions":{"0":[2,3,1]}}')
+    for broker in topic.brokers:
+        broker.start()
+    assert topic.produced_when_there(TP, b"of the new topic") == 0
+    topic.wait_in_sync(TP, 1, 2, 3)
+    assert [broker.logs.logs[TP].log_end_offset for broker in topic.brokers] == [1, 1, 1]
+    for broker in topic.brokers:
+        (stray,) = broker.logs.working_folders[0].glob("t-0.*-stray")
+        assert (stray / f"{0:020}.log").stat().st_size > 0
+
+
+def test_a_live_replica_of_the_old_topic_ends_when_it_hears_of_the_new_one(topic):
+    broker = topic.brokers[0]
+    old = broker.context.replicas.get(TP)
+    assert old is not None
+    order = LeaderAndIsrPartition(
+        topic="t",
+        partition=0,
+        controller_epoch=old.controller_epoch,
+        leader=broker.id,
+        leader_epoch=0,
+        isr=[broker.id],
+        partition_epoch=0,
+        replicas=[broker.id],
+        is_new=True,
+        topic_id=uuid4(),
+    )
+    assert broker.context.replicas.apply_leadership(order, {}) is ErrorCode.NONE
+    new = broker.context.replicas.get(TP)
+    assert new is not None
+    assert new is not old
+    assert (new.log.log_end_offset, new.leader_epoch) == (0, 0)

@@ -8,7 +8,7 @@ from storage_engine.broker.orders import Orders
 from storage_engine.broker.purgatory import WaitList
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.tests.broker.fake_loop import FakeLoop
+from storage_engine.simulation.clock import SimulatedLoop
 
 
 class KnownConfigs:
@@ -26,8 +26,8 @@ class KnownConfigs:
 
 
 @pytest.fixture
-def loop() -> FakeLoop:
-    return FakeLoop()
+def loop() -> SimulatedLoop:
+    return SimulatedLoop()
 
 
 def test_orders_are_carried_out_one_after_another(loop):
@@ -87,7 +87,7 @@ class OnePartition:
         return FetchRead()
 
 
-def waiting_fetch(loop: FakeLoop, max_wait_ms: int):
+def waiting_fetch(loop: SimulatedLoop, max_wait_ms: int):
     partition = OnePartition()
     answers: list[FetchRead] = []
     gone: list[bool] = []

@@ -9,14 +9,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segment_slice import SegmentSlice
-from storage_engine.protocol.record_batch import (
-    HEADER_BYTES,
-    LENGTH_END,
-    MAGIC,
-    BatchHeader,
-    iter_headers,
-    seal,
-)
+from storage_engine.protocol.record_batch import BatchHeader, iter_headers
+from storage_engine.simulation.requests import make_batch as make_batch
 
 TP = TopicPartition("topic", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
@@ -34,37 +28,6 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self.now_ms
-
-
-def make_batch(
-    count: int = 1,
-    *,
-    payload: bytes = b"payload",
-    base_offset: int = 0,
-    epoch: int = -1,
-    timestamp_ms: int = 1000,
-    producer: tuple[int, int, int] = (-1, -1, -1),
-    attributes: int = 0,
-) -> memoryview:
-    """A sealed batch of `count` records in a writable buffer; the log does not look at the
-    records.
-    """
-    buffer = bytearray(HEADER_BYTES) + payload
-    header = BatchHeader(
-        base_offset,
-        len(buffer) - LENGTH_END,
-        epoch,
-        MAGIC,
-        0,
-        attributes,
-        count - 1,
-        timestamp_ms,
-        timestamp_ms,
-        *producer,
-        count,
-    )
-    seal(buffer, 0, header)
-    return memoryview(buffer)
 
 
 def join(*batches: memoryview) -> memoryview:

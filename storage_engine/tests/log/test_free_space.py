@@ -5,15 +5,15 @@ import pytest
 from storage_engine.core.errors import LogFolderError, LogFullError
 from storage_engine.log.free_space import ALLOWANCE_BYTES, FreeSpace
 from storage_engine.log.log_config import LogConfig
-from storage_engine.tests.log.failing_disk import FailingDisk
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import append, fill, make_batch, open_log, read_all
 
 RESERVE = 1000
 
 
 @pytest.fixture
-def disk() -> FailingDisk:
-    return FailingDisk()
+def disk(tmp_path) -> SimulatedDisk:
+    return SimulatedDisk(tmp_path)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_an_epoch_for_which_there_was_no_room_is_written_before_its_first_batch(
     disk.room.clear()
     append(log, epoch=5)
     log.close_without_flush()
-    assert open_log(tmp_path, LogConfig()).latest_epoch == 5
+    assert open_log(tmp_path, LogConfig(), disk=disk).latest_epoch == 5
 
 
 def test_retention_makes_room_on_a_disk_without_any(tmp_path, disk):

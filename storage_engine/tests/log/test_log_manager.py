@@ -1,6 +1,7 @@
 """All logs of a broker together: R-LOG1, R-LOG8, R-CTL6, R-REP10."""
 
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
-from storage_engine.tests.log.failing_disk import FailingDisk
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, read_all
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -120,29 +121,30 @@ def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
 
 
 def test_without_a_folder_no_log_is_made_that_may_be_in_it(tmp_path):
-    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    disk = SimulatedDisk(tmp_path)
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
         fill(manager.get_or_create(tp), 30)
     lost = manager.logs[A1].directory.parent
     manager.close()
-    disk = FailingDisk()
     disk.broken.add(lost)
     again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert set(again.logs) == {A0}
     with pytest.raises(LogStorageError, match="repair it"):
         again.get_or_create(A1)
     again.close()
-    whole = open_manager(tmp_path / "a", tmp_path / "b")
+    disk.broken.clear()
+    whole = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert whole.logs[A1].log_end_offset == whole.logs[A0].log_end_offset > 30
 
 
 def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
-    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    disk = SimulatedDisk(tmp_path)
+    manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1, B0):
         fill(manager.get_or_create(tp), 30)
     lost = manager.logs[A1].directory
     manager.abandon()
-    disk = FailingDisk()
     disk.broken.add(lost)
     again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert lost.parent not in again.working_folders
@@ -150,7 +152,7 @@ def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
 
 
 def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
-    disk = FailingDisk()
+    disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
         fill(manager.get_or_create(tp), 30)
@@ -166,12 +168,12 @@ def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tm
     assert manager.get_or_create(B0).directory.parent != broken
     manager.close()
     disk.broken.clear()
-    again = open_manager(tmp_path / "a", tmp_path / "b")
+    again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     assert again.recovered_bytes == again.logs[A1].size_in_bytes
 
 
 def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path):
-    disk = FailingDisk()
+    disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", disk=disk)
     fill(manager.get_or_create(A0), 30)
     manager.on_folder_failed = lambda path, error: pytest.fail("a full folder has not failed")
@@ -310,3 +312,43 @@ def test_where_a_log_is_clean_is_kept_but_not_for_a_partition_made_anew(tmp_path
     anew = open_manager(tmp_path)
     assert anew.logs[A0].compaction.first_dirty_offset == 0
     anew.close()
+
+
+OLD_TOPIC, NEW_TOPIC = uuid.uuid4(), uuid.uuid4()
+
+
+def test_a_log_of_an_earlier_topic_of_that_name_is_put_aside_whole(tmp_path, caplog):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0, topic_id=OLD_TOPIC), 30)
+    fill(manager.get_or_create(A1, topic_id=OLD_TOPIC), 5)
+    old = sorted(path.name for path in (tmp_path / "a-0").glob("*.log"))
+    manager.abandon()
+    manager = open_manager(tmp_path)
+    log = manager.get_or_create(A0, topic_id=NEW_TOPIC)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    (stray,) = tmp_path.glob("a-0.*-stray")
+    assert sorted(path.name for path in stray.glob("*.log")) == old
+    assert f"folder={stray}" in caplog.text
+    assert manager.get_or_create(A1, topic_id=OLD_TOPIC).log_end_offset > 0
+    fill(log, 7)
+    end = log.log_end_offset
+    manager.close()
+    again = open_manager(tmp_path)
+    assert again.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == end
+    assert stray.is_dir()
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"version: 0\n", b"version: 1\ntopic_id: x\n", b"\xff"]
+)
+def test_a_log_that_does_not_tell_its_topic_keeps_its_records_and_learns_it(tmp_path, content):
+    manager = open_manager(tmp_path)
+    fill(manager.get_or_create(A0), 30)
+    end = manager.logs[A0].log_end_offset
+    if content is not None:
+        (tmp_path / "a-0" / "partition.metadata").write_bytes(content)
+    assert manager.get_or_create(A0, topic_id=OLD_TOPIC).log_end_offset == end
+    assert manager.get_or_create(A0, topic_id=OLD_TOPIC).log_end_offset == end
+    assert manager.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == 0
+    manager.close()

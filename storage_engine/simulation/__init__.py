@@ -1,0 +1,1 @@
+"""Whole clusters of real brokers over a simulated clock, network, disk and ZooKeeper, seeded."""

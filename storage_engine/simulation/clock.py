@@ -1,0 +1,201 @@
+"""Time that moves only when something is due: one loop for all, and one face of it per process.
+
+Rule: calls that are due at one time run in the order in which they were asked for, so a run is a
+function of its seed. Implements core.ports' Clock, Scheduler and Background.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.log.cleaned_segment import CancelledError
+
+EPOCH_MS = 1_700_000_000_000
+"""Wall clock at the start."""
+BOOT_MS = 1_000_000
+"""Monotonic clock at the start: not 0, so that nobody takes an unset time for a real one."""
+
+OnEvent = Callable[["ProcessLoop | None"], None]
+
+
+class ScheduledCall:
+    """A timer."""
+
+    __slots__ = ("callback", "owner")
+
+    def __init__(self, callback: Callable[[], None], owner: "ProcessLoop | None") -> None:
+        self.callback: Callable[[], None] | None = callback
+        self.owner = owner
+        """The process that it dies and stands still with; None: the world outside."""
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class SimulatedLoop:
+    """All that is still to happen, in order."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.events = 0
+        self._numbers = itertools.count()
+        self._calls: list[tuple[int, int, ScheduledCall]] = []
+        self._touched: ProcessLoop | None = None
+        self.after_event: OnEvent | None = None
+        """Called after every event with the process that it happened in."""
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return BOOT_MS + self.now_ms
+
+    def call_later(
+        self, delay_ms: int, callback: Callable[[], None], owner: "ProcessLoop | None" = None
+    ) -> ScheduledCall:
+        call = ScheduledCall(callback, owner)
+        self.put(delay_ms, call)
+        return call
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.call_later(0, callback)
+
+    def put(self, delay_ms: int, call: ScheduledCall) -> None:
+        heapq.heappush(self._calls, (self.now_ms + delay_ms, next(self._numbers), call))
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any], None],
+        on_error: Callable[[Exception], None],
+        owner: "ProcessLoop | None" = None,
+    ) -> None:
+        """Work of a background thread: a moment later, its callback with it."""
+
+        def run() -> None:
+            try:
+                result = work()
+            except (OSError, HeadraceError, CancelledError) as failure:
+                on_error(failure)
+            else:
+                on_done(result)
+
+        self.call_later(1, run, owner)
+
+    def run_for(self, ms: int) -> None:
+        end_ms = self.now_ms + ms
+        calls = self._calls
+        while calls and calls[0][0] <= end_ms:
+            self._run_one()
+        self.now_ms = end_ms
+
+    def run_until(self, condition: Callable[[], bool], *, limit_ms: int = 60_000) -> None:
+        """Run until `condition` holds; it is looked at after every event. AssertionError when it
+        does not within `limit_ms`."""
+        end_ms = self.now_ms + limit_ms
+        while not condition():
+            assert self._calls, "nothing is left to happen"
+            assert self._calls[0][0] <= end_ms, f"not within {limit_ms} ms"
+            self._run_one()
+
+    def _run_one(self) -> None:
+        at_ms, _, call = heapq.heappop(self._calls)
+        if at_ms > self.now_ms:
+            self.now_ms = at_ms
+        if call.callback is None:
+            return
+        owner = call.owner
+        self._touched = owner
+        if owner is None:
+            call.callback()
+        elif not owner.admit(call):
+            return
+        else:
+            call.callback()
+        self.events += 1
+        if self.after_event is not None:
+            self.after_event(self._touched)
+
+    def touch(self, process: "ProcessLoop") -> None:
+        """The event under way happens in this process."""
+        self._touched = process
+
+
+class ProcessLoop:
+    """The loop of one process's life: what it has scheduled dies with it, and stands still while
+    the process is stopped (SIGSTOP), to happen all at once afterwards."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._dead = False
+        self._standing: list[ScheduledCall] | None = None
+        """While the process is stopped: what became due."""
+        self.held: list[Callable[[], None]] | None = None
+        """With a list, background work begins only when `release` is called."""
+        self.wall_ms = loop.wall_ms
+        self.monotonic_ms = loop.monotonic_ms
+
+    # --- what befalls the process ---
+
+    def kill(self) -> None:
+        self._dead = True
+        self._standing = None
+
+    @property
+    def paused(self) -> bool:
+        return self._standing is not None
+
+    def pause(self) -> None:
+        if not self._dead and self._standing is None:
+            self._standing = []
+
+    def resume(self) -> None:
+        standing, self._standing = self._standing or [], None
+        for call in standing:
+            self._loop.put(0, call)
+
+    def release(self) -> None:
+        """Begin the background work that was held, and hold no more."""
+        held, self.held = self.held or [], None
+        for begin in held:
+            begin()
+
+    def admit(self, call: ScheduledCall) -> bool:
+        """Whether a call that is due may run now; one of a stopped process is kept."""
+        if self._dead:
+            return False
+        if self._standing is not None:
+            self._standing.append(call)
+            return False
+        return True
+
+    def enter(self, callback: Callable[[], None]) -> None:
+        """Something arrives from outside: now, or when the process runs again."""
+        if self._dead:
+            return
+        if self._standing is not None:
+            self._standing.append(ScheduledCall(callback, self))
+            return
+        self._loop.touch(self)
+        callback()
+
+    # --- the ports ---
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ScheduledCall:
+        return self._loop.call_later(delay_ms, callback, self)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_later(0, callback, self)
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        if self.held is not None:
+            self.held.append(lambda: self.submit(work, on_done, on_error))
+            return
+        self._loop.submit(work, on_done, on_error, self)

@@ -1,0 +1,176 @@
+"""Files and folders in memory that know what of them is on the medium. Their one rule: what was not
+synced may be lost, kept or torn, and a generator decides which.
+
+Fault model, of a machine that loses its power:
+
+    synced            kept as it was at the last sync
+    bytes written     of each write since any prefix, or nothing, of each by itself; where the file
+                      grew without its bytes there are zeros
+    length            any that the file had since, in the order in which it had them
+    names             of the changes since the first few, all or none, folder by folder; a rename
+                      happens as a whole or not at all
+
+Journaling file systems (ext4, XFS, btrfs) keep the order of the names in a folder, so it is kept
+here; POSIX promises not even that.
+"""
+
+import random
+
+ByteChange = tuple[int, bytes | None]
+"""Bytes written at a position, or a new length and None."""
+
+NameChange = tuple[str | None, str | None, "MemoryFile | MemoryFolder"]
+"""The name that went, the name that came (either may be None), and of what."""
+
+
+class MemoryFile:
+    """Content as readers see it, and what is on the medium. Invariant: `buffer` is zero from `size`
+    on.
+    """
+
+    __slots__ = ("_changes", "_synced", "buffer", "size")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(256)
+        """A mapping of the file is a view of it, so it is replaced rather than resized."""
+        self.size = 0
+        self._synced = b""
+        self._changes: list[ByteChange] = []
+        """Since the last sync."""
+
+    def write(self, data: bytes, position: int) -> None:
+        self._put(data, position)
+        self._changes.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        if size != self.size:
+            self._set_size(size)
+            self._changes.append((size, None))
+
+    def sync(self) -> None:
+        if self._changes:
+            self._synced = bytes(self.buffer[: self.size])
+            self._changes.clear()
+
+    def lose_power(self, choose: random.Random | None) -> None:
+        """What is left of it is all that it has, and on the medium; None: what was synced."""
+        changes, self._changes = self._changes, []
+        if not changes:
+            return
+        fate = 0.0 if choose is None else choose.random()
+        if choose is not None and fate >= 0.75:
+            self._synced = bytes(self.buffer[: self.size])
+            return
+        self._begin_with(self._synced)
+        if choose is not None and fate >= 0.25:
+            if fate >= 0.5:
+                self._keep_the_first(changes, choose)
+            else:
+                self._keep_some(changes, choose)
+        self._synced = bytes(self.buffer[: self.size])
+
+    def _keep_the_first(self, changes: list[ByteChange], choose: random.Random) -> None:
+        """All up to one that is torn."""
+        torn = choose.randrange(len(changes))
+        for position, data in changes[:torn]:
+            self._apply(position, data)
+        position, data = changes[torn]
+        if data is not None:
+            self._put(data[: choose.randint(0, len(data))], position)
+
+    def _keep_some(self, changes: list[ByteChange], choose: random.Random) -> None:
+        """The length from one moment, the bytes from others."""
+        known_changes = choose.randint(0, len(changes))
+        length = size = self.size
+        for number, (position, data) in enumerate(changes):
+            size = position if data is None else max(size, position + len(data))
+            is_known = number < known_changes
+            if is_known:
+                length = size
+            if data is None:
+                if is_known:
+                    self._set_size(position)
+            elif choose.random() < 0.7:
+                self._put(data[: choose.randint(0, len(data))], position)
+            elif choose.random() < 0.5:
+                self._put(data, position)
+        self._set_size(length)
+
+    def _apply(self, position: int, data: bytes | None) -> None:
+        if data is None:
+            self._set_size(position)
+        else:
+            self._put(data, position)
+
+    def _begin_with(self, content: bytes) -> None:
+        self.buffer = bytearray(content) + bytes(256)
+        self.size = len(content)
+
+    def _put(self, data: bytes, position: int) -> None:
+        end = position + len(data)
+        if end > len(self.buffer):
+            self._grow(end)
+        self.buffer[position:end] = data
+        self.size = max(self.size, end)
+
+    def _set_size(self, size: int) -> None:
+        if size < self.size:
+            self.buffer[size : self.size] = bytes(self.size - size)
+        elif size > len(self.buffer):
+            self._grow(size)
+        self.size = size
+
+    def _grow(self, size: int) -> None:
+        larger = bytearray(2 * size)
+        larger[: self.size] = memoryview(self.buffer)[: self.size]
+        self.buffer = larger
+
+
+class MemoryFolder:
+    """Names as readers see them, and what is on the medium."""
+
+    __slots__ = ("_changes", "_synced", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, MemoryFile | MemoryFolder] = {}
+        self._synced: dict[str, MemoryFile | MemoryFolder] = {}
+        self._changes: list[NameChange] = []
+        """Since the last sync."""
+
+    def add(self, name: str, node: "MemoryFile | MemoryFolder") -> None:
+        self.names[name] = node
+        self._changes.append((None, name, node))
+
+    def remove(self, name: str) -> None:
+        self._changes.append((name, None, self.names.pop(name)))
+
+    def rename(self, name: str, target: str) -> None:
+        node = self.names.pop(name)
+        self.names[target] = node
+        self._changes.append((name, target, node))
+
+    def sync(self) -> None:
+        if self._changes:
+            self._synced = dict(self.names)
+            self._changes.clear()
+
+    def lose_power(self, choose: random.Random | None) -> None:
+        """As for files; with all that is in it."""
+        changes, self._changes = self._changes, []
+        if changes:
+            self.names = dict(self._synced)
+            for old_name, new_name, node in _kept_of(changes, choose):
+                if old_name is not None and self.names.get(old_name) is node:
+                    del self.names[old_name]
+                if new_name is not None:
+                    self.names[new_name] = node
+            self._synced = dict(self.names)
+        for node in self.names.values():
+            node.lose_power(choose)
+
+
+def _kept_of(changes: list[NameChange], choose: random.Random | None) -> list[NameChange]:
+    fate = 0.0 if choose is None else choose.random()
+    if choose is None or fate < 0.25:
+        return []
+    return changes if fate < 0.5 else changes[: choose.randint(0, len(changes))]

@@ -1,0 +1,92 @@
+"""What simulated clients send: batches of records and the requests around them."""
+
+from typing import Any
+
+from storage_engine.protocol.apis import create_topics, delete_topics
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    BatchHeader,
+    seal,
+)
+
+ANSWER_MS = 30_000
+"""How long the broker may take over a request."""
+
+FETCH_MAX_BYTES = 1 << 20
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    payload: bytes = b"payload",
+    base_offset: int = 0,
+    epoch: int = -1,
+    timestamp_ms: int = 1000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    attributes: int = 0,
+) -> memoryview:
+    """A sealed batch of `count` records in a writable buffer; nobody looks at the records.
+
+    `producer` is (producer id, producer epoch, sequence of the first record).
+    """
+    buffer = bytearray(HEADER_BYTES) + payload
+    header = BatchHeader(
+        base_offset,
+        len(buffer) - LENGTH_END,
+        epoch,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        *producer,
+        count,
+    )
+    seal(buffer, 0, header)
+    return memoryview(buffer)
+
+
+def produce_request(
+    topic: str, partition: int, batch: memoryview, *, acks: int, timeout_ms: int = ANSWER_MS
+) -> ProduceRequest:
+    return ProduceRequest(None, acks, timeout_ms, [ProducePartition(topic, partition, batch)])
+
+
+def fetch_request(topic: str, partition: int, offset: int, *, wait_ms: int = 0) -> FetchRequest:
+    """A consumer's."""
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=FETCH_MAX_BYTES,
+        partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES)],
+    )
+
+
+def create_topic_request(topic: str, partitions: int, config: dict[str, str]) -> Any:
+    creatable = create_topics.CreateTopicsRequest.CreatableTopic
+    return create_topics.CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=-1,
+                assignments=[],
+                configs=[
+                    creatable.CreatableTopicConfig(name=key, value=value)
+                    for key, value in config.items()
+                ],
+            )
+        ],
+        timeout_ms=ANSWER_MS,
+        validate_only=False,
+    )
+
+
+def delete_topic_request(topic: str, *, timeout_ms: int = ANSWER_MS) -> Any:
+    return delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
