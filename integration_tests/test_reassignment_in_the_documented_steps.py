@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType
-from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import NewTopic
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPartition
@@ -187,14 +185,12 @@ def test_other_peoples_admin_clients_do_the_same(six, tmp_path):
         wait_until(lambda: client.list_partition_reassignments() == {}, "it is done")
         (broker,) = client.describe_log_dirs(brokers=[4])
         assert "foreign" in str(broker)
+        # confluent-kafka 2.16 has the call too, but it fails before it sends anything.
+        client.elect_leaders(0, {"foreign": [0]})
+        wait_until(
+            lambda: partition_metadata(confluent, "foreign").leader == 4, "the preferred one leads"
+        )
     finally:
         client.close()
-    elected = confluent.elect_leaders(
-        ElectionType.PREFERRED, [ConfluentPartition("foreign", 0)], request_timeout=30
-    )
-    assert elected.result()[ConfluentPartition("foreign", 0)] is None
-    wait_until(
-        lambda: partition_metadata(confluent, "foreign").leader == 4, "the preferred one leads"
-    )
     output = succeed("elect-preferred", *bootstrap(six))
     assert "already" in output or "elected" in output

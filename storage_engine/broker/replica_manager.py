@@ -6,7 +6,7 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,29 +146,37 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(
-        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
-    ) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError.
+    def append_run(
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction.
         """
-        partition = self._writable(tp, acks)
         try:
-            result = partition.log.append_as_leader(
-                records,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.wall_ms(),
-                allow_transactional=in_transaction,
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
-        self._appended(partition)
-        return result
+            partition = self._writable(tp, acks)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        outcomes = partition.log.append_run_as_leader(
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self.fail(partition, refusal)
+        if len(failures) < len(outcomes):
+            self._appended(partition, len(outcomes) - len(failures))
+        return outcomes
 
     def append_marker(
         self,
@@ -210,9 +218,9 @@ class ReplicaManager:
             )
         return partition
 
-    def _appended(self, partition: HostedPartition) -> None:
+    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
         if partition.config.flush_before_ack:
-            partition.unflushed_appends += 1
+            partition.unflushed_appends += count
         if not partition.dirty:
             self._mark_dirty(partition)
 
