@@ -210,12 +210,11 @@ class ActingController:
 
     def reassign(
         self,
-        changes: Mapping[TopicPartition, tuple[BrokerId, ...] | None],
+        targets: Mapping[TopicPartition, tuple[BrokerId, ...]],
         on_written: Callable[[bool], None],
     ) -> None:
-        """Ask for other replicas, or take a request back (None); `on_written(False)`: ZooKeeper did
-        not answer."""
-        self._requests.reassign(changes, on_written)
+        """Ask for other replicas; `on_written(False)`: ZooKeeper did not answer."""
+        self._requests.reassign(targets, on_written)
 
     def elect(
         self, partitions: Iterable[TopicPartition], on_elected: OnElected, *, unclean: bool

@@ -79,11 +79,16 @@ class AdminNode:
         self._coordination.get(self.path, on_data, fired)
 
     def change(
-        self, new_data: Callable[[bytes | None], bytes | None], done: Callable[[bool], None]
+        self,
+        new_data: Callable[[bytes | None], bytes | None],
+        done: Callable[[bool], None],
+        *,
+        once: bool = False,
     ) -> None:
         """Replace the content by what `new_data` makes of it; None removes the node.
 
-        `done(False)`: ZooKeeper did not answer, it may or may not have happened.
+        `done(False)`: ZooKeeper did not answer, it may or may not have happened; or, with `once`,
+        somebody else was faster, and what he wrote may ask for something else.
         """
 
         def on_data(reply: ZkReply) -> None:
@@ -106,10 +111,9 @@ class AdminNode:
                 self._coordination.set(self.path, wanted, version, on_put)
 
         def on_put(reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.UNKNOWN:
+            if reply.ok or once or reply.status is ZkStatus.UNKNOWN:
                 done(reply.ok)
             else:
-                # Somebody else was faster.
                 self.change(new_data, done)
 
         self._coordination.get(self.path, on_data)

@@ -82,21 +82,13 @@ class AdminRequests:
 
     # --- reassignments ---
 
-    def reassign(
-        self,
-        changes: Mapping[TopicPartition, tuple[BrokerId, ...] | None],
-        done: Callable[[bool], None],
-    ) -> None:
-        """Ask for targets besides those that are asked for, or no longer (None); `done` when the
-        controller has heard of it, or with False when ZooKeeper did not answer."""
+    def reassign(self, wanted: Targets, done: Callable[[bool], None]) -> None:
+        """Ask for targets besides those that are asked for; `done` when the controller has heard of
+        it, or with False when ZooKeeper did not answer."""
 
         def merged(data: bytes | None) -> bytes | None:
-            targets = dict(_targets(data))
-            for partition, target in changes.items():
-                targets.pop(partition, None)
-                if target is not None:
-                    targets[partition] = target
-            return ReassignPartitionsZNode(target_replicas=targets).encode() if targets else None
+            targets = {**_targets(data), **wanted}
+            return ReassignPartitionsZNode(target_replicas=targets).encode()
 
         def on_written(written: bool) -> None:
             if not written or self._closed:
@@ -128,7 +120,7 @@ class AdminRequests:
                 # What is still asked for then is decided anew.
                 self._scheduler.call_later(RETRY_MS, self._reassign.read)
 
-        self._reassign.change(without, on_dropped)
+        self._reassign.change(without, on_dropped, once=True)
 
     def _on_reassignments(self, content: Content) -> None:
         if not self._released:

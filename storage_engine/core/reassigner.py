@@ -130,13 +130,16 @@ class Reassigner:
             present = None if info is None else info.assigned(partition.partition)
             if present is None:
                 over[partition] = target, "there is no such partition"
+            elif partition.topic in self._writing:
+                # What is known of it may be true no more.
+                continue
             elif _is_at(present, target):
                 over[partition] = target, None
             elif not _is_on_the_way(present, target):
                 problem = target_problem(target, present.replicas, brokers)
                 if problem is not None:
                     over[partition] = target, problem
-                elif partition.topic not in self._writing:
+                else:
                     change = _change(partition, present, present.towards(target))
                     changes.setdefault(partition.topic, []).append(change)
         for partition in over:

@@ -47,7 +47,7 @@ def alter(context: BrokerContext, call: Call, request: Any) -> None:
     named = Counter(partition for partition, _replicas in wanted)
     factor_may_change = call.version < 1 or request.allow_replication_factor_change
     failures: dict[TopicPartition, KafkaError] = {}
-    changes: dict[TopicPartition, Target | None] = {}
+    changes: dict[TopicPartition, Target] = {}
     for partition, replicas in wanted:
         try:
             if named[partition] > 1:
@@ -100,19 +100,18 @@ def _check(
         )
 
 
-def _cancelled(acting: ActingController, partition: TopicPartition) -> Target | None:
-    """What to ask for instead; None: just no longer what was asked for. Raises KafkaError."""
+def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
+    """What to ask for instead. Raises KafkaError."""
     info = acting.core.topics.get(partition.topic)
-    if info is None or info.assigned(partition.partition) is None:
+    present = info.assigned(partition.partition) if info is not None else None
+    if present is None:
         raise KafkaError(f"there is no {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    begun = info.reassignments.get(partition.partition)
-    if begun is not None:
-        return begun.original
     if partition not in acting.core.moves():
         raise KafkaError(
             f"{partition} is not being reassigned", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         )
-    return None
+    # Where it has not begun it may be about to: to stay is asked for like any other target.
+    return present.replicas if present.reassignment is None else present.reassignment.original
 
 
 def _answer(request: Any, failures: dict[TopicPartition, KafkaError]) -> Any:

@@ -155,6 +155,17 @@ def test_a_deletion_of_old_replicas_is_taken_back_when_they_are_wanted_again():
     assert not driven.core._deliveries.owes_stop(TP, {})
 
 
+def test_a_request_to_go_back_is_not_done_while_the_first_step_is_being_written():
+    driven = running(live=ALL)
+    driven.step(ReassignmentRequested(targets={TP: NEW}))
+    (write,) = driven.of(WriteAssignments)
+    driven.step(ReassignmentRequested(targets={TP: OLD}))
+    assert not driven.of(DropReassignmentRequests), "where it is now is not known"
+    driven.step(AssignmentsWritten(topic="t", info=applied(driven, write)))
+    (back,) = driven.of(WriteAssignments)
+    assert back.changes[0].wanted.reassignment == Reassignment(original=OLD, target=OLD)
+
+
 def test_a_dead_old_broker_is_not_waited_for():
     driven = caught_up(begun())
     driven.answer()
