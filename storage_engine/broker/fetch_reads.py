@@ -1,14 +1,16 @@
 """Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
 
 Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
-the high watermark, followers see the whole log, after the check that theirs does not diverge.
-Source: R-REP2, R-REP5, R-REP8, KIP-595.
+the high watermark, with read_committed below the last stable offset, and are told which
+transactions of it were aborted; followers see the whole log, after the check that theirs does not
+diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-595.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.follower import divergence
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -19,6 +21,9 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
 )
+
+READ_COMMITTED = 1
+"""The isolation level of a request that may see ended transactions only."""
 
 
 class FetchRead:
@@ -44,8 +49,10 @@ class FetchReader:
         replicas: ReplicaManager,
         *,
         is_current: Callable[[BrokerId, int], bool],
+        throttle: ReplicationThrottle,
         on_damage: Callable[[HostedPartition, int], None],
     ) -> None:
+        self._throttle = throttle
         self._replicas = replicas
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
@@ -91,6 +98,17 @@ class FetchReader:
                     partition, request.replica_id, wanted.fetch_offset, eligible=eligible
                 )
 
+    def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
+        """What a follower is about to get; some of it may be under a throttle."""
+        if request.replica_id < 0:
+            return
+        for answer in answers:
+            partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
+            if answer.records is None or partition is None:
+                continue
+            if self._throttle.counts_sent(partition, request.replica_id):
+                self._throttle.sent(len(answer.records))
+
     def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
         try:
             return _diverging(partition, wanted) is None
@@ -113,6 +131,10 @@ class FetchReader:
             else:
                 partition = self._replicas.leader(tp, wanted.current_leader_epoch)
             try:
+                if request.replica_id >= 0 and self._throttle.holds_back(
+                    partition, request.replica_id
+                ):
+                    room, first = 0, False
                 return _read(partition, request, wanted, room, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
@@ -138,7 +160,7 @@ class FetchReader:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return refusal._replace(
                 high_watermark=partition.high_watermark,
-                last_stable_offset=partition.high_watermark,
+                last_stable_offset=partition.last_stable_offset,
                 log_start_offset=partition.log.log_start_offset,
             )
         return refusal
@@ -159,27 +181,37 @@ def _read(
         raise OffsetOutOfRangeError(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
+    last_stable_offset = partition.last_stable_offset
+    is_follower = request.replica_id >= 0
+    is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted)
     records = None
+    aborted: list[tuple[int, int]] | None = [] if is_isolated else None
     if diverging is None:
         limit = min(wanted.partition_max_bytes, room)
         if limit > 0 or first:
-            is_follower = request.replica_id >= 0
+            if is_follower:
+                end = log.log_end_offset
+            else:
+                end = last_stable_offset if is_isolated else high_watermark
             records = log.read(
                 wanted.fetch_offset,
                 max_bytes=limit,
-                max_offset=log.log_end_offset if is_follower else high_watermark,
+                max_offset=end,
                 at_least_one=first,
                 wait=wait,
             )
+            if is_isolated and records is not None:
+                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                aborted = [(each.producer_id, each.first_offset) for each in found]
     return FetchPartitionResponse(
         wanted.topic,
         wanted.partition,
         0,
         high_watermark,
-        high_watermark,
+        last_stable_offset,
         log.log_start_offset,
-        [] if request.isolation_level else None,
+        aborted,
         -1,
         records,
         diverging,
