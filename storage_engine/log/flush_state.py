@@ -79,7 +79,8 @@ class FlushState:
         """
         segments, generation = self._segments, self._generation
         is_settling = self._is_settling
-        paths, end_offset = segments.unflushed(self.recovery_point, with_indexes=is_settling)
+        with storage_errors("flush", segments.folder.path):
+            paths, end_offset = segments.unflushed(self.recovery_point, with_indexes=is_settling)
         is_last = segments.active.file.path in paths
         self._is_used = True
         if self._cut_unsynced and segments.active.file.path not in paths:
@@ -116,6 +117,7 @@ class FlushState:
                 job.run()
             except OSError:
                 self._segments.unsynced_names = True
+                self._segments.active.transaction_index.is_unsynced = True
                 self._epochs.unsynced = True
                 raise
         job.finish()

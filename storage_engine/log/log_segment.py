@@ -1,9 +1,10 @@
-"""One segment of a log: a `.log` file of record batches and its two sparse indexes. Its one rule:
-only whole batches count.
+"""One segment of a log: a `.log` file of record batches and its indexes. Its one rule: only whole
+batches count.
 
     <base offset>.log        record batches as they came, one after the other, no padding
     <base offset>.index      see offset_index
     <base offset>.timeindex  see time_index
+    <base offset>.txnindex   see transaction_index
     <base offset>.snapshot   the producers at `base offset`, see producer_snapshots
 
 The base offset in the names has 20 digits. Whatever lies beyond `size` in the `.log` file is not
@@ -17,15 +18,19 @@ from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.disk import Buffer, Disk
+from storage_engine.log.index_file import IndexFile
 from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.time_index import TimeEntry, TimeIndex
+from storage_engine.log.transaction_index import TransactionIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 
 SCAN_BYTES = 8 << 10
@@ -71,6 +76,7 @@ class LogSegment:
         "offset_index",
         "size",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -119,6 +125,9 @@ class LogSegment:
             base_offset,
             index_max_bytes,
         )
+        self.transaction_index = TransactionIndex(
+            disk, pool, directory / file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+        )
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -134,11 +143,18 @@ class LogSegment:
         if max_timestamp > self.max_timestamp:  # type: ignore[operator]  # known in an active segment
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > self.index_interval_bytes:
+        pending = self._bytes_since_index
+        if pending > self.index_interval_bytes:
             self._index_batch(last_offset)
-        self._bytes_since_index += size
+            pending = 0
+        self._bytes_since_index = pending + size
         self.size += size
         self.next_offset = last_offset + 1
+
+    @property
+    def index_room(self) -> int:
+        """How many batches can come until an index is full, at the least."""
+        return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
         """Brings the indexes to their files, with the entry that tells the largest timestamp."""
@@ -146,6 +162,7 @@ class LogSegment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.file.flush()
         self.time_index.file.flush()
+        self.transaction_index.file.flush()
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -330,6 +347,7 @@ class LogSegment:
         self.file.truncate(position)
         self.offset_index.truncate_to(position)
         self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
         self.size = position
         self.next_offset = max(self.base_offset, next_offset)
         self._bytes_since_index = 0
@@ -343,10 +361,15 @@ class LogSegment:
         """Closes what is open; the segment opens it again when used."""
         self.offset_index.file.close()
         self.time_index.file.close()
+        self.transaction_index.file.close()
         self.file.close()
 
     def paths(self) -> list[Path]:
-        return [self.file.path, self.offset_index.file.path, self.time_index.file.path]
+        """The log first, the transaction index last."""
+        return [self.file.path, *(index.path for index in self._index_files())]
+
+    def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
+        return self.offset_index.file, self.time_index.file, self.transaction_index.file
 
     def mark_deleted(self, number: int) -> list[Path]:
         """Renames the files out of the way; readers that have a slice go on. The new paths.
@@ -354,7 +377,7 @@ class LogSegment:
         `number` tells apart the segments of one base offset that were deleted.
         """
         renamed = []
-        for holder in (self.file, self.offset_index.file, self.time_index.file):
+        for holder in (self.file, *self._index_files()):
             target = holder.path.with_name(f"{holder.path.name}.{number}{DELETED_SUFFIX}")
             if self._disk.exists(holder.path):
                 self._disk.rename(holder.path, target)
@@ -368,7 +391,10 @@ class LogSegment:
         if timestamp is not None and timestamp > self._indexed_timestamp:
             self.time_index.append(timestamp, self.max_timestamp_offset)
             self._indexed_timestamp = timestamp
-        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+            if self.time_index.is_full:
+                self.indexes_full = True
+        if self.offset_index.is_full:
+            self.indexes_full = True
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------

@@ -142,8 +142,14 @@ class SegmentList:
         paths: list[Path] = []
         end_offset = recovery_point
         for segment in above[:SEGMENTS_PER_FLUSH]:
+            index = segment.transaction_index
             waits = segment is self.active and not with_indexes
-            paths += segment.paths()[:1] if waits else segment.paths()
+            paths += segment.paths()[:1] if waits else segment.paths()[:-1]
+            if index.is_unsynced:
+                index.file.flush()
+                index.is_unsynced = False
+                paths.append(index.file.path)
+                self.unsynced_names = True
             end_offset = segment.next_offset
         return paths, end_offset
 

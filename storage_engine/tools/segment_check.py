@@ -24,7 +24,7 @@ from storage_engine.protocol.record_batch import (
 )
 from storage_engine.tools.errors import CommandError
 
-SUFFIXES = (".log", ".index", ".timeindex")
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,8 @@ def base_offset_of(path: Path) -> int:
     """The base offset in the file's name; CommandError when it isn't a segment file's name."""
     if path.suffix not in SUFFIXES or not (path.stem.isascii() and path.stem.isdigit()):
         raise CommandError(
-            f"'{path}' is not a file of a segment: give <base offset>.log, .index or .timeindex"
+            f"'{path}' is not a file of a segment: give <base offset>.log, .index, .timeindex, "
+            ".txnindex or .snapshot"
         )
     return int(path.stem)
 
