@@ -287,9 +287,11 @@ class Pair:
                 self.fetch(kind)
 
     def want(self, partitions: set[int]) -> None:
+        for new in partitions - self.wants:
+            # What it knew of one that comes back, it has given up.
+            self.known.pop(new, None)
+            self.client.name_again("t", new)
         self.wants = set(partitions)
-        for gone in set(self.known) - self.wants:
-            del self.known[gone]
 
     def fetch(self, fate: str = "") -> bool:
         """Whether it arrived both ways, and was no refusal."""
