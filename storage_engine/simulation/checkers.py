@@ -44,11 +44,15 @@ class _Seen:
 class _Life:
     """What is known of one life of a broker's process."""
 
-    __slots__ = ("broker", "replicas", "saved")
+    __slots__ = ("broker", "brokers_known", "replicas", "saved", "told")
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
         self.replicas: dict[TopicPartition, _Seen] = {}
+        self.brokers_known: object = None
+        """The metadata's brokers, made anew with each UpdateMetadata."""
+        self.told: dict[tuple[str, int], int] = {}
+        """The leader epoch that the broker tells clients, by partition."""
         self.saved: dict[TopicPartition, int] = {}
         """High watermarks on the disk at the start."""
 
@@ -100,6 +104,10 @@ class Checker:
         life = self._lives.get(process) if process is not None else None
         if life is None or not life.broker.serving:
             return
+        metadata = life.broker.context.metadata
+        if metadata.brokers is not life.brokers_known:
+            life.brokers_known = metadata.brokers
+            self._check_metadata(life)
         replicas = life.replicas
         for partition in life.broker.context.replicas:
             seen = replicas.get(partition.topic_partition)
@@ -117,6 +125,20 @@ class Checker:
                 seen.key = key
                 self._changed(life, partition, seen)
 
+    def _check_metadata(self, life: _Life) -> None:
+        """R-CTL1: no order of a replaced controller is taken after one of a newer."""
+        metadata = life.broker.context.metadata
+        for topic in metadata.topics():
+            for number, item in (metadata.partitions(topic) or {}).items():
+                before = life.told.get((topic, number), -1)
+                if item.leader_epoch < before:
+                    raise InvariantViolation(
+                        "what brokers tell clients of leaders never goes back",
+                        f"{topic}-{number} on broker {life.broker.id}: epoch {item.leader_epoch},"
+                        f" after {before}",
+                    )
+                life.told[topic, number] = item.leader_epoch
+
     def _changed(self, life: _Life, partition: HostedPartition, seen: _Seen) -> None:
         record = self.record(partition.topic_partition)
         broker = life.broker
@@ -130,7 +152,7 @@ class Checker:
             seen.session = broker.session.session_id
         elif leading and seen.leading:
             if appended:
-                self._check_right_to_append(broker, partition, seen)
+                self._check_right_to_append(broker, partition, seen, record)
             if partition.high_watermark < seen.high_watermark:
                 raise InvariantViolation(
                     "a leader's high watermark never goes back",
@@ -198,8 +220,7 @@ class Checker:
         if partition.leader_epoch < seen.leader_epoch:
             raise InvariantViolation(
                 "leader epochs never go back",
-                f"{tp} on broker {broker.id}: from {seen.leader_epoch} to"
-                f" {partition.leader_epoch}",
+                f"{tp} on broker {broker.id}: from {seen.leader_epoch} to {partition.leader_epoch}",
             )
         self._trace.note(
             f"broker {broker.id} {'leads' if partition.leader else 'follows'} {tp}"
@@ -208,12 +229,18 @@ class Checker:
         )
 
     def _check_right_to_append(
-        self, broker: SimulatedBroker, partition: HostedPartition, seen: _Seen
+        self,
+        broker: SimulatedBroker,
+        partition: HostedPartition,
+        seen: _Seen,
+        record: PartitionRecord,
     ) -> None:
-        """R-REP11: nothing is taken once the session has gone, nor under a leadership of an
-        earlier one."""
+        """R-REP11: nothing is taken once the session has gone; nor in a later session, when others
+        have been elected meanwhile."""
         session = broker.session.session_id
-        if session not in self._cluster.zookeeper.live or session != seen.session:
+        state = record.state
+        replaced = state is not None and state.leader_epoch > partition.leader_epoch
+        if session not in self._cluster.zookeeper.live or (session != seen.session and replaced):
             raise InvariantViolation(
                 "a leader without its session takes nothing",
                 f"{partition.topic_partition}: broker {broker.id} appended in epoch"

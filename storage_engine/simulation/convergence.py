@@ -36,8 +36,14 @@ def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
 
 
 def _controllers(cluster: SimulatedCluster) -> list[str]:
-    acting = [b.id for b in cluster.brokers if b.serving and b.context.controller.acting]
-    return [] if len(acting) == 1 else [f"controllers are {acting}"]
+    loaded = [
+        broker.id
+        for broker in cluster.brokers
+        if broker.serving
+        and (acting := broker.context.controller.acting) is not None
+        and acting.loaded
+    ]
+    return [] if len(loaded) == 1 else [f"controllers that have loaded everything: {loaded}"]
 
 
 def _absent(cluster: SimulatedCluster) -> list[SimulatedBroker]:

@@ -39,8 +39,13 @@ class FaultKind(enum.Enum):
     LOST_ANSWERS = "lost answers"
     """ZooKeeper does some writes, and their answers are lost."""
     SLOW_ZOOKEEPER = "slow zookeeper"
+    SLOW_SESSION = "slow session"
+    """One broker's messages to and from ZooKeeper take long."""
     CONTROLLER_CHANGE = "controller change"
     """Somebody removes /controller; the old one hears of it in its own time."""
+    STALE_ORDERS = "stale orders"
+    """What the controller orders one broker is held up, while another broker restarts twice, the
+    controller gives its connection up, and perhaps is replaced; then the old orders arrive."""
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
     GROW_TOPIC = "grow topic"
@@ -91,8 +96,10 @@ _WEIGHTS = {
     FaultKind.SLOW_NETWORK: 3,
     FaultKind.SESSION_CUT: 10,
     FaultKind.LOST_ANSWERS: 8,
-    FaultKind.SLOW_ZOOKEEPER: 5,
+    FaultKind.SLOW_ZOOKEEPER: 4,
+    FaultKind.SLOW_SESSION: 6,
     FaultKind.CONTROLLER_CHANGE: 5,
+    FaultKind.STALE_ORDERS: 6,
     FaultKind.CREATE_TOPIC: 2,
     FaultKind.DELETE_TOPIC: 2,
     FaultKind.GROW_TOPIC: 2,

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import (
     controlled_shutdown,
@@ -19,7 +20,7 @@ from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import CLIENT_TIMEOUT_MS, SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.faults import Fault, FaultKind, Profile
+from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
 from storage_engine.simulation.network import CLIENT
 from storage_engine.simulation.requests import create_topic_request, delete_topic_request
 from storage_engine.simulation.trace import Trace
@@ -31,6 +32,8 @@ SLOW_NETWORK_MAX_MS = 400
 SLOW_ZOOKEEPER_MAX_MS = 1500
 LEAVE_MS = 3000
 """How long a leaving broker waits for its leaders to move."""
+
+End = Callable[[], None]
 
 GROWN_PARTITIONS = 4
 """More are never asked for."""
@@ -62,8 +65,30 @@ class Injector:
         """Made by faults, and not deleted by one."""
         self._partitions = 1
         self.done: Counter[FaultKind] = Counter()
+        self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
+            FaultKind.KILL: self._kill,
+            FaultKind.POWER_LOSS: self._kill,
+            FaultKind.POWER_LOSS_OF_ALL: self._kill_all,
+            FaultKind.QUICK_RESTART: self._restart_quickly,
+            FaultKind.LEAVE: self._leave,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.SLOW_DISK: self._slow_disk,
+            FaultKind.SESSION_CUT: self._cut_session,
+            FaultKind.LOST_ANSWERS: self._lose_answers,
+            FaultKind.SLOW_SESSION: self._slow_session,
+            FaultKind.CONTROLLER_CHANGE: self._change_controller,
+            FaultKind.STALE_ORDERS: self._delay_orders,
+            FaultKind.SLOW_NETWORK: self._slow_down_network,
+            FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
+            FaultKind.CREATE_TOPIC: self._change_topics,
+            FaultKind.DELETE_TOPIC: self._change_topics,
+            FaultKind.GROW_TOPIC: self._change_topics,
+            **dict.fromkeys(BETWEEN_TWO, self._between_two),
+        }
         cluster.network.delay_ms = self._network_delay_ms
         cluster.zookeeper.delay_ms = self._zookeeper_delay_ms
+        for broker in cluster.brokers:
+            broker.session.delay_ms = self._zookeeper_delay_ms
 
     def schedule(self, faults: list[Fault]) -> None:
         for fault in faults:
@@ -76,6 +101,8 @@ class Injector:
         self._trace.note("--- the faults are over ---")
         self._cluster.network.heal()
         for broker in self._cluster.brokers:
+            if broker.serving and broker.context.leaving:
+                broker.kill()
             if not broker.up:
                 self._start(broker)
                 continue
@@ -83,6 +110,7 @@ class Injector:
                 broker.resume()
             broker.loop.release()
             broker.session.lose_answers = 0
+            broker.session.delay_ms = self._zookeeper_delay_ms
             if broker.session.state is SessionState.SUSPENDED:
                 broker.session.reconnect()
 
@@ -117,52 +145,27 @@ class Injector:
 
             self._later(fault.for_ms, over)
 
-    def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> Callable[[], None] | None:
+    def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> End | None:
         """Begin a fault; how it ends, None when it can't be."""
         if fault.kind in _OF_RUNNING and (not broker.serving or broker.loop.paused):
             return None
-        match fault.kind:
-            case FaultKind.KILL | FaultKind.POWER_LOSS:
-                return self._kill(fault, broker)
-            case FaultKind.POWER_LOSS_OF_ALL:
-                return self._kill_all(fault)
-            case FaultKind.QUICK_RESTART:
-                broker.kill(session_ends_at_once=True)
-                self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
-            case FaultKind.LEAVE:
-                return self._leave(broker)
-            case FaultKind.PAUSE:
-                return self._pause(broker)
-            case FaultKind.SLOW_DISK:
-                return self._slow_disk(broker)
-            case FaultKind.SESSION_CUT:
-                return self._cut_session(fault, broker)
-            case FaultKind.LOST_ANSWERS:
-                broker.session.lose_answers = 1 + fault.seed % 3
-            case FaultKind.CONTROLLER_CHANGE:
-                if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
-                    return None
-                self._cluster.zookeeper.drop(ControllerZNode.PATH)
-            case FaultKind.SLOW_NETWORK:
-                self._slow_network += 1
-                return self._end_slow_network
-            case FaultKind.SLOW_ZOOKEEPER:
-                self._slow_zookeeper += 1
-                return self._end_slow_zookeeper
-            case FaultKind.CREATE_TOPIC | FaultKind.DELETE_TOPIC | FaultKind.GROW_TOPIC:
-                return self._change_topics(fault)
-            case _:
-                return self._between_two(fault)
+        return self._ways[fault.kind](fault, broker)
+
+    # --- of one broker ---
+
+    def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        broker.kill(session_ends_at_once=True)
+        self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
         return _nothing
 
-    def _kill(self, fault: Fault, broker: SimulatedBroker) -> Callable[[], None]:
+    def _kill(self, fault: Fault, broker: SimulatedBroker) -> End:
         broker.kill()
         lost = fault.kind is FaultKind.POWER_LOSS
         if lost:
             self._lose_power(fault, broker)
         return lambda: self._start_if_down(broker)
 
-    def _kill_all(self, fault: Fault) -> Callable[[], None]:
+    def _kill_all(self, fault: Fault, _broker: SimulatedBroker) -> End:
         for broker in self._cluster.brokers:
             if broker.up:
                 broker.kill()
@@ -188,7 +191,7 @@ class Injector:
         broker.begin()
         self._checker.started(broker)
 
-    def _leave(self, broker: SimulatedBroker) -> Callable[[], None] | None:
+    def _leave(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
         """A controlled shutdown, done or not after a while, then the end in order."""
         controller = self._cluster.controller
         if controller is None:
@@ -196,7 +199,7 @@ class Injector:
         life = broker.life
         broker.context.leaving = True
         request = controlled_shutdown.ControlledShutdownRequest(
-            broker_id=broker.id, broker_epoch=broker.context.broker_epoch()
+            broker_id=BrokerId(broker.id), broker_epoch=broker.context.broker_epoch()
         )
         answers = self._cluster.ask(controller.id, controlled_shutdown.API, 0, request)
 
@@ -217,7 +220,7 @@ class Injector:
 
         return start
 
-    def _pause(self, broker: SimulatedBroker) -> Callable[[], None]:
+    def _pause(self, _fault: Fault, broker: SimulatedBroker) -> End:
         life = broker.life
         broker.pause()
 
@@ -227,7 +230,7 @@ class Injector:
 
         return resume
 
-    def _slow_disk(self, broker: SimulatedBroker) -> Callable[[], None] | None:
+    def _slow_disk(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
         loop = broker.loop
         if loop.held is not None:
             return None
@@ -239,7 +242,7 @@ class Injector:
 
         return release
 
-    def _cut_session(self, fault: Fault, broker: SimulatedBroker) -> Callable[[], None] | None:
+    def _cut_session(self, fault: Fault, broker: SimulatedBroker) -> End | None:
         session = broker.session
         if session.state is not SessionState.CONNECTED:
             return None
@@ -255,13 +258,82 @@ class Injector:
 
         return reconnect
 
-    def _end_slow_network(self) -> None:
-        self._slow_network -= 1
+    def _lose_answers(self, fault: Fault, broker: SimulatedBroker) -> End:
+        broker.session.lose_answers = 1 + fault.seed % 3
+        return _nothing
 
-    def _end_slow_zookeeper(self) -> None:
-        self._slow_zookeeper -= 1
+    def _slow_session(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        session = broker.session
+        session.delay_ms = lambda: self._choose.randint(1, SLOW_ZOOKEEPER_MAX_MS)
 
-    def _between_two(self, fault: Fault) -> Callable[[], None]:
+        def end() -> None:
+            session.delay_ms = self._zookeeper_delay_ms
+
+        return end
+
+    # --- of the controller ---
+
+    def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> End | None:
+        if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
+            return None
+        self._cluster.zookeeper.drop(ControllerZNode.PATH)
+        return _nothing
+
+    def _delay_orders(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        controller = self._cluster.controller
+        others = [b for b in self._cluster.brokers if b is not controller]
+        if controller is None or len(others) < 2:
+            return None
+        told, restarted = random.Random(fault.seed).sample(others, 2)
+        direction = (controller.id, told.id)
+        network, zookeeper = self._cluster.network, self._cluster.zookeeper
+        network.held_up.add(direction)
+        self._trace.note(
+            f"orders from broker {controller.id} to {told.id} are held up, broker {restarted.id}"
+            " restarts twice"
+        )
+
+        def restart() -> None:
+            if restarted.serving and not restarted.loop.paused:
+                restarted.kill(session_ends_at_once=True)
+                self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(restarted))
+
+        def replace() -> None:
+            if zookeeper.data(ControllerZNode.PATH) is not None:
+                zookeeper.drop(ControllerZNode.PATH)
+
+        restart()
+        step_ms = max(1, fault.for_ms // 4)
+        self._later(step_ms, lambda: network.give_up(*direction))
+        self._later(2 * step_ms, restart)
+        if fault.seed % 2:
+            self._later(3 * step_ms, replace)
+
+        def end() -> None:
+            network.held_up.discard(direction)
+            network.release()
+
+        return end
+
+    # --- of many ---
+
+    def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+        self._slow_network += 1
+
+        def end() -> None:
+            self._slow_network -= 1
+
+        return end
+
+    def _slow_down_zookeeper(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+        self._slow_zookeeper += 1
+
+        def end() -> None:
+            self._slow_zookeeper -= 1
+
+        return end
+
+    def _between_two(self, fault: Fault, _broker: SimulatedBroker) -> End:
         network, one, other = self._cluster.network, fault.broker, fault.other
         match fault.kind:
             case FaultKind.RESET:
@@ -287,7 +359,7 @@ class Injector:
 
     # --- topics ---
 
-    def _change_topics(self, fault: Fault) -> Callable[[], None] | None:
+    def _change_topics(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         controller = self._cluster.controller
         if controller is None:
             return None
@@ -341,5 +413,6 @@ _OF_RUNNING = frozenset(
         FaultKind.SLOW_DISK,
         FaultKind.SESSION_CUT,
         FaultKind.LOST_ANSWERS,
+        FaultKind.SLOW_SESSION,
     }
 )

@@ -13,7 +13,7 @@ from storage_engine.simulation.copies import BatchNote, NotedLog
 from storage_engine.zookeeper.znodes import PartitionStateZNode
 
 
-class InvariantViolation(Exception):  # noqa: N818 - it is not an error of the simulation
+class InvariantViolation(Exception):
     """The cluster broke a promise."""
 
     def __init__(self, rule: str, what: str) -> None:
