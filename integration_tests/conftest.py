@@ -1,10 +1,14 @@
 """Fixtures of the integration tests."""
 
+import contextlib
 import signal
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 from integration_tests.cluster_support import running_cluster
+from integration_tests.loop_disk import LoopDisk
 
 
 def pytest_configure() -> None:
@@ -17,3 +21,15 @@ def cluster(tmp_path_factory):
     """Three brokers for the tests of one file; each test makes topics of its own."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[LoopDisk]:
+    try:
+        made = LoopDisk(tmp_path / "image", tmp_path / "second")
+        made.mount()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"this user can't mount an ext4 image here: {error}")
+    yield made
+    with contextlib.suppress(subprocess.CalledProcessError):
+        made.unmount()

@@ -8,7 +8,7 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.test_acks_all_survives_leader_kill import SteadyProducer
+from integration_tests.steady_producer import SteadyProducer
 
 
 def test_a_rolling_restart_loses_and_fails_nothing(tmp_path):

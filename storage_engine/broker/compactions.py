@@ -42,6 +42,11 @@ class Compactions:
         """A pass over them has failed: others come first."""
         self._closed = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a pass is under way."""
+        return self._running is not None
+
     def look(self) -> None:
         """Begins the most urgent pass, unless one is under way."""
         if self._closed or self._running is not None:
@@ -52,9 +57,13 @@ class Compactions:
             self._resting.clear()
             return
         partition, plan = found
-        job = partition.log.begin_compaction(
-            plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
-        )
+        try:
+            job = partition.log.begin_compaction(
+                plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
+            )
+        except LogStorageError as failure:
+            self._replicas.fail(partition, failure)
+            return
         self._running = partition
         self._work(partition, job)
 

@@ -84,12 +84,14 @@ _ELECTION_CODES = frozenset(
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("is_full", "partition", "resume_ms")
+    __slots__ = ("is_full", "partition", "resume_ms", "was_damaged")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
         self.is_full = False
         """There was no room for the last records."""
+        self.was_damaged = False
+        """The last records were bad: the leader is told with the next fetch."""
         self.resume_ms = 0
         """Not fetched before this time: the leader answered with an error."""
 
@@ -178,7 +180,7 @@ class PeerFetcher:
             max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
-            partitions=[self._wanted(f.partition) for f in ready],
+            partitions=[self._wanted(f) for f in ready],
         )
         self._transport.request(
             self.endpoint,
@@ -208,7 +210,8 @@ class PeerFetcher:
         pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
         return min(pauses, default=self._settings.wait_max_ms)
 
-    def _wanted(self, partition: HostedPartition) -> FetchPartition:
+    def _wanted(self, followed: _Followed) -> FetchPartition:
+        partition = followed.partition
         replica_log = partition.log
         return FetchPartition(
             topic=partition.topic_partition.topic,
@@ -218,6 +221,7 @@ class PeerFetcher:
             current_leader_epoch=partition.leader_epoch,
             last_fetched_epoch=replica_log.latest_epoch,
             log_start_offset=replica_log.log_start_offset,
+            was_damaged=followed.was_damaged,
         )
 
     def _on_reply(
@@ -278,6 +282,9 @@ class PeerFetcher:
                 if followed.is_full:
                     followed.is_full = False
                     log.info("following %s again: there is room", partition.topic_partition)
+                if followed.was_damaged:
+                    followed.was_damaged = False
+                    log.info("following %s again: undamaged", partition.topic_partition)
             partition.log.advance_log_start(
                 min(answer.log_start_offset, partition.log.log_end_offset)
             )
@@ -285,6 +292,7 @@ class PeerFetcher:
                 min(answer.high_watermark, partition.log.log_end_offset),
                 partition.log.log_start_offset,
             )
+            partition.log.note_high_watermark(partition.follower_high_watermark)
             return got_records
         except LogFullError as failure:
             if not followed.is_full:
@@ -292,7 +300,16 @@ class PeerFetcher:
             followed.is_full = True
             self._pause(followed)
         except CorruptRecordError as failure:
-            log.warning("bad records from the leader of %s: %s", partition.topic_partition, failure)
+            if not followed.was_damaged:
+                log.error(
+                    "refused bad records of %s from its leader, broker %d, at offset %d; it is told"
+                    " and asked again: %s",
+                    partition.topic_partition,
+                    self.endpoint.broker_id,
+                    partition.log.log_end_offset,
+                    failure,
+                )
+            followed.was_damaged = True
             self._pause(followed)
         except LogStorageError as failure:
             self._on_failure(partition, failure)

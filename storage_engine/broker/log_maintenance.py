@@ -13,6 +13,8 @@ from pathlib import Path
 from storage_engine.broker.compactions import Compactions
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.scrubs import LOOK_INTERVAL_MS as SCRUB_LOOK_INTERVAL_MS
+from storage_engine.broker.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.log.flush_job import FlushJob
@@ -52,6 +54,7 @@ class LogMaintenance:
         clock: Clock,
         background: Background,
         compactions: Compactions | None,
+        scrubs: Scrubs,
     ) -> None:
         self._intervals = intervals
         self._logs = logs
@@ -60,6 +63,7 @@ class LogMaintenance:
         self._clock = clock
         self._background = background
         self._compactions = compactions
+        self._scrubs = scrubs
         self._flushing: set[HostedPartition] = set()
         self._retention_ms = intervals.retention_ms
         self._retention_timer: Timer | None = None
@@ -74,9 +78,11 @@ class LogMaintenance:
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
             self._every(self._compactions.interval_ms, self._compactions.look)
+        self._every(SCRUB_LOOK_INTERVAL_MS, self._scrubs.look)
 
     def close(self) -> None:
         self._closed = True
+        self._scrubs.close()
         if self._compactions is not None:
             self._compactions.close()
 
@@ -165,6 +171,7 @@ class LogMaintenance:
         self._logs.write_recovery_points()
         self._logs.write_log_starts()
         self._logs.write_cleaner_offsets()
+        self._logs.write_scrub_times()
 
     def _remove_doomed_files(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -8,9 +8,11 @@ hears of a broker before it can answer. A stop runs the other way, after the lea
 import asyncio
 import logging
 import signal
+from pathlib import Path
 
 from storage_engine.broker.cluster_id import agree_on_cluster_id
 from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
 from storage_engine.core.errors import HeadraceError
@@ -22,6 +24,7 @@ from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
+from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ class Broker:
         background = ThreadBackground(self._loop)
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
+        access = _zookeeper_access(config)
         logs = LogManager(
             list(config.log_dirs),
             log_config_for(config, {}),
@@ -73,6 +77,7 @@ class Broker:
             self._loop.call_soon_threadsafe,
             clock=clock,
             data_dir=logs.working_folders[0],
+            access=access,
         )
         transport = PeerTransport(self._loop)
         try:
@@ -100,6 +105,7 @@ class Broker:
                 config.listener.port,
                 parts.dispatcher,
                 _limits(config),
+                handle_run=ProduceRuns(parts.context),
             )
             await server.start()
             try:
@@ -183,6 +189,13 @@ class Broker:
             on_reply=answered.set_result,
         )
         return await answered
+
+
+def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
+    file = config.get(CREDENTIALS_KEY)
+    return load_access(
+        Path(file) if isinstance(file, str) else None, set_acl=config.flag("zookeeper.set.acl")
+    )
 
 
 def _limits(config: BrokerConfig) -> ServerLimits:

@@ -22,6 +22,7 @@ from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
@@ -159,6 +160,32 @@ def build(
         keep_log_starts=log_starts.keep_now,
     )
     replicas.fetchers = fetchers
+    compactions = (
+        Compactions(
+            interval_ms=config.integer("log.cleaner.backoff.ms"),
+            keys_max_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
+            replicas=replicas,
+            scheduler=scheduler,
+            clock=clock,
+            background=background,
+        )
+        if config.flag("log.cleaner.enable")
+        else None
+    )
+    scrubs = Scrubs(
+        ScrubSettings(
+            broker_id=broker_id,
+            interval_ms=config.integer("log.scrub.interval.ms"),
+            bytes_per_second=config.integer("log.scrub.bytes.per.second"),
+        ),
+        replicas=replicas,
+        metadata=metadata,
+        transport=transport,
+        scheduler=scheduler,
+        clock=clock,
+        background=background,
+        is_compacting=lambda: compactions is not None and compactions.is_running,
+    )
     maintenance = LogMaintenance(
         MaintenanceIntervals(
             retention_ms=config.integer("log.retention.check.interval.ms"),
@@ -170,16 +197,8 @@ def build(
         scheduler=scheduler,
         clock=clock,
         background=background,
-        compactions=Compactions(
-            interval_ms=config.integer("log.cleaner.backoff.ms"),
-            keys_max_bytes=config.integer("log.cleaner.dedupe.buffer.size"),
-            replicas=replicas,
-            scheduler=scheduler,
-            clock=clock,
-            background=background,
-        )
-        if config.flag("log.cleaner.enable")
-        else None,
+        compactions=compactions,
+        scrubs=scrubs,
     )
     applier = SettingsApplier(
         broker_id,
@@ -194,7 +213,7 @@ def build(
     config_changes = ConfigChanges(
         coordination, scheduler, clock, known=applier.known, take=applier.take
     )
-    reader = FetchReader(replicas, is_current=metadata.is_current)
+    reader = FetchReader(replicas, is_current=metadata.is_current, on_damage=scrubs.report)
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,

@@ -63,6 +63,17 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         doc="How long a starting broker waits for ZooKeeper; default: the session timeout.",
     ),
+    Setting(
+        name="zookeeper.digest.credentials.file",
+        type=SettingType.STRING,
+        doc="File of one line, user:password, for ZooKeeper's digest authentication.",
+    ),
+    Setting(
+        name="zookeeper.set.acl",
+        type=SettingType.BOOLEAN,
+        default=False,
+        doc="Only that user writes new znodes, all may read; zookeeper.connect needs a path.",
+    ),
     # ---- topics ----
     Setting(
         name="num.partitions",
@@ -299,6 +310,22 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         unit="ms",
         doc="How often it is written down up to where the logs are flushed.",
+    ),
+    Setting(
+        name="log.scrub.interval.ms",
+        type=SettingType.LONG,
+        default=7 * 24 * 3600 * 1000,
+        minimum=0,
+        unit="ms",
+        doc="How often finished segments are checked, and repaired by replicas; 0: on suspicion.",
+    ),
+    Setting(
+        name="log.scrub.bytes.per.second",
+        type=SettingType.LONG,
+        default=10 << 20,
+        minimum=64 << 10,
+        unit="bytes",
+        doc="How fast finished segments are read to be checked, on all disks together.",
     ),
     Setting(
         name="log.cleaner.enable",

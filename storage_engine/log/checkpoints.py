@@ -2,7 +2,8 @@
 whole, and a bad one counts as empty.
 
     recovery-point-offset-checkpoint, replication-offset-checkpoint,
-    log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per data folder):
+    log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per data folder),
+    scrub-time-checkpoint (with wall-clock milliseconds instead of offsets):
         0                                format version
         <number of entries>
         <topic> <partition> <offset>     a line per entry
@@ -28,6 +29,7 @@ RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
+SCRUB_TIMES_FILE = "scrub-time-checkpoint"
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _VERSION = "0"

@@ -1,32 +1,52 @@
-"""A compaction pass as a row of steps. Its one rule: what takes long is done by `work`, on any
-thread; what changes the log by `advance`, on the log's own.
+"""A pass that replaces closed segments, as a row of steps: compaction, and the repair of damage.
+Its one rule: what takes long is done by `work`, on any thread; what changes the log by `advance`,
+on the log's own.
 
     step       work                                advance
-    LEARN      finds the newest offset of each key groups the segments
+    LEARN      the copier prepares itself          groups the segments
     COPY       writes the files of a group         renames the log among them to `.swap`
     COMMITTED  syncs the folder                    renames the old segments away
     MOVED      syncs the folder                    puts the new segment into the list; next group
-    DONE       syncs the folder                    the log is clean up to the end of the pass
+    DONE       syncs the folder                    tells who asked for the pass
 
 Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
 brought to its end at once, everything before that is dropped. See swap_files for what a crash
-leaves. Source: R-LOG10.
+leaves. Source: R-LOG8, R-LOG10.
 """
 
 import enum
-import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from storage_engine.core.compaction import SegmentSpan, group_segments
-from storage_engine.log.cleaned_segment import CleanedFacts, CleanedSegment
-from storage_engine.log.closed_segment import ClosedSegment
-from storage_engine.log.compactor import CancelledError, Compactor, PassOrder
+from storage_engine.core.partition_transactions import AbortedTransaction
+from storage_engine.log.cleaned_segment import CancelledError, CleanedFacts, CleanedSegment
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.placing import MAX_RELATIVE_OFFSET
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.swap_files import SwapFiles, sync_names
+from storage_engine.protocol.record_batch import BytesLike
 
-logger = logging.getLogger(__name__)
+
+class SegmentCopier(Protocol):
+    """Says what the new segments hold. `prepare` and `copy` run on any thread."""
+
+    end_offset: int
+    """Segments that begin at or after it stay as they are; known once `prepare` is done."""
+
+    def prepare(self) -> None:
+        """OSError, CorruptRecordError, CancelledError as `CompactionJob.work`."""
+        ...
+
+    def copy(
+        self,
+        group: slice,
+        write: Callable[[BytesLike], None],
+        note_aborted: Callable[[AbortedTransaction], None],
+    ) -> bool:
+        """Gives what stays of those sources to `write`, batch by batch, and aborted transactions
+        that end in them to `note_aborted`; whether the batches differ."""
+        ...
 
 
 class Step(enum.Enum):
@@ -44,19 +64,19 @@ class CompactionJob:
 
     def __init__(
         self,
-        order: PassOrder,
+        copier_for: Callable[[Callable[[], bool]], SegmentCopier],
         segments: SegmentList,
         sources: Sequence[LogSegment],
-        on_cleaned: Callable[[int], None],
+        on_done: Callable[[], None],
     ) -> None:
-        """`order.segments` describe `sources`; `on_cleaned` gets the end of the pass."""
+        """`copier_for` makes the copier of `sources`, given how it learns that it was stopped."""
         self.step = Step.LEARN
         self.is_stopped = False
-        self._order = order
+        self._disk = segments.folder.disk
         self._segments = segments
         self._sources = sources
-        self._on_cleaned = on_cleaned
-        self._compactor = Compactor(order, lambda: self.is_stopped)
+        self._on_done = on_done
+        self._copier = copier_for(lambda: self.is_stopped)
         self._groups: list[slice] = []
         self._files: SwapFiles | None = None
         self._facts: CleanedFacts | None = None
@@ -67,7 +87,7 @@ class CompactionJob:
         """
         match self.step:
             case Step.LEARN:
-                self._compactor.learn_keys()
+                self._copier.prepare()
             case Step.COPY:
                 self._facts = self._copy()
             case Step.COMMITTED | Step.MOVED | Step.DONE:
@@ -92,13 +112,7 @@ class CompactionJob:
                 self._replace()
             case Step.DONE:
                 self.is_stopped = True
-                self._on_cleaned(self._compactor.end_offset)
-                logger.info(
-                    "compacted folder=%s end_offset=%d dropped_records=%d",
-                    self._segments.folder.path,
-                    self._compactor.end_offset,
-                    self._compactor.dropped_records,
-                )
+                self._on_done()
                 return False
         return True
 
@@ -123,7 +137,7 @@ class CompactionJob:
 
     def _group(self) -> None:
         """Segments that begin at or after the end of the pass have nothing to clean."""
-        end = self._compactor.end_offset
+        end = self._copier.end_offset
         self._sources = [segment for segment in self._sources if segment.base_offset < end]
         config = self._segments.folder.config
         self._groups = group_segments(
@@ -157,17 +171,16 @@ class CompactionJob:
         """None when the group stays as it is."""
         assert self._files is not None
         config = self._segments.folder.config
-        sources = self._order.segments[self._groups[-1]]
         cleaned = CleanedSegment(
-            self._order.disk,
+            self._disk,
             self._files,
             index_interval_bytes=config.index_interval_bytes,
             index_max_bytes=config.segment_index_bytes,
         )
         try:
             cleaned.create()
-            changed = self._compactor.copy(sources, cleaned.write)
-            if changed or len(sources) > 1:
+            changed = self._copier.copy(self._groups[-1], cleaned.write, cleaned.note_aborted)
+            if changed or len(self._group_sources()) > 1:
                 facts = cleaned.finish()
                 self._sync_names()
                 if self.is_stopped:
@@ -181,7 +194,7 @@ class CompactionJob:
 
     def _commit(self) -> None:
         assert self._files is not None
-        self._order.disk.rename(self._files.cleaned_log, self._files.swap)
+        self._disk.rename(self._files.cleaned_log, self._files.swap)
         self.step = Step.COMMITTED
 
     def _move_away(self) -> None:
@@ -200,9 +213,10 @@ class CompactionJob:
         segment.next_offset = files.end_offset
         segment.max_timestamp = facts.max_timestamp
         segment.max_timestamp_offset = facts.max_timestamp_offset
-        disk = self._order.disk
+        disk = self._disk
         disk.rename(files.cleaned_index, segment.offset_index.file.path)
         disk.rename(files.cleaned_time_index, segment.time_index.file.path)
+        disk.rename(files.cleaned_transaction_index, segment.transaction_index.file.path)
         disk.rename(files.swap, segment.file.path)
         self._segments.replace(replaced, segment)
         self._next_group()
@@ -211,15 +225,7 @@ class CompactionJob:
         """Of a copy that was made while the job was stopped."""
         if self.step is Step.COPY and self._files is not None:
             for path in self._files.cleaned():
-                self._order.disk.remove(path)
+                self._disk.remove(path)
 
     def _sync_names(self) -> None:
-        sync_names(self._order.disk, self._segments.folder.path)
-
-
-def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
-    """What a pass needs to know of them."""
-    return tuple(
-        ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
-        for segment in segments
-    )
+        sync_names(self._disk, self._segments.folder.path)

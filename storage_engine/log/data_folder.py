@@ -21,6 +21,7 @@ from storage_engine.log.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
+    SCRUB_TIMES_FILE,
     read_offsets,
 )
 from storage_engine.log.disk import Disk, replace_file
@@ -96,6 +97,8 @@ class DataFolder:
         self.recovery_points = read_offsets(self._disk, self.path / RECOVERY_POINTS_FILE)
         self.log_starts = read_offsets(self._disk, self.path / LOG_STARTS_FILE)
         self.cleaner_offsets = read_offsets(self._disk, self.path / CLEANER_OFFSETS_FILE)
+        self.scrub_times = read_offsets(self._disk, self.path / SCRUB_TIMES_FILE)
+        """When the older segments were last gone through, in wall-clock milliseconds."""
         self.high_watermarks = read_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE)
 
     def begin(self) -> None:

@@ -21,7 +21,7 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-PROBE_BYTES = 256 << 10
+PROBE_BYTES = 512 << 10
 """One byte in so many is looked at to tell what is in the page cache: a look costs about 1 us, and
 what is evicted or read ahead between two looks costs one short wait at most.
 """
@@ -38,6 +38,12 @@ class Disk(Protocol):
     """(descriptor, bytes, position) -> bytes written, possibly fewer."""
     pread: Callable[[int, int, int], bytes]
     """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
+
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        """As `pread`, for what is not read again soon: what was not in the page cache before is
+        not there for long.
+        """
+        ...
 
     def open_for_append(self, path: Path) -> int:
         """A descriptor to read and write; the file is created when absent."""
@@ -131,6 +137,14 @@ class RealDisk:
 
     pwrite: Callable[[int, Buffer, int], int] = staticmethod(os.pwrite)
     pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
+
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        cached = self.read_cached(descriptor, count, position)
+        if cached is not None:
+            return bytes(cached)
+        data = self.pread(descriptor, count, position)
+        os.posix_fadvise(descriptor, position, len(data), os.POSIX_FADV_DONTNEED)
+        return data
 
     def open_for_append(self, path: Path) -> int:
         return os.open(path, _READ_WRITE, _FILE_MODE)

@@ -18,13 +18,16 @@ from storage_engine.core.compaction import (
     plan_compaction,
 )
 from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.log.compaction_job import CompactionJob
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.segment_patch import Replacements, SegmentPatch
+from storage_engine.log.segment_scrub import SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
 
 if TYPE_CHECKING:
+    from storage_engine.core.partition_transactions import AbortedTransaction
     from storage_engine.core.producer_state import ProducerStates
-    from storage_engine.log.compaction_job import CompactionJob
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +94,16 @@ class LogCompaction:
         *,
         config: LogConfig,
         producers: "ProducerStates",
+        find_aborted: Callable[[int, int], "list[AbortedTransaction]"],
         keys_max_bytes: int,
         now_ms: int,
-    ) -> "CompactionJob":
-        """The pass of a plan that was made just now."""
+    ) -> CompactionJob:
+        """The pass of a plan that was made just now.
+
+        `find_aborted`: aborted transactions of [start offset, end offset).
+        """
         # Only here: they load Arrow, which a broker without compacted topics does without.
-        from storage_engine.log.compaction_job import CompactionJob, closed_segments
-        from storage_engine.log.compactor import PassOrder
+        from storage_engine.log.compactor import Compactor, PassOrder, closed_segments
 
         assert self._job is None
         end = plan.first_uncleanable_offset
@@ -111,6 +117,8 @@ class LogCompaction:
         if not self._segments.active.size:
             # A reader who waits for the last offset of the log must get something.
             kept_batches.add(self._segments.active.base_offset - 1)
+        with storage_errors("read", self._segments.folder.path):
+            aborted = find_aborted(self._segments.first.base_offset, end)
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),
@@ -119,11 +127,61 @@ class LogCompaction:
             now_ms=now_ms,
             keys_max_bytes=keys_max_bytes,
             kept_batches=frozenset(kept_batches),
+            kept_markers=frozenset(
+                (producer.producer_id, producer.epoch)
+                for producer in producers
+                if not producer.batches
+            ),
+            aborted=tuple(aborted),
         )
-        self._job = CompactionJob(order, self._segments, sources, self._cleaned_to)
+        compactors: list[Compactor] = []
+
+        def copier(is_cancelled: Callable[[], bool]) -> Compactor:
+            compactors.append(Compactor(order, is_cancelled))
+            return compactors[0]
+
+        def cleaned() -> None:
+            (compactor,) = compactors
+            self.first_dirty_offset = compactor.end_offset
+            logger.info(
+                "compacted folder=%s end_offset=%d dropped_records=%d",
+                self._segments.folder.path,
+                compactor.end_offset,
+                compactor.dropped_records,
+            )
+
+        self._job = CompactionJob(copier, self._segments, sources, cleaned)
         return self._job
 
-    def advance(self, job: "CompactionJob") -> bool:
+    def begin_repair(
+        self,
+        scrub: SegmentScrub,
+        replacements: Replacements,
+        on_repaired: Callable[[], None],
+        aborted: "tuple[AbortedTransaction, ...]",
+    ) -> CompactionJob:
+        """Replaces what is damaged in a segment; of a log without a job."""
+        assert self._job is None
+        disk = self._segments.folder.disk
+
+        def repaired() -> None:
+            self.is_left_alone = False
+            on_repaired()
+
+        self._job = CompactionJob(
+            lambda is_cancelled: SegmentPatch(disk, scrub, replacements, is_cancelled, aborted),
+            self._segments,
+            [scrub.segment],
+            repaired,
+        )
+        return self._job
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way."""
+        return self._job is not None
+
+    def advance(self, job: CompactionJob) -> bool:
         """After a step's `work` went well: its quick half; whether there is more to do."""
         try:
             goes_on = job.advance()
@@ -137,7 +195,7 @@ class LogCompaction:
             self._job = None
         return goes_on
 
-    def failed(self, job: "CompactionJob", error: Exception) -> LogStorageError | None:
+    def failed(self, job: CompactionJob, error: Exception) -> LogStorageError | None:
         """A step's `work` failed: the job is over; the error that the log fails with, if any."""
         self._job = None
         folder = self._segments.folder.path
@@ -165,15 +223,12 @@ class LogCompaction:
         if self._job is not None:
             self._job.is_stopped = True
 
-    def log_was_cut_to(self, end_offset: int) -> None:
+    def log_is_cut_to(self, end_offset: int) -> None:
         """What will stand above `end_offset` is not what was cleaned."""
         self.is_left_alone = False
         if self.first_dirty_offset > end_offset:
             self.first_dirty_offset = end_offset
             self._on_lowered()
-
-    def _cleaned_to(self, offset: int) -> None:
-        self.first_dirty_offset = offset
 
     def _first_dirty_timestamp(self, first_dirty: int) -> int:
         for segment in self._segments.all[:-1]:

@@ -20,6 +20,7 @@ from storage_engine.log.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
+    SCRUB_TIMES_FILE,
     write_offsets,
 )
 from storage_engine.log.data_folder import (
@@ -33,10 +34,8 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.recovery_progress import RecoveryProgress, bytes_to_check
 from storage_engine.log.storage_errors import NO_ROOM, storage_error
-
-PROGRESS_INTERVAL_MS = 2000
-"""A recovery that takes longer tells how far it is."""
 
 FILE_NAME_MAX_BYTES = 255
 
@@ -147,6 +146,7 @@ class LogManager:
                 self._write_recovery_points_of(folder)
                 self._write_log_starts_of(folder)
                 self._write_cleaner_offsets_of(folder)
+                self._write_scrub_times_of(folder)
                 if failed is None:
                     folder.mark_clean()
             except OSError as error:
@@ -299,6 +299,15 @@ class LogManager:
             folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
         )
 
+    def write_scrub_times(self) -> None:
+        """When the older segments of each log were last gone through."""
+        self._in_each_working_folder(self._write_scrub_times_of)
+
+    def _write_scrub_times_of(self, folder: DataFolder) -> None:
+        folder.scrub_times = self._write(
+            folder, SCRUB_TIMES_FILE, lambda tp, log: log.scrubbed_ms or None
+        )
+
     def _write(
         self,
         folder: DataFolder,
@@ -386,31 +395,49 @@ class LogManager:
         return [(folder, topic_partition) for topic_partition, folder in places.items()]
 
     def _load_logs(self, found: list[tuple[DataFolder, TopicPartition]]) -> None:
-        last_told_ms = self._clock.monotonic_ms()
-        for number, (folder, topic_partition) in enumerate(found):
+        progress = self._progress_of(found)
+        for folder, topic_partition in found:
             if folder.failed:
                 continue
             try:
-                log = self._open(folder, topic_partition, None, clean=folder.was_clean_shutdown)
+                log = self._open(
+                    folder,
+                    topic_partition,
+                    None,
+                    clean=folder.was_clean_shutdown,
+                    on_checked=progress[folder].checked,
+                )
             except (OSError, LogStorageError) as error:
                 self._lose(folder, error)
                 continue
+            # After an unclean stop also what lies below the recovery points is checked soon.
+            known_ms = folder.scrub_times.get(topic_partition, 0)
+            log.scrubbed_ms = min(known_ms, log.scrubbed_ms) if folder.was_clean_shutdown else 0
             self.recovered_bytes += log.recovered_bytes
-            now_ms = self._clock.monotonic_ms()
-            if now_ms - last_told_ms >= PROGRESS_INTERVAL_MS:
-                last_told_ms = now_ms
-                logger.info(
-                    "loading logs done=%d of=%d recovered_bytes=%d",
-                    number + 1,
-                    len(found),
-                    self.recovered_bytes,
-                )
+            progress[folder].opened()
         logger.info(
             "logs loaded partitions=%d clean=%s recovered_bytes=%d",
             len(self.logs),
             self.was_clean_shutdown,
             self.recovered_bytes,
         )
+
+    def _progress_of(
+        self, found: list[tuple[DataFolder, TopicPartition]]
+    ) -> dict[DataFolder, RecoveryProgress]:
+        progress = {}
+        for folder in self._working:
+            here = [tp for at, tp in found if at is folder]
+            points = [(folder.path / str(tp), folder.recovery_points.get(tp, 0)) for tp in here]
+            try:
+                total = 0 if folder.was_clean_shutdown else bytes_to_check(self._disk, points)
+            except OSError:
+                # Opening the logs will meet it again.
+                total = 0
+            progress[folder] = RecoveryProgress(
+                folder.path, self._clock, partitions=len(here), total_bytes=total
+            )
+        return progress
 
     def _open(
         self,
@@ -419,6 +446,7 @@ class LogManager:
         config: LogConfig | None,
         *,
         clean: bool,
+        on_checked: Callable[[int], None] = lambda size: None,
     ) -> PartitionLog:
         log = PartitionLog.open(
             folder.path / str(topic_partition),
@@ -433,6 +461,7 @@ class LogManager:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._write_lowered_of(folder),
+            on_checked=on_checked,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
@@ -452,6 +481,7 @@ class LogManager:
 
     def _write_lowered_of(self, folder: DataFolder) -> None:
         self._write_recovery_points_of(folder)
+        self._write_log_starts_of(folder)
         self._write_cleaner_offsets_of(folder)
 
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:

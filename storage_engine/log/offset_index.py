@@ -12,15 +12,16 @@ R-LOG3.
 """
 
 import struct
-from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
 from storage_engine.log.disk import Disk
 from storage_engine.log.index_file import IndexFile
+from storage_engine.log.index_search import count_up_to
 from storage_engine.log.open_files import OpenFiles
 
 ENTRY = struct.Struct(">ii")
+_FIELD = struct.Struct(">i")
 
 
 class OffsetEntry(NamedTuple):
@@ -46,8 +47,13 @@ class OffsetIndex:
         return len(self.file)
 
     @property
+    def room(self) -> int:
+        """Entries that can come before it is full."""
+        return max(0, self._max_entries - len(self.file))
+
+    @property
     def is_full(self) -> bool:
-        return len(self.file) >= self._max_entries
+        return not self.room
 
     def append(self, last_offset: int, position: int) -> None:
         self.file.append(ENTRY.pack(last_offset - self._base_offset, position))
@@ -63,20 +69,25 @@ class OffsetIndex:
 
     def floor(self, offset: int) -> OffsetEntry | None:
         """The last entry whose batch ends at or before `offset`."""
-        preceding = bisect_right(range(len(self.file)), offset, key=self._offset_at)
+        preceding = count_up_to(len(self.file), offset - self._base_offset, self._offset_at)
         return self.entry(preceding - 1) if preceding else None
 
     def floor_of_position(self, position: int) -> OffsetEntry | None:
         """The last entry whose batch begins at or before byte `position`."""
-        preceding = bisect_right(range(len(self.file)), position, key=self._position_at)
+        preceding = count_up_to(len(self.file), position, self._position_at)
         return self.entry(preceding - 1) if preceding else None
 
     def truncate_to(self, position: int) -> None:
         """Drops the entries of batches at or after byte `position`."""
-        self.file.truncate(bisect_right(range(len(self.file)), position - 1, key=self._position_at))
+        self.file.truncate(count_up_to(len(self.file), position - 1, self._position_at))
 
     def _offset_at(self, number: int) -> int:
-        return self.entry(number).last_offset
+        """Relative to the base offset."""
+        buffer, at = self.file.locate(number)
+        relative_offset: int = _FIELD.unpack_from(buffer, at)[0]
+        return relative_offset
 
     def _position_at(self, number: int) -> int:
-        return self.entry(number).position
+        buffer, at = self.file.locate(number)
+        position: int = _FIELD.unpack_from(buffer, at + _FIELD.size)[0]
+        return position

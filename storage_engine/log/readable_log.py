@@ -5,11 +5,12 @@ Source: R-LOG3, R-LOG11.
 
 from pathlib import Path
 
-from storage_engine.core.errors import OffsetOutOfRangeError
+from storage_engine.core.errors import CorruptRecordError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.leader_epochs import EpochEnd, LeaderEpochCache
 from storage_engine.log.log_reader import LogReader
 from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.segment_scrub import BadRange
 from storage_engine.log.segment_slice import SegmentSlice
 from storage_engine.log.storage_errors import storage_error, storage_errors
 from storage_engine.log.time_search import (
@@ -25,6 +26,7 @@ class ReadableLog:
     __slots__ = (
         "_reader",
         "_segments",
+        "damaged",
         "directory",
         "leader_epochs",
         "log_end_offset",
@@ -48,6 +50,8 @@ class ReadableLog:
         """To look at; a new leader and appends change it."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments.active.next_offset
+        self.damaged: tuple[BadRange, ...] = ()
+        """Bytes that are known to be bad, and refused to readers until they are repaired."""
 
     @property
     def latest_epoch(self) -> int:
@@ -81,13 +85,16 @@ class ReadableLog:
         log's end).
 
         None when nothing is there yet. The first batch is returned even if it is larger than
-        `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range.
-        ColdBytesError when finding them would have to wait for the medium, unless `wait`.
+        `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range;
+        CorruptRecordError when the bytes there are known to be bad. ColdBytesError when finding
+        them would have to wait for the medium, unless `wait`.
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             raise self.out_of_range(offset)
         limit = end if max_offset is None or max_offset > end else max_offset
+        if self.damaged:
+            limit = self._sound_until(offset, limit)
         if offset >= limit:
             return None
         segments = self._segments
@@ -121,6 +128,18 @@ class ReadableLog:
             return find_largest_timestamp(
                 self._segments.all, self.log_start_offset, self._limit(max_offset)
             )
+
+    def _sound_until(self, offset: int, limit: int) -> int:
+        """The offset before `limit` up to which nothing is known to be bad."""
+        for bad in self.damaged:
+            if bad.start_offset <= offset < bad.end_offset:
+                raise CorruptRecordError(
+                    f"offsets {bad.start_offset} to {bad.end_offset - 1} of {self.topic_partition}"
+                    " are damaged on this broker"
+                )
+            if offset < bad.start_offset < limit:
+                limit = bad.start_offset
+        return limit
 
     def _limit(self, max_offset: int | None) -> int:
         return self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)

@@ -9,6 +9,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.core.errors import HeadraceError
+from storage_engine.log.cleaned_segment import CancelledError
+
 EPOCH_MS = 1_700_000_000_000
 """Wall clock at the start."""
 BOOT_MS = 1_000_000
@@ -74,7 +77,7 @@ class SimulatedLoop:
         def run() -> None:
             try:
                 result = work()
-            except OSError as failure:
+            except (OSError, HeadraceError, CancelledError) as failure:
                 on_error(failure)
             else:
                 on_done(result)

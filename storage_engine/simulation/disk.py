@@ -136,6 +136,9 @@ class SimulatedDisk:
             raise ValueError("mmap length is greater than file size")
         return memoryview(file.buffer)[position : position + length].toreadonly()
 
+    def read_once(self, descriptor: int, count: int, position: int) -> bytes:
+        return self._pread(descriptor, count, position)
+
     def is_cached(self, descriptor: int, count: int, position: int) -> bool:
         path, _ = self._file_at(descriptor)
         self._check(path)

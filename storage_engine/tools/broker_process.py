@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import storage_engine
+from storage_engine.log.recovery_progress import MARK as RECOVERY_MARK
 from storage_engine.tools.cluster_file import BrokerEntry
 from storage_engine.tools.processes import StopOutcome as StopOutcome
 from storage_engine.tools.processes import (
@@ -71,6 +72,13 @@ class BrokerProcess:
     def kill(self) -> None:
         """SIGKILL, no goodbye."""
         kill_process(self.find(), self.mark)
+
+    def recovery_line(self) -> str | None:
+        """How far the recovery at its start is, as it last said; None when it says other things
+        now.
+        """
+        _, mark, rest = _last_line(self.log_file).partition(RECOVERY_MARK)
+        return mark + rest if mark else None
 
     def last_words(self) -> str:
         """The last line of its stderr, else of its log: mostly why it ended."""

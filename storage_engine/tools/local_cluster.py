@@ -49,7 +49,7 @@ from storage_engine.zookeeper.embedded import (
 )
 
 START_TIMEOUT_S = 60.0
-"""From the start of the processes until all serve; recovery of large logs may need more."""
+"""From the start of the processes, or the last progress of a recovery, until all serve."""
 STOP_TIMEOUT_S = 30.0
 """For all controlled shutdowns together; what is left then is killed."""
 
@@ -271,6 +271,7 @@ class LocalCluster:
                 timeout_s=timeout_s,
                 check_alive=lambda: self._check_alive(started),
                 progress=self._progress,
+                recovery_of=lambda entry: self._process(entry).recovery_line(),
             )
         except CommandError:
             cluster_file.write(self.directory, self.state)

@@ -43,15 +43,18 @@ def wait_until_serving(
     timeout_s: float,
     check_alive: Callable[[], None],
     progress: Callable[[str], None],
+    recovery_of: Callable[[BrokerEntry], str | None] = lambda entry: None,
 ) -> None:
     """Return when each of `entries` serves Metadata with all `expected` brokers and a controller.
 
-    `check_alive` raises when waiting has become pointless. CommandError after `timeout_s`, with
-    what is missing.
+    `check_alive` raises when waiting has become pointless. `recovery_of` tells how far a broker's
+    recovery is. CommandError after `timeout_s` without progress, with what is missing.
     """
     deadline = time.monotonic() + timeout_s
     waiting = list(entries)
     missing = ""
+    # What an earlier run left in the log is no progress.
+    told = {entry.id: recovery_of(entry) for entry in entries}
     while waiting:
         check_alive()
         entry = waiting[0]
@@ -60,6 +63,13 @@ def wait_until_serving(
             progress(f"broker {entry.id} serves on {entry.address}")
             waiting.pop(0)
             continue
+        for recovering in waiting:
+            line = recovery_of(recovering)
+            if line != told[recovering.id]:
+                told[recovering.id] = line
+                if line is not None:
+                    deadline = time.monotonic() + timeout_s
+                    progress(f"broker {recovering.id}: {line}")
         missing = f"broker {entry.id} on {entry.address} {problem}"
         if time.monotonic() >= deadline:
             raise CommandError(f"not up after {timeout_s:.0f} s: {missing}")

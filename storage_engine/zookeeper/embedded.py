@@ -114,15 +114,15 @@ def start_embedded(
             "stop it first, or use another folder"
         )
     java = find_java()
-    class_path = _class_path()
+    path = class_path()
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         chosen_port = port or _free_port()
         _check_port_is_free(chosen_port)
         command = [
             str(java),
-            *_jvm_options(data_dir, heap_mib=heap_mib, unsafe_no_fsync=unsafe_no_fsync),
+            *jvm_options(data_dir, heap_mib=heap_mib, unsafe_no_fsync=unsafe_no_fsync),
             "-cp",
-            class_path,
+            path,
             _MAIN_CLASS,
             str(_write_config(data_dir, chosen_port)),
         ]
@@ -212,7 +212,8 @@ def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
     return b"Mode:" in answer
 
 
-def _jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list[str]:
+def jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list[str]:
+    """For a small ZooKeeper server."""
     options = [
         f"-Xmx{heap_mib}m",
         "-Xss256k",
@@ -262,7 +263,8 @@ def _write_config(data_dir: Path, port: int) -> Path:
     return config
 
 
-def _class_path() -> str:
+def class_path() -> str:
+    """The jars that a ZooKeeper server needs, alone or in an ensemble."""
     spec = importlib.util.find_spec("pyspark")  # finds it without importing it
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedZooKeeperError(

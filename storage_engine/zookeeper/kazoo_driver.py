@@ -19,12 +19,13 @@ from math import inf
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, KazooException
+from kazoo.exceptions import ConnectionDropped, KazooException, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Close, Connect
 from kazoo.retry import KazooRetry
 
 from storage_engine.core.ports import Clock
+from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ RECONNECT_DELAY_MAX_S = 0.5
 
 BEATS_PER_TIMEOUT = 3
 _SLICES_PER_BEAT = 4
+MIN_UNANSWERED = 2
+"""Connect requests in a row without an answer before a session is given up."""
 _MIN_CONNECT_TIMEOUT_S = 0.5
 _CLOSE_FRAME = struct.pack(">iii", 8, 2**31 - 1, Close.type)
 """Length, transaction id (nobody waits for the answer), type."""
@@ -147,6 +150,7 @@ def make_client(
     session_timeout_ms: int,
     handler: LoopHandler | None = None,
     client_id: tuple[int, bytes] | None = None,
+    access: ZooKeeperAccess = ANYBODY,
 ) -> KazooClient:
     """A client that reconnects for ever, soon."""
     return KazooClient(
@@ -161,6 +165,7 @@ def make_client(
             max_jitter=0.2,
         ),
         logger=log,
+        **access.client_options(),
     )
 
 
@@ -186,6 +191,7 @@ def observe_connects(
     clock: Clock,
     on_connect: Callable[[int, int], None],
     *,
+    last_answer_ms: Callable[[], int],
     session_timeout_ms: int,
 ) -> None:
     """Call `on_connect(sent_monotonic_ms, negotiated_timeout_ms)` on kazoo's thread, before its
@@ -193,17 +199,31 @@ def observe_connects(
 
     A server that is starting may take a connect request and never answer it. kazoo would wait the
     whole session timeout and so lose the session; a third of it leaves time for another attempt.
+
+    Where requests arrive and answers don't, each attempt to connect keeps alive a session that can
+    do nothing: its broker has no lease, and nobody may take its place. So a session that has had no
+    answer (`last_answer_ms`) for twice its timeout, while servers took connections, is given up and
+    left to expire. A server that can't be reached at all is waited for: its sessions outlive it.
     """
     answer_timeout_s = session_timeout_ms / 1000 / BEATS_PER_TIMEOUT
+    unanswered = 0
     connection = client._connection
     invoke = connection._invoke
 
     def observed_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, Connect):
+            return invoke(timeout, request, xid)
+        nonlocal unanswered
         sent_monotonic_ms = clock.monotonic_ms()
-        is_connect = isinstance(request, Connect)
-        answer = invoke(min(timeout, answer_timeout_s) if is_connect else timeout, request, xid)
-        if is_connect:
-            on_connect(sent_monotonic_ms, answer[0].time_out)
+        silent_ms = sent_monotonic_ms - last_answer_ms()
+        is_deaf = unanswered >= MIN_UNANSWERED and silent_ms > 2 * session_timeout_ms
+        if request.session_id and is_deaf:
+            unanswered = 0
+            raise SessionExpiredError(f"given up: connected, but no answer for {silent_ms} ms")
+        unanswered += 1
+        answer = invoke(min(timeout, answer_timeout_s), request, xid)
+        unanswered = 0
+        on_connect(sent_monotonic_ms, answer[0].time_out)
         return answer
 
     connection._invoke = observed_invoke

@@ -10,6 +10,7 @@ from pathlib import Path
 from kazoo.exceptions import KazooException
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import make_client, stop_client
 from storage_engine.zookeeper.session_file import load_credentials
@@ -28,7 +29,12 @@ def unreachable(connect: ConnectString) -> ZooKeeperUnreachableError:
 
 
 def prepare(
-    connect: ConnectString, data_dir: Path | None, session_timeout_ms: int, *, wait_ms: int
+    connect: ConnectString,
+    data_dir: Path | None,
+    session_timeout_ms: int,
+    *,
+    access: ZooKeeperAccess,
+    wait_ms: int,
 ) -> None:
     """Close the session whose credentials are in `data_dir`, make the chroot; blocks at most about
     `wait_ms`. ZooKeeperUnreachableError when nobody answers."""
@@ -39,6 +45,7 @@ def prepare(
         connect.hosts,
         session_timeout_ms=session_timeout_ms,
         client_id=(previous.session_id, previous.password) if previous else None,
+        access=access,
     )
     try:
         if not client.start_async().wait(wait_ms / 1000):

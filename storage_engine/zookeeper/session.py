@@ -37,6 +37,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper import replies
+from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess, ZooKeeperRefusedError
 from storage_engine.zookeeper.call_window import MAX_BACKLOG, Call, CallWindow
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import (
@@ -75,9 +76,11 @@ class ZooKeeperSession:
         *,
         clock: Clock,
         data_dir: Path | None = None,
+        access: ZooKeeperAccess = ANYBODY,
     ) -> None:
         """`loop_call_soon` is the loop's `call_soon_threadsafe`. `data_dir` (locked by the caller)
         keeps the session's credentials; without it no predecessor's session is closed."""
+        self._access = access
         self._connect = ConnectString.parse(connect)
         self._requested_timeout_ms = session_timeout_ms
         self._loop_call_soon = loop_call_soon
@@ -101,14 +104,32 @@ class ZooKeeperSession:
 
     def start(self, timeout_ms: int) -> None:
         """Close the predecessor's session, make the chroot, open a session; blocks at most about
-        `timeout_ms`. ZooKeeperUnreachableError when nobody answers; it is closed then."""
+        `timeout_ms`. ZooKeeperUnreachableError when nobody answers, ZooKeeperRefusedError when a
+        broker may not register; it is closed then."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        prepare(self._connect, self._data_dir, self._requested_timeout_ms, wait_ms=timeout_ms)
+        prepare(
+            self._connect,
+            self._data_dir,
+            self._requested_timeout_ms,
+            access=self._access,
+            wait_ms=timeout_ms,
+        )
         connected = self._client.start_async()
         if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
             self._closed = True
             stop_client(self._client, 0)
             raise unreachable(self._connect)
+        try:
+            self._access.check(self._client)
+        except ZooKeeperRefusedError:
+            self.close()
+            raise
+        if self._access.set_acl and not self._connect.chroot:
+            log.warning(
+                "zookeeper.set.acl does not keep strangers from removing nodes of ZooKeeper's "
+                "root: give zookeeper.connect a path, such as %s/headrace",
+                self._connect.hosts,
+            )
         # The loop learns it by `_on_state` too, but operations may come before its next turn.
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
@@ -364,13 +385,17 @@ class ZooKeeperSession:
             servers=len(self._connect.servers),
         )
         client = make_client(
-            str(self._connect), session_timeout_ms=self._requested_timeout_ms, handler=handler
+            str(self._connect),
+            session_timeout_ms=self._requested_timeout_ms,
+            handler=handler,
+            access=self._access,
         )
         handler.watch_over(client)
         observe_connects(
             client,
             self._clock,
             self._on_connect,
+            last_answer_ms=lambda: self._last_answer_monotonic_ms,
             session_timeout_ms=self._requested_timeout_ms,
         )
         client.add_listener(self._on_kazoo_state)

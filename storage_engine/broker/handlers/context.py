@@ -17,6 +17,7 @@ from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import Clock, Coordination, Scheduler
 from storage_engine.net.connection import Connection, Exchange
@@ -53,6 +54,20 @@ class BrokerContext:
     highest_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     leaving: bool = False
     """In controlled shutdown: it still follows, but no leader takes it into an ISR again."""
+
+    @property
+    def brokers(self) -> list[BrokerInfo]:
+        """The live brokers, for clients.
+
+        A broker that may have been replaced leaves itself out, and so is no leader of anything: its
+        view of the cluster may be old, and a client that goes on asking it would never hear of the
+        new leaders. Alone, it has nobody to send clients to.
+        """
+        every = self.metadata.brokers.values()
+        if self.replicas.has_lease:
+            return list(every)
+        others = [broker for broker in every if broker.broker_id != self.broker_id]
+        return others or list(every)
 
 
 class Call:

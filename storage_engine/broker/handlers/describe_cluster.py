@@ -29,7 +29,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
                 DescribeClusterResponse.DescribeClusterBroker(
                     broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack
                 )
-                for b in metadata.brokers.values()
+                for b in context.brokers
             ],
         )
     )

@@ -4,7 +4,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from uuid import UUID
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
@@ -25,20 +25,22 @@ log = logging.getLogger(__name__)
 
 def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
     metadata = context.metadata
+    brokers = context.brokers
+    live = frozenset(broker.broker_id for broker in brokers)
     topics: list[MetadataTopic] = []
     if request.topics is None:
-        topics.extend(_topic(context, topic) for topic in sorted(metadata.topics()))
+        topics.extend(_topic(context, topic, live) for topic in sorted(metadata.topics()))
     else:
         create = request.allow_auto_topic_creation and context.config.flag(
             "auto.create.topics.enable"
         )
-        topics.extend(_by_name(context, request.topics, create=create))
-        topics.extend(_by_id(context, request.topic_ids))
+        topics.extend(_by_name(context, request.topics, live, create=create))
+        topics.extend(_by_id(context, request.topic_ids, live))
     call.respond(
         MetadataResponse(
             brokers=[
                 MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
-                for b in metadata.brokers.values()
+                for b in brokers
             ],
             topics=topics,
             controller_id=metadata.controller_id,
@@ -48,11 +50,11 @@ def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None
 
 
 def _by_name(
-    context: BrokerContext, topics: Iterable[str], *, create: bool
+    context: BrokerContext, topics: Iterable[str], live: Container[int], *, create: bool
 ) -> Iterable[MetadataTopic]:
     for topic in topics:
         if topic in context.metadata:
-            yield _topic(context, topic)
+            yield _topic(context, topic, live)
         elif topic_name_problem(topic) is not None:
             yield _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         elif create:
@@ -61,7 +63,9 @@ def _by_name(
             yield _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _by_id(context: BrokerContext, topic_ids: Iterable[UUID]) -> Iterable[MetadataTopic]:
+def _by_id(
+    context: BrokerContext, topic_ids: Iterable[UUID], live: Container[int]
+) -> Iterable[MetadataTopic]:
     for topic_id in topic_ids:
         topic = context.metadata.topic_name(topic_id)
         if topic is None:
@@ -72,7 +76,7 @@ def _by_id(context: BrokerContext, topic_ids: Iterable[UUID]) -> Iterable[Metada
                 topic_id=topic_id,
             )
         else:
-            yield _topic(context, topic)
+            yield _topic(context, topic, live)
 
 
 def _create(context: BrokerContext, topic: str) -> ErrorCode:
@@ -96,18 +100,17 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
     return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
 
 
-def _topic(context: BrokerContext, topic: str) -> MetadataTopic:
+def _topic(context: BrokerContext, topic: str, live: Container[int]) -> MetadataTopic:
     partitions = context.metadata.partitions(topic) or {}
     topic_id = context.metadata.topic_id(topic)
     return MetadataTopic(
         topic=topic,
         topic_id=topic_id or UUID(int=0),
-        partitions=[_partition(context, partitions[p]) for p in sorted(partitions)],
+        partitions=[_partition(partitions[p], live) for p in sorted(partitions)],
     )
 
 
-def _partition(context: BrokerContext, item: UpdateMetadataPartition) -> MetadataPartition:
-    live = context.metadata.brokers
+def _partition(item: UpdateMetadataPartition, live: Container[int]) -> MetadataPartition:
     has_leader = item.leader in live
     return MetadataPartition(
         partition=item.partition,

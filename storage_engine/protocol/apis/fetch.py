@@ -3,7 +3,8 @@
 Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-227). 9 leader epoch
 of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the
 diverging epoch (KIP-595). Between our brokers version 12 carries the follower's incarnation
-(R-CTL4) in tagged field 1, which Kafka has from version 15 on.
+(R-CTL4) in tagged field 1, which Kafka has from version 15 on, and per partition a tagged field of
+our own, empty, by which a follower reports bad bytes.
 
 Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a
 length goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
@@ -30,10 +31,14 @@ from storage_engine.protocol.apis.wire import (
 
 FIRST_FLEXIBLE = 12
 CONSUMER_REPLICA_ID = -1
+ANY_REPLICA_ID = -2
+"""As a consumer, but any replica answers, not only the leader (Kafka's debugging consumer)."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _REPLICA_STATE_TAG = 1
+_WAS_DAMAGED_TAG = 10_000
+"""Of a partition; far from the numbers that Kafka will ever use."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 
@@ -51,6 +56,8 @@ class FetchPartition(NamedTuple):
     """The leader epoch of the last record before `fetch_offset` in the follower's log."""
     log_start_offset: int = -1
     """The follower's log start; -1 from consumers."""
+    was_damaged: bool = False
+    """The follower has been sent bad bytes from `fetch_offset` on."""
 
 
 class FetchRequest(NamedTuple):
@@ -166,8 +173,10 @@ def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) 
                 data, reader.position
             )
             reader.position += _REQUEST_V12.size
-            reader.tags()
-            partitions.append(FetchPartition(topic, index, offset, size, epoch, last_epoch, start))
+            was_damaged = _WAS_DAMAGED_TAG in reader.tags()
+            partitions.append(
+                FetchPartition(topic, index, offset, size, epoch, last_epoch, start, was_damaged)
+            )
         reader.tags()
         return
     layout = _REQUEST_V9 if version >= 9 else _REQUEST_V5 if version >= 5 else _REQUEST_V4
@@ -232,9 +241,12 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
 
 
 def _request_partition(version: int, partition: FetchPartition) -> bytes:
-    _, index, offset, size, epoch, last_epoch, start = partition
+    _, index, offset, size, epoch, last_epoch, start, was_damaged = partition
     if version >= 12:
-        return _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size) + b"\x00"
+        writer = Writer(flexible=True)
+        writer.tags([(_WAS_DAMAGED_TAG, b"")] if was_damaged else ())
+        fields = _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size)
+        return fields + bytes(writer.data)
     if version >= 9:
         return _REQUEST_V9.pack(index, epoch, offset, start, size)
     if version >= 5:

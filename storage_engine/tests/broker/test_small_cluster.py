@@ -6,7 +6,8 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import controlled_shutdown
+from storage_engine.protocol.apis import controlled_shutdown, metadata
+from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
@@ -95,6 +96,32 @@ def test_a_leader_cut_off_from_zookeeper_acknowledges_nothing_after_its_lease(to
     topic.loop.run_for(SESSION_TIMEOUT_MS + 1)
     answer = topic.answer(topic.produce(leader, TP, b"late", acks=1))
     assert code_of(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_broker_without_a_lease_sends_clients_to_the_others(topic):
+    """It may not know who leads: librdkafka asked it again and again, and never found out."""
+    leader = topic.state(TP).leader
+
+    def asked() -> MetadataResponse:
+        request = MetadataRequest(topics=["t"])
+        return topic.answer(topic.ask(leader, metadata.API, 8, request))
+
+    def told() -> tuple[list[int], int]:
+        response = asked()
+        return sorted(b.broker_id for b in response.brokers), response.topics[0].partitions[
+            0
+        ].leader
+
+    assert told() == ([1, 2, 3], leader)
+    topic.network.isolate(leader)
+    topic.network.cuts = {cut for cut in topic.network.cuts if 0 not in cut}
+    topic[leader].session.cut_off()
+    topic.loop.run_for(SESSION_TIMEOUT_MS + 5000)
+    assert told() == (sorted({1, 2, 3} - {leader}), -1)
+    topic[leader].session.reconnect()
+    topic.network.cuts = set()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    assert told() == ([1, 2, 3], topic.state(TP).leader)
 
 
 def test_a_broker_with_a_new_session_leads_nothing_until_the_controller_says_so(topic):

@@ -1,0 +1,100 @@
+"""A steady confluent-kafka producer and the check of what it was promised.
+
+Rule: values are numbers from 0 on, so that loss, doubling and disorder can be told from the log
+alone.
+"""
+
+import threading
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+
+class SteadyProducer:
+    """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
+
+    def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "enable.idempotence": "true",
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "log_level": 0,
+            }
+        )
+        self._topic = topic
+        self._partition = partition
+        self._stop = threading.Event()
+        self.acknowledged: dict[int, int] = {}
+        """Number -> offset."""
+        self.failures: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "SteadyProducer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=b"%d" % number,
+                    partition=self._partition,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:  # nobody takes anything for now
+                self._producer.poll(0.1)
+                continue
+            number += 1
+            self._producer.poll(0)
+            if number % 20 == 0:
+                time.sleep(0.005)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.acknowledged[int(message.value())] = message.offset()  # type: ignore[attr-defined]
+
+    def finish(self) -> None:
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(30)
+            assert self._producer.flush(120) == 0
+
+
+def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[int, int]]:
+    """(offset, number) of every record below the end at the time of the call."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker", "log_level": 0})
+    whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
+    _low, high = consumer.get_watermark_offsets(whole, timeout=30)
+    consumer.assign([whole])
+    records: list[tuple[int, int]] = []
+    while not records or records[-1][0] < high - 1:
+        messages = consumer.consume(10_000, timeout=10)
+        assert messages, f"reading stopped at {len(records)} of {high}"
+        for message in messages:
+            assert message.error() is None
+            records.append((message.offset(), int(message.value())))
+    consumer.close()
+    return records
+
+
+def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition: int = 0) -> None:
+    """Everything acknowledged is there at its offset, in order, once, and no send failed."""
+    producer.finish()
+    assert producer.failures == []
+    records = read_numbers(servers, topic, partition=partition)
+    assert [offset for offset, _ in records] == list(range(len(records)))
+    assert [number for _, number in records] == list(range(len(records)))
+    at_offset = dict(records)
+    assert len(producer.acknowledged) == len(records)
+    for number, offset in producer.acknowledged.items():
+        assert at_offset[offset] == number

@@ -1,0 +1,271 @@
+"""R-REP11, R-CTL4: brokers whose ZooKeeper is cut off, slow, restarted or guarded by passwords go
+on, fence themselves where they must, and come back; nothing acknowledged is lost.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from integration_tests.cluster_support import (
+    SESSION_TIMEOUT_MS,
+    admin,
+    create_topic,
+    leader_of,
+    running_cluster,
+    wait_for_isr,
+    wait_until,
+)
+from integration_tests.command_line import fail
+from integration_tests.fault_proxy import FaultProxy
+from integration_tests.steady_producer import SteadyProducer, check_kept
+from integration_tests.zookeeper_ensemble import running_ensemble
+from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.broker_process import BrokerProcess
+from storage_engine.tools.cluster_file import BrokerEntry
+from storage_engine.tools.cluster_plan import UpRequest
+from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.serving import ask_metadata
+from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, attach_embedded, start_embedded
+
+TOPIC = "steady"
+SAFE = {"min.insync.replicas": "2"}
+
+
+def more(producer: SteadyProducer, count: int = 300) -> None:
+    """Waits for further acknowledgements."""
+    before = len(producer.acknowledged)
+    wait_until(lambda: len(producer.acknowledged) > before + count, "sends are acknowledged")
+
+
+@contextlib.contextmanager
+def cluster_behind_proxies(
+    directory: Path, zookeeper: EmbeddedZooKeeper
+) -> Iterator[tuple[LocalCluster, dict[int, FaultProxy]]]:
+    """Three brokers, each with a way of its own to ZooKeeper."""
+    with contextlib.ExitStack() as stack:
+        proxies = {
+            broker: stack.enter_context(FaultProxy(("127.0.0.1", zookeeper.port)))
+            for broker in (1, 2, 3)
+        }
+        request = UpRequest(
+            brokers=3,
+            port=0,
+            zookeeper=zookeeper.connect,
+            settings=(("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),),
+        )
+        cluster = stack.enter_context(LocalCluster.running(directory, request))
+        for entry in cluster.state.brokers:
+            config = directory / entry.config
+            text = config.read_text().replace(zookeeper.connect, proxies[entry.id].address)
+            assert proxies[entry.id].address in text
+            cluster.stop_broker(entry.id)
+            config.write_text(text)
+            # Not by the cluster, which would write its own address of ZooKeeper.
+            BrokerProcess(directory, entry).start()
+            wait_until(functools.partial(_knows_all, entry), f"{entry.address} serves")
+        yield cluster, proxies
+
+
+def _knows_all(entry: BrokerEntry) -> bool:
+    try:
+        return set(ask_metadata(entry, topics=[]).brokers) == {1, 2, 3}
+    except HeadraceError:
+        return False
+
+
+@contextlib.contextmanager
+def zookeeper_of_its_own(directory: Path) -> Iterator[EmbeddedZooKeeper]:
+    server = start_embedded(directory, unsafe_no_fsync=True)
+    try:
+        yield server
+    finally:
+        running = attach_embedded(directory)
+        if running is not None:
+            running.stop()
+
+
+def test_a_leader_cut_off_from_zookeeper_stops_acknowledging_and_comes_back(tmp_path):
+    with (
+        zookeeper_of_its_own(tmp_path / "zookeeper") as zookeeper,
+        cluster_behind_proxies(tmp_path / "cluster", zookeeper) as (cluster, proxies),
+    ):
+        create_topic(cluster, TOPIC, config=SAFE)
+        client = admin(cluster)
+        with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
+            for hold in ({}, {"to_target": False}, {"from_target": False}):
+                more(producer)
+                wait_for_isr(client, TOPIC, 3)
+                old = leader_of(client, TOPIC)
+                proxies[old].hold(**hold)
+                wait_until(lambda old=old: leader_of(client, TOPIC) != old, "another broker leads")
+                _takes_nothing(cluster, old)
+                more(producer)
+                proxies[old].heal()
+                wait_for_isr(client, TOPIC, 3)
+            check_kept(cluster.bootstrap_servers, TOPIC, producer)
+
+
+def _takes_nothing(cluster: LocalCluster, broker: int) -> None:
+    """Asked alone, with acks=1, the broker acknowledges no record."""
+    address = next(entry.address for entry in cluster.state.brokers if entry.id == broker)
+    outcomes = []
+    sender = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": 1,
+            "message.timeout.ms": 3_000,
+            "allow.auto.create.topics": False,
+            # Whatever it says of the others, they are not asked.
+            "broker.address.family": "v4",
+            "log_level": 0,
+        }
+    )
+    metadata = sender.list_topics(TOPIC, timeout=10)
+    if metadata.topics[TOPIC].partitions[0].leader != broker:
+        return  # it has heard of its successor already
+    sender.produce(TOPIC, b"-1", partition=0, on_delivery=lambda error, _m: outcomes.append(error))
+    sender.flush(10)
+    assert outcomes
+    assert outcomes[0] is not None
+
+
+def test_sessions_cut_for_a_moment_cost_nobody_the_leadership(tmp_path):
+    with (
+        zookeeper_of_its_own(tmp_path / "zookeeper") as zookeeper,
+        cluster_behind_proxies(tmp_path / "cluster", zookeeper) as (cluster, proxies),
+    ):
+        create_topic(cluster, TOPIC, config=SAFE)
+        client = admin(cluster)
+        with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
+            more(producer)
+            leader = leader_of(client, TOPIC)
+            for _ in range(3):
+                for proxy in proxies.values():
+                    proxy.cut()
+                    proxy.heal()
+                more(producer)
+            assert leader_of(client, TOPIC) == leader
+            for proxy in proxies.values():
+                proxy.delay(0.2)
+            create_topic(cluster, "made-slowly", partitions=3)
+            more(producer)
+            for proxy in proxies.values():
+                proxy.heal()
+            wait_for_isr(client, TOPIC, 3)
+            check_kept(cluster.bootstrap_servers, TOPIC, producer)
+
+
+def test_zookeeper_that_is_gone_for_longer_than_a_session_lets_the_cluster_come_back(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        create_topic(cluster, TOPIC, config=SAFE)
+        client = admin(cluster)
+        folder = tmp_path / "zookeeper"
+        with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
+            more(producer)
+            zookeeper = attach_embedded(folder)
+            assert zookeeper is not None
+            zookeeper.stop()
+            stopped_at = len(producer.acknowledged)
+
+            def nothing_is_acknowledged() -> bool:
+                before = len(producer.acknowledged)
+                with contextlib.suppress(AssertionError):
+                    wait_until(lambda: len(producer.acknowledged) > before, "a send", timeout_s=1.0)
+                return len(producer.acknowledged) == before
+
+            wait_until(nothing_is_acknowledged, "leaders without a lease acknowledge nothing")
+            assert len(producer.acknowledged) >= stopped_at
+            start_embedded(folder, port=zookeeper.port, unsafe_no_fsync=True)
+            more(producer)
+            wait_for_isr(client, TOPIC, 3)
+            check_kept(cluster.bootstrap_servers, TOPIC, producer)
+
+
+def test_an_ensemble_of_three_loses_its_leader_and_all_of_itself(tmp_path):
+    with running_ensemble(tmp_path / "ensemble") as ensemble:
+        request = UpRequest(
+            brokers=3,
+            port=0,
+            zookeeper=ensemble.connect + "/headrace",
+            settings=(("zookeeper.session.timeout.ms", "4000"),),
+        )
+        with LocalCluster.running(tmp_path / "cluster", request) as cluster:
+            create_topic(cluster, TOPIC, config=SAFE)
+            client = admin(cluster)
+            with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
+                for server in ensemble.ids:
+                    more(producer)
+                    ensemble.kill(server)
+                    more(producer)
+                    ensemble.start(server)
+                    ensemble.wait_until_serving()
+                for server in ensemble.ids:
+                    ensemble.kill(server)
+                for server in ensemble.ids:
+                    ensemble.start(server)
+                ensemble.wait_until_serving()
+                more(producer)
+                wait_for_isr(client, TOPIC, 3)
+                create_topic(cluster, "after")
+                check_kept(cluster.bootstrap_servers, TOPIC, producer)
+
+
+def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
+    credentials = tmp_path / "zookeeper.password"
+    credentials.touch(mode=0o600)
+    credentials.write_text("headrace:secret\n")
+    settings = (
+        ("zookeeper.digest.credentials.file", str(credentials)),
+        ("zookeeper.set.acl", "true"),
+        ("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),
+    )
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(zookeeper_of_its_own(tmp_path / "zookeeper"))
+        request = UpRequest(
+            brokers=3, port=0, zookeeper=f"{zookeeper.connect}/guarded", settings=settings
+        )
+        cluster = stack.enter_context(LocalCluster.running(tmp_path / "cluster", request))
+        create_topic(cluster, TOPIC, config=SAFE)
+        client = admin(cluster)
+        stranger = KazooClient(cluster.state.zookeeper)
+        stranger.start()
+        try:
+            tree = _tree(stranger, "/")
+            assert f"/brokers/topics/{TOPIC}/partitions/0/state" in tree
+            for path in tree:
+                for harm in (
+                    lambda path=path: stranger.set(path, b"mine"),
+                    lambda path=path: stranger.delete(path),
+                    lambda path=path: stranger.create(f"{path}/x", b""),
+                ):
+                    with contextlib.suppress(NoAuthError):
+                        harm()
+                        raise AssertionError(f"{path} is open to strangers")
+        finally:
+            stranger.stop()
+            stranger.close()
+        leader = leader_of(client, TOPIC)
+        cluster.kill_broker(leader)
+        wait_until(lambda: leader_of(client, TOPIC) != leader, "another broker leads")
+        credentials.write_text("headrace:wrong\n")
+        error = fail("start-broker", "--dir", tmp_path / "cluster", leader)
+        assert "ZooKeeper lets user 'headrace' not write /brokers/ids" in error
+        assert "secret" not in error
+        credentials.write_text("headrace:secret\n")
+        cluster.start_broker(leader)
+        wait_for_isr(client, TOPIC, 3)
+        client.delete_topics([TOPIC])[TOPIC].result(30)
+
+
+def _tree(client: KazooClient, path: str) -> list[str]:
+    """All nodes below `path`."""
+    below = []
+    for name in client.get_children(path):
+        child = f"{path.rstrip('/')}/{name}"
+        below += [child, *_tree(client, child)]
+    return below

@@ -1,0 +1,107 @@
+"""Who a broker is to ZooKeeper, and who may write what it creates.
+
+Rule: the password is in a file of its own, never in a setting, which DescribeConfigs would show.
+
+With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
+nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
+the root is secret, but a stranger's write could take the cluster apart. Nodes that exist keep the
+rights they have, the root of ZooKeeper among them: who may write there may remove /controller, so
+that a path of its own in zookeeper.connect is needed to be safe.
+"""
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.security import (
+    ACL,
+    READ_ACL_UNSAFE,
+    Permissions,
+    make_digest_acl,
+    make_digest_acl_credential,
+)
+
+from storage_engine.core.errors import ConfigError, HeadraceError
+
+CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
+_WRITTEN_BY_BROKERS = ("/brokers/ids", "/brokers", "/")
+"""The deepest that exists tells whether a broker may register."""
+
+
+class ZooKeeperRefusedError(HeadraceError):
+    """The broker may not write where it has to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperAccess:
+    """How a client presents itself. Invariant: `set_acl` only with a user."""
+
+    user: str = ""
+    """Empty: nobody in particular."""
+    password: str = ""
+    set_acl: bool = False
+
+    def client_options(self) -> dict[str, Any]:
+        """For a KazooClient."""
+        options: dict[str, Any] = {}
+        if self.user:
+            options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
+        if self.set_acl:
+            own = make_digest_acl(self.user, self.password, all=True)
+            options["default_acl"] = [own, *READ_ACL_UNSAFE]
+        return options
+
+    def check(self, client: KazooClient) -> None:
+        """ZooKeeperRefusedError when a broker with this access could not register."""
+        for path in _WRITTEN_BY_BROKERS:
+            try:
+                found = client.get_acls(path)
+            except KazooException:
+                continue  # not there, or not ours to look at: the next operation tells
+            if not any(self._may_create(acl) for acl in found[0]):
+                remedy = "are the user and password those of the other brokers?"
+                who = f"user '{self.user}'" if self.user else f"a broker without {CREDENTIALS_KEY}"
+                raise ZooKeeperRefusedError(f"ZooKeeper lets {who} not write {path}: {remedy}")
+            return
+
+    def _may_create(self, acl: ACL) -> bool:
+        if not acl.perms & Permissions.CREATE:
+            return False
+        if acl.id.scheme == "digest":
+            return bool(self.user) and acl.id.id == make_digest_acl_credential(
+                self.user, self.password
+            )
+        # Of other schemes (ip, sasl, x509) only the server knows.
+        return True
+
+
+ANYBODY = ZooKeeperAccess()
+
+
+def load_access(credentials_file: Path | None, *, set_acl: bool) -> ZooKeeperAccess:
+    """From a file of one line, `user:password`; ConfigError when it is none, or others may read
+    it."""
+    if credentials_file is None:
+        if set_acl:
+            raise ConfigError(
+                f"zookeeper.set.acl=true needs {CREDENTIALS_KEY}: whose should the nodes be?"
+            )
+        return ANYBODY
+    try:
+        mode = credentials_file.stat().st_mode
+        text = credentials_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"{CREDENTIALS_KEY}={credentials_file} can't be read: {reason}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(
+            f"{CREDENTIALS_KEY}={credentials_file} can be read by others: chmod 600 it"
+        )
+    lines = text.splitlines()
+    user, colon, password = lines[0].strip().partition(":") if len(lines) == 1 else ("", "", "")
+    if not (user and colon and password):
+        raise ConfigError(f"{CREDENTIALS_KEY}={credentials_file} must have one line, user:password")
+    return ZooKeeperAccess(user=user, password=password, set_acl=set_acl)
