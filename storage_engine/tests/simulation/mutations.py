@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 from storage_engine.broker import fetch_reads
 from storage_engine.broker.delayed_produce import AwaitedAppend
-from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
@@ -23,15 +22,12 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.isr import CommittedIsr, PendingExpand
 from storage_engine.core.partition import (
     FollowerProgress,
-    IsrAccepted,
     LeaderPartition,
-    ProposeIsr,
 )
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.run import run_seed
-from storage_engine.zookeeper.znodes import PartitionStateZNode
 
 Apply = Callable[[ExitStack], None]
 MUTATIONS: dict[str, Apply] = {}
@@ -111,71 +107,11 @@ def controller_epoch_ignored(stack: ExitStack) -> None:
 
 
 @mutation
-def leader_epoch_ignored(stack: ExitStack) -> None:
-    apply = ReplicaManager.apply_leadership
-
-    def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
-        partition = self._partitions.get((item.topic, item.partition))
-        if partition is not None and item.leader_epoch < partition.leader_epoch:
-            partition.leader_epoch = item.leader_epoch - 1
-        return apply(self, item, endpoints)
-
-    _set(stack, ReplicaManager, "apply_leadership", apply_any)
-
-
-@mutation
-def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
-    leader, note = ReplicaManager.leader, FetchReader.note_progress
-
-    def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
-        return leader(self, tp)
-
-    def note_any(self: Any, request: Any) -> None:
-        wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
-        note(self, request._replace(partitions=wanted))
-
-    _set(stack, ReplicaManager, "leader", any_leader)
-    _set(stack, FetchReader, "note_progress", note_any)
-    _set(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
-
-
-@mutation
 def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
     _set(stack, controller_module, "offline_election", first_alive)
-
-
-@mutation
-def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
-    """Whoever asked first is answered, whatever has become of the leadership since."""
-
-    def propose(self: Any, partition: Any, leader: Any, effect: ProposeIsr) -> None:
-        tp = partition.topic_partition
-        node = PartitionStateZNode(
-            leader=self._local,
-            leader_epoch=leader.leader_epoch,
-            isr=tuple(r for r in leader.assigned_replicas if r in effect.isr),
-            controller_epoch=partition.controller_epoch,
-        )
-
-        def on_reply(reply: Any) -> None:
-            if reply.ok:
-                self._notify(tp)
-                version = max(reply.stat.version, leader.partition_epoch + 1)
-                self.step(partition, IsrAccepted(isr=effect.isr, partition_epoch=version))
-            else:
-                self._scheduler.call_later(500, undecided)
-
-        def undecided() -> None:
-            if partition.leader is leader:
-                self._read_back(partition, leader)
-
-        path = PartitionStateZNode.path(tp.topic, tp.partition)
-        self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
-
-    _set(stack, IsrWriter, "_propose", propose)
 
 
 @mutation
