@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -84,10 +85,12 @@ _ELECTION_CODES = frozenset(
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("is_full", "partition", "resume_ms", "was_damaged")
+    __slots__ = ("is_caught_up", "is_full", "partition", "resume_ms", "was_damaged")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
+        self.is_caught_up = False
+        """It held all committed records when it was last answered."""
         self.is_full = False
         """There was no room for the last records."""
         self.was_damaged = False
@@ -111,8 +114,10 @@ class PeerFetcher:
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
+        throttle: ReplicationThrottle,
         channel: str = CHANNEL,
     ) -> None:
+        self._throttle = throttle
         self.endpoint = endpoint
         self._channel = channel
         self._settings = settings
@@ -163,7 +168,7 @@ class PeerFetcher:
         if self._in_flight or self._flushing or self._closed or not self._followed:
             return
         now_ms = self._clock.monotonic_ms()
-        ready = [f for f in self._followed.values() if f.resume_ms <= now_ms]
+        ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
         if not ready:
             self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
             return
@@ -191,6 +196,13 @@ class PeerFetcher:
             timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
             on_reply=lambda reply: self._on_reply(reply, asked),
         )
+
+    def _is_ready(self, followed: _Followed, now_ms: int) -> bool:
+        if followed.resume_ms <= now_ms:
+            pause_ms = self._throttle.pause_ms(followed.partition, in_sync=followed.is_caught_up)
+            if pause_ms:
+                followed.resume_ms = now_ms + pause_ms
+        return followed.resume_ms <= now_ms
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
         """Then go on: with what was cut or failed meanwhile, too."""
@@ -278,6 +290,8 @@ class PeerFetcher:
                 return False
             got_records = bool(answer.records)
             if got_records:
+                size = len(_as_view(answer.records))
+                self._throttle.took(partition, size, in_sync=followed.is_caught_up)
                 partition.log.append_as_follower(_as_view(answer.records))
                 if followed.is_full:
                     followed.is_full = False
@@ -292,6 +306,7 @@ class PeerFetcher:
                 min(answer.high_watermark, partition.log.log_end_offset),
                 partition.log.log_start_offset,
             )
+            followed.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
             partition.log.note_high_watermark(partition.follower_high_watermark)
             return got_records
         except LogFullError as failure:
@@ -393,7 +408,9 @@ class FetcherManager:
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
+        throttle: ReplicationThrottle,
     ) -> None:
+        self._throttle = throttle
         self._settings = settings
         self._transport = transport
         self._scheduler = scheduler
@@ -423,6 +440,7 @@ class FetcherManager:
                 on_failure=self._on_failure,
                 channel=channel,
                 keep_log_starts=self._keep_log_starts,
+                throttle=self._throttle,
             )
         fetcher.add(partition)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
+    AssignmentsWritten,
     BalanceChecked,
     BrokerReportsFailures,
     BrokersChanged,
@@ -22,11 +23,14 @@ from storage_engine.core.controller_events import (
     DeliveryFailed,
     DropDeletionRequests,
     Effect,
+    ElectionRequested,
     Event,
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ReassignmentRequested,
     ReplicasFailed,
+    Request,
     ShutdownProgress,
     StatesRead,
     StatesWritten,
@@ -38,15 +42,9 @@ from storage_engine.core.controller_events import (
     WriteOutcome,
     WriteStates,
 )
+from storage_engine.core.decision import Situation, wanted
 from storage_engine.core.deliveries import Deliveries
-from storage_engine.core.election import (
-    Elected,
-    controlled_shutdown_election,
-    first_election,
-    offline_election,
-    preferred_election,
-    shrink_to_live,
-)
+from storage_engine.core.election import Elected
 from storage_engine.core.ids import (
     BrokerId,
     ControllerEpoch,
@@ -54,6 +52,19 @@ from storage_engine.core.ids import (
     PartitionEpoch,
     TopicPartition,
 )
+from storage_engine.core.reassigner import Reassigner
+from storage_engine.core.reassignment import Assigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """What a write under way was decided on."""
+
+    left_out: frozenset[BrokerId]
+    """Bounced brokers that it leaves out."""
+    assigned: Assigned
+    retires: bool
+    preferring: bool
 
 
 @dataclass(slots=True)
@@ -72,21 +83,35 @@ class Controller:
     after (R-CTL4)."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
-    _writing: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
-    """Writes under way, each with the bounced brokers that its decision left out."""
+    _writing: dict[TopicPartition, _Decision] = field(default_factory=dict)
+    """Writes under way."""
     _reading: set[TopicPartition] = field(default_factory=set)
     _dirty: set[TopicPartition] = field(default_factory=set)
     _unready: set[str] = field(default_factory=set)
     _preferring: set[TopicPartition] = field(default_factory=set)
     """Partitions whose preferred replica shall lead, at their next decision."""
+    _unclean: set[TopicPartition] = field(default_factory=set)
+    """Partitions that may have an unclean leader, at their next decision."""
+    _renewing: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose replicas have to hear of another assignment, by a new leader epoch."""
+    _reassigner: Reassigner = field(default_factory=Reassigner)
     _deliveries: Deliveries = field(default_factory=Deliveries)
 
     def step(self, event: Event) -> list[Effect]:
         """Apply one event; the effects are for the driver to carry out, in order."""
-        effects: list[Effect] = []
+        effects = self._take(event)
+        effects.extend(self._reassignments())
+        effects.extend(self._reconcile())
+        effects.extend(self._shutdown_progress())
+        effects.extend(self._ready_topics())
+        effects.extend(self._finished_deletions())
+        effects.extend(self._flush())
+        return effects
+
+    def _take(self, event: Event) -> list[Effect]:
         match event:
             case Loaded():
-                effects.extend(self._on_loaded(event))
+                return self._on_loaded(event)
             case BrokersChanged():
                 self._on_brokers_changed(event.brokers)
             case TopicsChanged():
@@ -94,25 +119,59 @@ class Controller:
             case StatesRead():
                 self._on_states_read(event.states)
             case StatesWritten():
-                effects.extend(self._on_states_written(event.outcomes))
-            case ControlledShutdownRequested():
-                self._on_controlled_shutdown(event)
+                return self._on_states_written(event.outcomes)
+            case AssignmentsWritten():
+                self._on_assignments_written(event)
             case BrokerReportsFailures() | ReplicasFailed():
                 self._on_failures(event)
-            case BalanceChecked():
-                self._on_balance_checked(event.percentage)
-            case TopicDeletionRequested():
-                effects.extend(self._on_deletion_requested(event.topics))
             case TopicDeleted():
                 self._on_topic_deleted(event.topic)
             case Delivered() | DeliveryFailed():
                 self._deliveries.settle(event)
-        effects.extend(self._reconcile())
-        effects.extend(self._shutdown_progress())
-        effects.extend(self._ready_topics())
-        effects.extend(self._finished_deletions())
-        effects.extend(self._flush())
-        return effects
+            case _:
+                return self._take_request(event)
+        return []
+
+    def _take_request(self, event: Request) -> list[Effect]:
+        match event:
+            case TopicDeletionRequested():
+                return self._on_deletion_requested(event.topics)
+            case ControlledShutdownRequested():
+                self._on_controlled_shutdown(event)
+            case BalanceChecked():
+                self._on_balance_checked(event.percentage)
+            case ReassignmentRequested():
+                self._reassigner.request(event.targets)
+            case ElectionRequested():
+                self._on_election_requested(event)
+        return []
+
+    # --- what others may ask ---
+
+    def moves(self) -> dict[TopicPartition, Assigned]:
+        """Every partition that is being reassigned, with what it has and will have."""
+        return dict(self._reassigner.under_way(self.topics))
+
+    def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
+        """None: there is no such partition, or it is being deleted."""
+        info = self.topics.get(partition.topic)
+        if info is None or partition.topic in self.deleting:
+            return None
+        replicas = self._reassigner.replicas(partition, info)
+        return replicas[0] if replicas else None
+
+    def is_settled(self, partition: TopicPartition) -> bool:
+        """Whether nothing is being decided or written about the partition's leader."""
+        return not any(
+            partition in pending
+            for pending in (
+                self._dirty,
+                self._writing,
+                self._reading,
+                self._preferring,
+                self._unclean,
+            )
+        )
 
     # --- what events change ---
 
@@ -126,6 +185,8 @@ class Controller:
         self._note_bounces_before_loading()
         # Somebody may wait for a topic that was written before this controller knew anything.
         self._unready.update(self.topics)
+        # Whether the former controller had told the replicas of it is not known.
+        self._renewing.update(self._moving())
         return self._on_deletion_requested(event.deleting)
 
     def _note_bounces_before_loading(self) -> None:
@@ -150,6 +211,7 @@ class Controller:
         self.shutting_down -= gone | bounced
         for broker in gone | bounced:
             self._deliveries.forget(broker)
+            self._reassigner.broker_gone(broker, self._deliveries)
             for partition in self._failed.pop(broker, ()):
                 self._metadata_changed(partition)
         affected = gone | fresh
@@ -171,16 +233,46 @@ class Controller:
     def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
+            old = self.topics.get(topic)
             self.topics[topic] = info
             if topic not in self.deleting:
                 self._unready.add(topic)
-            for partition in info.assignment:
-                self._dirty.add(TopicPartition(topic, partition))
+            for number in info.assignment:
+                partition = TopicPartition(topic, number)
+                self._dirty.add(partition)
+                before = old.assigned(number) if old is not None else None
+                after = info.assigned(number)
+                if before is not None and after is not None and before != after:
+                    self._on_assignment_changed(partition, before, after)
+
+    def _on_assignment_changed(
+        self, partition: TopicPartition, before: Assigned, after: Assigned
+    ) -> None:
+        """Another assignment is told with another leader epoch (R-CTL8, step 2), except for the
+        last step of a reassignment: there the brokers have known it before."""
+        arrived = after.reassignment is None and after.replicas == self._reassigner.retired_to(
+            partition
+        )
+        self._reassigner.assignment_changed(partition, before, self._deliveries)
+        if arrived:
+            self._metadata_changed(partition)
+        else:
+            self._renewing.add(partition)
+
+    def _on_assignments_written(self, event: AssignmentsWritten) -> None:
+        self._reassigner.written(event.topic)
+        if event.info is not None and event.topic in self.topics:
+            self._on_topics_changed({event.topic: event.info})
+
+    def _on_election_requested(self, event: ElectionRequested) -> None:
+        known = [tp for tp in event.partitions if tp in self.states]
+        (self._unclean if event.unclean else self._preferring).update(known)
+        self._dirty.update(known)
 
     def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
         for partition, state in states.items():
             self._reading.discard(partition)
-            if partition.topic not in self.topics:
+            if not self._exists(partition):
                 continue
             known = self.states.get(partition)
             if state is not None and (
@@ -195,20 +287,33 @@ class Controller:
     ) -> list[Effect]:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
-            left_out = self._writing.pop(partition, frozenset())
+            decision = self._writing.pop(partition, None)
             self._dirty.add(partition)
             if partition.topic not in self.topics:
                 continue
             if outcome is WriteOutcome.ACCEPTED:
                 self.states[partition] = state
-                # Who bounced after the decision still has to be left out of one.
-                if bounced := self._bounced.pop(partition, set()) - left_out:
-                    self._bounced[partition] = bounced
+                if decision is not None:
+                    self._settle(partition, decision)
                 self._announce(partition)
             else:
                 unclear.append(partition)
+                if decision is not None and decision.preferring:
+                    self._preferring.add(partition)
         self._reading.update(unclear)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
+
+    def _settle(self, partition: TopicPartition, decision: _Decision) -> None:
+        """A decision has become true; what happened after it was made has still to be dealt
+        with."""
+        if bounced := self._bounced.pop(partition, set()) - decision.left_out:
+            self._bounced[partition] = bounced
+        present = self.topics[partition.topic].assigned(partition.partition)
+        if present != decision.assigned or present is None:
+            return
+        self._renewing.discard(partition)
+        if decision.retires and partition.topic not in self.deleting:
+            self._reassigner.retire(partition, present, self.brokers, self._deliveries)
 
     def _on_controlled_shutdown(self, event: ControlledShutdownRequested) -> None:
         broker = self.brokers.get(event.broker)
@@ -230,7 +335,7 @@ class Controller:
             return
         failed = self._failed.setdefault(event.broker, set())
         for partition in event.partitions:
-            if partition not in failed and partition.topic in self.topics:
+            if partition not in failed and self._exists(partition):
                 failed.add(partition)
                 self._dirty.add(partition)
                 self._metadata_changed(partition)
@@ -242,6 +347,8 @@ class Controller:
         for partition, assigned in self._assignments():
             state = self.states.get(partition)
             if state is None or partition.topic in self.deleting:
+                continue
+            if partition.partition in self.topics[partition.topic].reassignments:
                 continue
             preferred_count[assigned[0]] += 1
             if state.leader != assigned[0]:
@@ -264,6 +371,7 @@ class Controller:
             self.deleting.add(topic)
             self._unready.discard(topic)
             info = self.topics[topic]
+            self._reassigner.forget_topic(topic)
             self._deliveries.begin_stopping(topic)
             for partition, replicas in info.assignment.items():
                 tp = TopicPartition(topic, partition)
@@ -285,7 +393,14 @@ class Controller:
             self.states.pop(tp, None)
             self._bounced.pop(tp, None)
             self._writing.pop(tp, None)
-            for pending in (self._dirty, self._reading, self._preferring, *self._failed.values()):
+            for pending in (
+                self._dirty,
+                self._reading,
+                self._preferring,
+                self._unclean,
+                self._renewing,
+                *self._failed.values(),
+            ):
                 pending.discard(tp)
         self._deliveries.forget_topic(topic)
 
@@ -300,19 +415,28 @@ class Controller:
             self._dirty.discard(partition)
             if partition.topic in self.deleting or partition.topic not in self.topics:
                 continue
-            wanted = self._wanted(partition)
             state = self.states.get(partition)
-            if wanted is None and partition in self._bounced:
+            elected = wanted(self._situation(partition, state))
+            if elected is None and partition in self._bounced:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
                 del self._bounced[partition]
-                wanted = self._wanted(partition)
-            self._preferring.discard(partition)
-            if wanted is None:
+                elected = wanted(self._situation(partition, state))
+            self._unclean.discard(partition)
+            if elected is None:
+                self._preferring.discard(partition)
                 continue
-            if wanted.leader == -1 and (state is None or state.leader != -1):
+            if elected.leader == -1 and (state is None or state.leader != -1):
                 offline.append(partition)
-            writes.append(self._write(partition, state, wanted))
-            self._writing[partition] = frozenset(self._bounced.get(partition, ()))
+            writes.append(self._write(partition, state, elected))
+            assigned = self.topics[partition.topic].assigned(partition.partition)
+            assert assigned is not None
+            self._writing[partition] = _Decision(
+                left_out=frozenset(self._bounced.get(partition, ())),
+                assigned=assigned,
+                retires=elected.retires,
+                preferring=partition in self._preferring,
+            )
+            self._preferring.discard(partition)
         effects: list[Effect] = []
         if offline:
             effects.append(NoReplicaOnline(partitions=tuple(offline)))
@@ -321,63 +445,45 @@ class Controller:
         return effects
 
     def _write(
-        self, partition: TopicPartition, state: PartitionState | None, wanted: Elected
+        self, partition: TopicPartition, state: PartitionState | None, elected: Elected
     ) -> StateWrite:
         return StateWrite(
             partition=partition,
             state=PartitionState(
-                leader=wanted.leader,
+                leader=elected.leader,
                 leader_epoch=LeaderEpoch(0 if state is None else state.leader_epoch + 1),
-                isr=wanted.isr,
+                isr=elected.isr,
                 controller_epoch=self.controller_epoch,
                 partition_epoch=PartitionEpoch(0 if state is None else state.partition_epoch + 1),
             ),
             expected_partition_epoch=None if state is None else state.partition_epoch,
         )
 
-    def _wanted(self, partition: TopicPartition) -> Elected | None:
-        """What the partition's leader and ISR should be; None when they are as they should be."""
+    def _situation(self, partition: TopicPartition, state: PartitionState | None) -> Situation:
         info = self.topics[partition.topic]
-        assigned = info.assignment[partition.partition]
-        live = self._live(partition) - self._bounced.get(partition, set())
-        state = self.states.get(partition)
-        if state is None:
-            return first_election(assigned, live - self.shutting_down)
-        if state.leader not in live:
-            elected = self._offline_election(partition, assigned, state, live)
-            return None if elected.leader == -1 and state.leader == -1 else elected
-        for leaving in sorted(self.shutting_down.intersection(assigned)):
-            moved = controlled_shutdown_election(
-                assigned, state.leader, state.isr, live - self.shutting_down, leaving
-            )
-            if moved is not None:
-                return moved
-        shrunk = shrink_to_live(assigned, state.leader, state.isr, live)
-        if shrunk is None and partition in self._preferring:
-            return preferred_election(assigned, state.leader, state.isr, live - self.shutting_down)
-        return shrunk
+        replicas = self._reassigner.replicas(partition, info)
+        assert replicas is not None
+        return Situation(
+            assigned=replicas,
+            state=state,
+            running=self._live(partition),
+            bounced=self._bounced.get(partition, set()),
+            leaving=self.shutting_down,
+            unclean=info.unclean_election or partition in self._unclean,
+            preferring=partition in self._preferring,
+            renewing=partition in self._renewing,
+            move=self._reassigner.unfinished(partition, info),
+        )
 
-    def _offline_election(
-        self,
-        partition: TopicPartition,
-        assigned: tuple[BrokerId, ...],
-        state: PartitionState,
-        live: set[BrokerId],
-    ) -> Elected:
-        """Who stays is preferred to who is leaving, both to a broker that has just come back, and
-        anyone in sync to an unclean leader. `live` is without those that have just come back."""
-        everybody = self._live(partition)
-        unclean = self.topics[partition.topic].unclean_election and everybody.isdisjoint(state.isr)
-        for candidates in (
-            live - self.shutting_down,
-            live,
-            everybody - self.shutting_down,
-            everybody,
-        ):
-            elected = offline_election(assigned, state.isr, candidates, unclean=unclean)
-            if elected.leader != -1:
-                break
-        return elected
+    def _reassignments(self) -> list[Effect]:
+        return list(
+            self._reassigner.effects(
+                self.topics,
+                self.brokers,
+                self.deleting,
+                lambda partition: self._deliveries.owes_stop(partition, self._failed),
+            )
+        )
 
     def _shutdown_progress(self) -> list[Effect]:
         """For each broker that is leaving: which partitions it still leads though another could."""
@@ -423,6 +529,7 @@ class Controller:
                 self.topics,
                 self.states,
                 self.deleting,
+                replicas=self._reassigner.replicas,
                 unled=self._unled(),
                 failed=self._failed,
             )
@@ -442,8 +549,13 @@ class Controller:
 
     # --- small helpers ---
 
+    def _exists(self, partition: TopicPartition) -> bool:
+        info = self.topics.get(partition.topic)
+        return info is not None and partition.partition in info.assignment
+
     def _announce(self, partition: TopicPartition) -> None:
-        for replica in self.topics[partition.topic].assignment.get(partition.partition, ()):
+        info = self.topics[partition.topic]
+        for replica in self._reassigner.replicas(partition, info) or ():
             if replica in self.brokers:
                 self._deliveries.leadership_to(replica, partition)
         self._metadata_changed(partition)
@@ -459,6 +571,13 @@ class Controller:
             if partition in failed:
                 live.discard(broker)
         return live
+
+    def _moving(self) -> Iterable[TopicPartition]:
+        return (
+            TopicPartition(topic, partition)
+            for topic, info in self.topics.items()
+            for partition in info.reassignments
+        )
 
     def _all_partitions(self) -> Iterable[TopicPartition]:
         return (partition for partition, _ in self._assignments())

@@ -21,6 +21,7 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
         return call.exchange.closed
 
     def send(result: FetchRead) -> None:
+        reader.note_sent(request, result.partitions)
         call.respond(FetchResponse(result.partitions))
 
     def respond(result: FetchRead) -> None:
