@@ -15,7 +15,7 @@ from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.replica_manager import ReplicaManager
-from storage_engine.core import controller as controller_module
+from storage_engine.core import decision
 from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
 from storage_engine.core.errors import ErrorCode
@@ -111,7 +111,7 @@ def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
-    _set(stack, controller_module, "offline_election", first_alive)
+    _set(stack, decision, "offline_election", first_alive)
 
 
 @mutation
@@ -146,18 +146,6 @@ def lease_ignored(stack: ExitStack) -> None:
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
     _set(stack, ReplicaManager, "fence", lambda self: None)
-
-
-@mutation
-def incarnation_ignored_by_the_controller(stack: ExitStack) -> None:
-    changed = Controller._on_brokers_changed
-
-    def forget(self: Any, brokers: Any) -> None:
-        changed(self, brokers)
-        self._bounced.clear()
-
-    _set(stack, Controller, "_on_brokers_changed", forget)
-    _set(stack, Controller, "_note_bounces_before_loading", lambda self: None)
 
 
 @mutation
