@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 from storage_engine.broker.acting_controller import ControllerSettings
 from storage_engine.broker.cold_reads import ColdReads
@@ -13,6 +14,7 @@ from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
@@ -231,6 +233,12 @@ def build(
         config=dynamic,
         replicas=replicas,
         reader=reader,
+        fetch_sessions=FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            clock,
+            # Of this start: a client of the last one must not meet another's session.
+            ids=Random(f"{broker_id} {clock.wall_ms()}"),
+        ),
         cold_reads=ColdReads(background, reader=reader, replicas=replicas),
         metadata=metadata,
         controller=controller,

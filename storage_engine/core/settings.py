@@ -306,6 +306,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         doc="A connection without a request for so long is closed; -1: never.",
     ),
+    Setting(
+        name="max.incremental.fetch.session.cache.slots",
+        type=SettingType.INT,
+        default=1000,
+        minimum=0,
+        unit="sessions",
+        doc="Fetch sessions that are remembered at a time; 0: none.",
+    ),
     # ---- background work of the log ----
     Setting(
         name="log.retention.check.interval.ms",
