@@ -280,7 +280,13 @@ class ReplicaManager:
     # --- followers' fetches, seen from the leader ---
 
     def follower_fetched(
-        self, partition: HostedPartition, replica: int, fetch_offset: int, *, eligible: bool
+        self,
+        partition: HostedPartition,
+        replica: int,
+        fetch_offset: int,
+        *,
+        eligible: bool,
+        broker_epoch: int,
     ) -> None:
         event = FollowerFetched(
             replica=replica,
@@ -288,6 +294,7 @@ class ReplicaManager:
             log_end_offset=partition.log.log_end_offset,
             now_ms=self._clock.monotonic_ms(),
             eligible=eligible,
+            broker_epoch=broker_epoch,
         )
         self._isr.step(partition, event)
 
@@ -387,6 +394,7 @@ class ReplicaManager:
             partition_epoch=item.partition_epoch,
             isr=frozenset(item.isr),
             assigned_replicas=tuple(item.replicas),
+            joined_epochs=item.joined_epochs,
         )
         now_ms = self._clock.monotonic_ms()
         if self.fetchers is not None:

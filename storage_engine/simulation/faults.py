@@ -131,14 +131,16 @@ class Profile:
     brokers: int
     min_insync_replicas: int
     durable: bool
-    """`flush.before.ack`: the power may fail."""
+    """`flush.before.ack`."""
     network_delay_max_ms: int
     zookeeper_delay_max_ms: int
+    power_fails: bool
 
     def __str__(self) -> str:
         return (
             f"{self.brokers} brokers, min.insync.replicas={self.min_insync_replicas}"
-            f"{', flush.before.ack' if self.durable else ''}, network up to"
+            f"{', flush.before.ack' if self.durable else ''}"
+            f"{', power fails' if self.power_fails else ''}, network up to"
             f" {self.network_delay_max_ms} ms, zookeeper up to {self.zookeeper_delay_max_ms} ms"
         )
 
@@ -148,9 +150,10 @@ def profile_of(seed: int) -> Profile:
     return Profile(
         brokers=choose.choice((3, 3, 3, 4)),
         min_insync_replicas=choose.choice((1, 2, 2)),
-        durable=choose.random() < 0.25,
+        durable=(durable := choose.random() < 0.25),
         network_delay_max_ms=choose.choice((1, 3, 10, 40)),
         zookeeper_delay_max_ms=choose.choice((1, 3, 10, 40)),
+        power_fails=durable or choose.random() < 0.25,
     )
 
 
@@ -158,7 +161,7 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     """The faults of a seed's run, by time; those of a longer run begin with those of a shorter."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
-    weights = {**_WEIGHTS, **(_POWER_WEIGHTS if profile.durable else {})}
+    weights = {**_WEIGHTS, **(_POWER_WEIGHTS if profile.power_fails else {})}
     kinds = list(weights)
     # Each seed has its own favourites, so that some have many of one kind and none of another.
     likely = [weights[kind] * choose.choice((0, 0.3, 1, 1, 3)) for kind in kinds]

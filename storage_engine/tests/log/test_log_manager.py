@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storage_engine.core.errors import LogStorageError, StorageError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TAIL_LOST_NOW, TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
 from storage_engine.simulation.disk import SimulatedDisk
@@ -47,7 +47,8 @@ def test_logs_are_there_again_after_a_stop_in_order(tmp_path):
     ends = {tp: log.log_end_offset for tp, log in manager.logs.items()}
     manager.close()
     again = open_manager(tmp_path)
-    assert (again.is_new, again.was_clean_shutdown, again.same_boot) == (False, True, True)
+    assert (again.is_new, again.was_clean_shutdown) == (False, True)
+    assert again.tail_lost_epoch == TAIL_LOST_NOW, "it was new, and never registered"
     assert again.recovered_bytes == 0
     assert {tp: log.log_end_offset for tp, log in again.logs.items()} == ends
     assert again.get(A1) is None
