@@ -105,6 +105,8 @@ _WEIGHTS = {
     FaultKind.GROW_TOPIC: 2,
 }
 _POWER_WEIGHTS = {FaultKind.POWER_LOSS: 12, FaultKind.POWER_LOSS_OF_ALL: 4}
+_LOSSY_POWER_WEIGHTS = {FaultKind.POWER_LOSS: 24, FaultKind.POWER_LOSS_OF_ALL: 1}
+"""Without `flush.before.ack`: once all have lost their power little is promised any more."""
 
 _AT_ONCE = frozenset(
     {
@@ -161,7 +163,9 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     """The faults of a seed's run, by time; those of a longer run begin with those of a shorter."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
-    weights = {**_WEIGHTS, **(_POWER_WEIGHTS if profile.power_fails else {})}
+    weights = dict(_WEIGHTS)
+    if profile.power_fails:
+        weights |= _POWER_WEIGHTS if profile.durable else _LOSSY_POWER_WEIGHTS
     kinds = list(weights)
     # Each seed has its own favourites, so that some have many of one kind and none of another.
     likely = [weights[kind] * choose.choice((0, 0.3, 1, 1, 3)) for kind in kinds]
