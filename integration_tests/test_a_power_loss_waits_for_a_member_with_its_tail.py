@@ -38,8 +38,8 @@ def lose_power(data: Path) -> None:
 
 
 def status(directory: Path) -> dict:
-    command = [sys.executable, "-m", "storage_engine.tools.cli", "status", "--dir", directory]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "storage_engine.tools.cli", "status", "--json", "--dir"]
+    done = subprocess.run([*command, str(directory)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

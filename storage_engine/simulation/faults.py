@@ -19,6 +19,8 @@ class FaultKind(enum.Enum):
     POWER_LOSS = "power loss"
     """What was not flushed may be lost."""
     POWER_LOSS_OF_ALL = "power loss of all"
+    POWER_LOSS_OF_ALL_BUT_ONE = "power loss of all but one"
+    """One is killed only, and starts after the others."""
     LEAVE = "controlled shutdown"
     PAUSE = "pause"
     """SIGSTOP and SIGCONT."""
@@ -105,7 +107,11 @@ _WEIGHTS = {
     FaultKind.GROW_TOPIC: 2,
 }
 _POWER_WEIGHTS = {FaultKind.POWER_LOSS: 12, FaultKind.POWER_LOSS_OF_ALL: 4}
-_LOSSY_POWER_WEIGHTS = {FaultKind.POWER_LOSS: 24, FaultKind.POWER_LOSS_OF_ALL: 1}
+_LOSSY_POWER_WEIGHTS = {
+    FaultKind.POWER_LOSS: 12,
+    FaultKind.POWER_LOSS_OF_ALL: 1,
+    FaultKind.POWER_LOSS_OF_ALL_BUT_ONE: 12,
+}
 """Without `flush.before.ack`: once all have lost their power little is promised any more."""
 
 _AT_ONCE = frozenset(

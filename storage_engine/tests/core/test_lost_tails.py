@@ -210,4 +210,5 @@ def test_who_left_is_not_named():
     leader = leading()
     (proposal,) = leader.step(Tick(now_ms=99, log_end_offset=100))
     assert isinstance(proposal, ProposeIsr)
-    assert (proposal.isr, proposal.joined_epochs) == ({1}, {1: 10})
+    assert proposal.isr == {1}
+    assert proposal.joined_epochs == {1: 10}
