@@ -124,13 +124,7 @@ class ReplicaManager:
             if partition.role is Role.FAILED:
                 raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
-            raise KafkaError(
-                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < partition.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
