@@ -65,6 +65,9 @@ COMMANDS = (
         module="merge_state_log",
         summary="merge the state-change logs of brokers by time",
     ),
+    Command(
+        name="simulate", module="simulate", summary="run brokers in simulated time, with faults"
+    ),
     Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
 )
 
