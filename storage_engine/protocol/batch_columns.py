@@ -45,6 +45,14 @@ class BatchColumns:
         "sizes",
     )
 
+    attributes: tuple[int, ...]
+    last_offset_deltas: tuple[int, ...]
+    max_timestamps: tuple[int, ...]
+    producer_ids: tuple[int, ...]
+    producer_epochs: tuple[int, ...]
+    sequences: tuple[int, ...]
+    counts: tuple[int, ...]
+
     def __init__(self, crcs: list[int], sealed: list[bytes]) -> None:
         """`sealed`: of each batch the bytes that its CRC protects, from the attributes on."""
         self._crcs = crcs
@@ -73,12 +81,8 @@ class BatchColumns:
             and max(self.attributes) <= LAST_CODEC
             and min(self.counts) > 0
             and list(map(sub, self.counts, self.last_offset_deltas)).count(1) == len(self)
-            and self._crcs_match()
+            and list(map(crc32c, self._sealed)) == self._crcs
         )
-
-    def _crcs_match(self) -> bool:
-        computed: list[int] = list(map(crc32c, self._sealed))
-        return computed == self._crcs
 
     @property
     def have_no_producer(self) -> bool:
