@@ -37,6 +37,7 @@ from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.protocol.batch_columns import BatchColumns
 
@@ -575,6 +576,14 @@ class ReplicaManager:
         for partition in self._partitions.values():
             partition.become_follower(-1)
             partition.wake_all()
+
+    def logs_here(self) -> dict[TopicPartition, PartitionLog]:
+        """Every partition of which there are files, hosted or not."""
+        return dict(self._logs.logs)
+
+    def working_folders(self) -> list[Path]:
+        """The data folders that have not failed."""
+        return self._logs.working_folders
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
