@@ -39,6 +39,7 @@ from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.protocol.batch_columns import BatchColumns
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log tells what the flushes before acknowledgements have done."""
@@ -171,6 +172,28 @@ class ReplicaManager:
         if len(failures) < len(outcomes):
             self._appended(partition, len(outcomes) - len(failures))
         return outcomes
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `append_run` of these batches: their base offsets and the offset that follows, or why
+        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """
+        try:
+            partition = self._writable(tp, acks)
+        except KafkaError:
+            return None
+        try:
+            offsets = partition.log.append_columns_as_leader(
+                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            if not isinstance(failure, LogFullError):
+                self.fail(partition, failure)
+            return failure
+        if offsets is not None:
+            self._appended(partition, len(columns))
+        return offsets
 
     def append_marker(
         self,
