@@ -310,6 +310,19 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="Connections from one address.",
     ),
     Setting(
+        name="max.connections.per.ip.overrides",
+        type=SettingType.LIST,
+        doc="Other numbers for some hosts or addresses: host:number,host:number.",
+    ),
+    Setting(
+        name="queued.max.request.bytes",
+        type=SettingType.LONG,
+        default=-1,
+        minimum=-1,
+        unit="bytes",
+        doc="Memory for large requests that are being received; -1: no bound.",
+    ),
+    Setting(
         name="connections.max.idle.ms",
         type=SettingType.LONG,
         default=600_000,
