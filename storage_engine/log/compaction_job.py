@@ -128,8 +128,8 @@ class CompactionJob:
         if self.step is Step.MOVED:
             self._sync_names()
             self._replace()
-            if self.step is Step.DONE:
-                # That was the last group: nothing of the pass is missing.
+            if not self._groups:
+                # Nothing of the pass is missing.
                 self._sync_names()
                 self._finish()
 

@@ -11,6 +11,7 @@ from storage_engine.core.ports import Clock
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.partition_metadata import PARTITION_METADATA_FILE
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_errors
 
@@ -24,6 +25,7 @@ class FlushState:
         "_epochs",
         "_generation",
         "_is_settling",
+        "_is_topic_id_flushed",
         "_is_used",
         "_last_flush_ms",
         "_on_lowered",
@@ -52,6 +54,7 @@ class FlushState:
         """Files and folders of the flushes under way: what they bring to the medium is not there
         yet for a flush that overtakes them."""
         self._cut_unsynced = is_recovered
+        self._is_topic_id_flushed = False
         self._is_used = False
         self._is_settling = False
         self._last_flush_ms = clock.wall_ms()
@@ -106,6 +109,11 @@ class FlushState:
             if self._epochs.unsynced and disk.exists(self._epochs.path):
                 # Replaced files count when their name does.
                 paths.append(self._epochs.path)
+                folders = [directory]
+            if not self._is_topic_id_flushed and disk.exists(directory / PARTITION_METADATA_FILE):
+                # Records without it would pass for those of another topic of the same name.
+                self._is_topic_id_flushed = True
+                paths.append(directory / PARTITION_METADATA_FILE)
                 folders = [directory]
             if is_settling:
                 folders = [directory]

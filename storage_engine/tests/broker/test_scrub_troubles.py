@@ -1,5 +1,5 @@
-"""What may get in the way of a repair: no folder to tidy, odd answers, odd reports, other damage that
-stays, a log that is cut or shortened meanwhile."""
+"""What may get in the way of a repair: a folder that can't be tidied, odd answers, odd reports, other
+damage that stays, a log that is cut or shortened meanwhile."""
 
 import errno
 import logging
@@ -152,7 +152,7 @@ def test_damage_that_stays_hides_no_later_damage(tmp_path):
 
 def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(tmp_path):
     cluster = made(tmp_path, log_scrub_interval_ms="0")
-    leader, follower = roles(cluster)
+    leader, _ = roles(cluster)
     good = contents(cluster, leader)
     others = [b for b in (1, 2, 3) if b != leader]
     for other in others:
