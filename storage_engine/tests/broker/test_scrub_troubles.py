@@ -1,5 +1,5 @@
-"""What may get in the way of a repair: a folder that can't be tidied, odd answers, odd reports, other
-damage that stays, a log that is cut or shortened meanwhile."""
+"""What may get in the way of a repair: a folder that can't be tidied, odd answers, odd reports,
+other damage that stays, a log that is shortened meanwhile."""
 
 import errno
 import logging
