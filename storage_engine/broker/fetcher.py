@@ -4,7 +4,7 @@ Rule: a follower appends what its leader sends, at the leader's offsets, and cut
 leader epochs say that the two diverge. Since a fetch acknowledges all below its offset, one of a
 partition with `flush.before.ack` waits until that is flushed; these partitions have a loop of their
 own, so that no other waits for the disk. Source: R-REP2, R-REP8, R-CTL3, R-LOG4; KIP-595 for the
-divergence in the answer.
+divergence in the answer, KIP-227 for sessions.
 """
 
 import logging
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -38,6 +39,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage_engine.protocol.fetch_session import ClientFetchSession
 
 log = logging.getLogger(__name__)
 
@@ -80,14 +82,20 @@ _ELECTION_CODES = frozenset(
     }
 )
 
+_SESSION_CODES = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+
 
 class _Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("is_full", "partition", "resume_ms", "was_damaged")
+    __slots__ = ("is_caught_up", "is_full", "partition", "resume_ms", "was_damaged")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
+        self.is_caught_up = False
+        """It held all committed records when it was last answered."""
         self.is_full = False
         """There was no room for the last records."""
         self.was_damaged = False
@@ -111,8 +119,10 @@ class PeerFetcher:
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
+        throttle: ReplicationThrottle,
         channel: str = CHANNEL,
     ) -> None:
+        self._throttle = throttle
         self.endpoint = endpoint
         self._channel = channel
         self._settings = settings
@@ -124,6 +134,7 @@ class PeerFetcher:
         self._on_failure = on_failure
         self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
+        self._session = ClientFetchSession()
         self._in_flight = False
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
@@ -138,6 +149,8 @@ class PeerFetcher:
 
     def add(self, partition: HostedPartition) -> None:
         self._followed[partition.topic_partition] = _Followed(partition)
+        # What the leader answers to a request under way will not count.
+        self._session.name_again(*partition.topic_partition)
         self._schedule(0)
 
     def remove(self, tp: TopicPartition) -> None:
@@ -163,7 +176,7 @@ class PeerFetcher:
         if self._in_flight or self._flushing or self._closed or not self._followed:
             return
         now_ms = self._clock.monotonic_ms()
-        ready = [f for f in self._followed.values() if f.resume_ms <= now_ms]
+        ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
         if not ready:
             self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
             return
@@ -174,13 +187,17 @@ class PeerFetcher:
         self._in_flight = True
         settings = self._settings
         asked = {f.partition.topic_partition: f for f in ready}
+        part = self._session.next([self._wanted(f) for f in ready])
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._broker_epoch(),
             max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
-            partitions=[self._wanted(f) for f in ready],
+            partitions=part.partitions,
+            session_id=part.session_id,
+            session_epoch=part.session_epoch,
+            forgotten=part.forgotten,
         )
         self._transport.request(
             self.endpoint,
@@ -191,6 +208,13 @@ class PeerFetcher:
             timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
             on_reply=lambda reply: self._on_reply(reply, asked),
         )
+
+    def _is_ready(self, followed: _Followed, now_ms: int) -> bool:
+        if followed.resume_ms <= now_ms:
+            pause_ms = self._throttle.pause_ms(followed.partition, in_sync=followed.is_caught_up)
+            if pause_ms:
+                followed.resume_ms = now_ms + pause_ms
+        return followed.resume_ms <= now_ms
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
         """Then go on: with what was cut or failed meanwhile, too."""
@@ -230,6 +254,14 @@ class PeerFetcher:
         self._in_flight = False
         if self._closed:
             return
+        if isinstance(reply, TransportError):
+            self._session.lost()
+        else:
+            self._session.took(reply)
+            if reply.error_code in _SESSION_CODES:
+                # Ended by the leader: all is asked for anew.
+                self._schedule(0)
+                return
         if isinstance(reply, TransportError) or reply.error_code:
             reason = reply.reason if isinstance(reply, TransportError) else str(reply.error_code)
             log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
@@ -278,6 +310,8 @@ class PeerFetcher:
                 return False
             got_records = bool(answer.records)
             if got_records:
+                size = len(_as_view(answer.records))
+                self._throttle.took(partition, size, in_sync=followed.is_caught_up)
                 partition.log.append_as_follower(_as_view(answer.records))
                 if followed.is_full:
                     followed.is_full = False
@@ -292,6 +326,7 @@ class PeerFetcher:
                 min(answer.high_watermark, partition.log.log_end_offset),
                 partition.log.log_start_offset,
             )
+            followed.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
             partition.log.note_high_watermark(partition.follower_high_watermark)
             return got_records
         except LogFullError as failure:
@@ -393,7 +428,9 @@ class FetcherManager:
         flush: Flush,
         on_failure: Callable[[HostedPartition, Exception], None],
         keep_log_starts: Callable[[list[HostedPartition]], None],
+        throttle: ReplicationThrottle,
     ) -> None:
+        self._throttle = throttle
         self._settings = settings
         self._transport = transport
         self._scheduler = scheduler
@@ -423,6 +460,7 @@ class FetcherManager:
                 on_failure=self._on_failure,
                 channel=channel,
                 keep_log_starts=self._keep_log_starts,
+                throttle=self._throttle,
             )
         fetcher.add(partition)
 

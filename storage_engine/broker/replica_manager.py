@@ -6,7 +6,7 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from storage_engine.core.ports import Background, Clock, Coordination, Endpoint,
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
 DURABLE_ACKS_REPORT_MS = 60_000
@@ -148,29 +149,37 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(
-        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
-    ) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError.
+    def append_run(
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction.
         """
-        partition = self._writable(tp, acks)
         try:
-            result = partition.log.append_as_leader(
-                records,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.wall_ms(),
-                allow_transactional=in_transaction,
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
-        self._appended(partition)
-        return result
+            partition = self._writable(tp, acks)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        outcomes = partition.log.append_run_as_leader(
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self.fail(partition, refusal)
+        if len(failures) < len(outcomes):
+            self._appended(partition, len(outcomes) - len(failures))
+        return outcomes
 
     def append_marker(
         self,
@@ -212,9 +221,9 @@ class ReplicaManager:
             )
         return partition
 
-    def _appended(self, partition: HostedPartition) -> None:
+    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
         if partition.config.flush_before_ack:
-            partition.unflushed_appends += 1
+            partition.unflushed_appends += count
         if not partition.dirty:
             self._mark_dirty(partition)
 
@@ -555,6 +564,14 @@ class ReplicaManager:
         for partition in self._partitions.values():
             partition.become_follower(-1)
             partition.wake_all()
+
+    def logs_here(self) -> dict[TopicPartition, PartitionLog]:
+        """Every partition of which there are files, hosted or not."""
+        return dict(self._logs.logs)
+
+    def working_folders(self) -> list[Path]:
+        """The data folders that have not failed."""
+        return self._logs.working_folders
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)

@@ -143,11 +143,18 @@ class LogSegment:
         if max_timestamp > self.max_timestamp:  # type: ignore[operator]  # known in an active segment
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > self.index_interval_bytes:
+        pending = self._bytes_since_index
+        if pending > self.index_interval_bytes:
             self._index_batch(last_offset)
-        self._bytes_since_index += size
+            pending = 0
+        self._bytes_since_index = pending + size
         self.size += size
         self.next_offset = last_offset + 1
+
+    @property
+    def index_room(self) -> int:
+        """How many batches can come until an index is full, at the least."""
+        return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
         """Brings the indexes to their files, with the entry that tells the largest timestamp."""

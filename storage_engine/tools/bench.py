@@ -1,9 +1,11 @@
-"""Measure the codec, the log, or a read through Spark, each against a ceiling from the same run.
+"""Measure the codec, the log, a broker over TCP, or a read through Spark, each against a ceiling
+from the same run.
 
 benchmarks:
   codec       rows to record batches and back, without a broker
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
   spark-read  batch and streaming reads through Spark, with a broker
+  wire        produce and fetch over TCP, with a broker
 
 examples:
   headrace bench codec
@@ -13,7 +15,12 @@ examples:
 import argparse
 import importlib
 
-_MODULES = {"codec": "bench_codec", "log": "bench_log", "spark-read": "bench_spark"}
+_MODULES = {
+    "codec": "bench_codec",
+    "log": "bench_log",
+    "spark-read": "bench_spark",
+    "wire": "bench_wire",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
