@@ -40,6 +40,7 @@ from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.protocol.batch_columns import BatchColumns
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log tells what the flushes before acknowledgements have done."""
@@ -127,13 +128,7 @@ class ReplicaManager:
             if partition.role is Role.FAILED:
                 raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
-            raise KafkaError(
-                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < partition.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
@@ -180,6 +175,28 @@ class ReplicaManager:
         if len(failures) < len(outcomes):
             self._appended(partition, len(outcomes) - len(failures))
         return outcomes
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `append_run` of these batches: their base offsets and the offset that follows, or why
+        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """
+        try:
+            partition = self._writable(tp, acks)
+        except KafkaError:
+            return None
+        try:
+            offsets = partition.log.append_columns_as_leader(
+                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            if not isinstance(failure, LogFullError):
+                self.fail(partition, failure)
+            return failure
+        if offsets is not None:
+            self._appended(partition, len(columns))
+        return offsets
 
     def append_marker(
         self,

@@ -91,7 +91,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-_LAST_CODEC = max(Codec)
+LAST_CODEC = max(Codec)
 
 
 class BatchHeader(NamedTuple):
@@ -234,7 +234,7 @@ def validate_for_append(
             )
         if crc != crc32c(view[position + ATTRIBUTES_AT : following]):
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
-        if not (0 < count == delta + 1 and 0 <= attributes <= _LAST_CODEC and producer_id < 0):
+        if not (0 < count == delta + 1 and 0 <= attributes <= LAST_CODEC and producer_id < 0):
             _check_fields(header)
             if header.is_transactional and not allow_transactional:
                 raise InvalidTxnStateError(
@@ -268,7 +268,7 @@ def _check_fields(header: BatchHeader) -> None:
             f"a record batch has attributes {attributes & 0xFFFF:#x}, a client may set the bits"
             f" {_PRODUCER_BITS:#x}"
         )
-    if attributes & CODEC_MASK > _LAST_CODEC:
+    if attributes & CODEC_MASK > LAST_CODEC:
         raise UnsupportedCompressionError(
             f"a record batch has the unknown compression codec {attributes & CODEC_MASK}"
         )

@@ -65,6 +65,26 @@ def test_a_killed_manager_recovers(tmp_path):
     assert read_all(again.logs[A0]) == headers
 
 
+def test_what_is_appended_after_a_log_lost_its_end_does_not_count_as_flushed():
+    """Killed while it was truncated fully, a log has no files; its checkpoint knows another one."""
+    disk = SimulatedDisk(Path("/data"))
+    manager = open_manager(Path("/data"), disk=disk)
+    log = manager.get_or_create(A0)
+    fill(log, 30)
+    log.flush()
+    manager.write_recovery_points()
+    directory, end = log.directory, log.log_end_offset
+    manager.abandon()
+    for name in disk.list_names(directory):
+        disk.remove(directory / name)
+    again = open_manager(Path("/data"), disk=disk)
+    fill(again.logs[A0], 30)
+    again.abandon()
+    last = open_manager(Path("/data"), disk=disk)
+    assert last.logs[A0].log_end_offset == end
+    assert last.logs[A0].recovery_point == 0
+
+
 def test_recovery_begins_at_the_checkpointed_recovery_point(tmp_path):
     manager = open_manager(tmp_path)
     log = manager.get_or_create(A0)
