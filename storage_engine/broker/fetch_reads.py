@@ -97,6 +97,8 @@ class FetchReader:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
                 continue
+            if request.replica_id not in partition.assigned_replicas:
+                continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
             if wanted.was_damaged:
@@ -149,7 +151,8 @@ class FetchReader:
                 return _read(partition, request, wanted, room, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
-                return FetchPartitionResponse(wanted.topic, wanted.partition, 0)
+                # As if there were nothing: a follower takes over all but the records.
+                return _read(partition, request, wanted, 0, first=False, wait=wait)
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
