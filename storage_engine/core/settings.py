@@ -12,6 +12,11 @@ FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 
 _SYSTEM_BUFFER = -1
 
+REPLICA_SELECTOR = "replica.selector.class"
+_SELECTORS = "org.apache.kafka.common.replica."
+RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareReplicaSelector")
+LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
+
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     # ---- who and where ----
     Setting(
@@ -218,6 +223,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         doc="How often the high watermarks are written to disk.",
+    ),
+    Setting(
+        name=REPLICA_SELECTOR,
+        type=SettingType.STRING,
+        choices=RACK_AWARE_SELECTORS + LEADER_SELECTORS,
+        doc="RackAwareReplicaSelector: consumers read from in-sync replicas in their rack.",
     ),
     # ---- controller ----
     Setting(
