@@ -35,7 +35,7 @@ SCHEMAS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
         {"version": int, "isr": INTS, "leader": int, "controller_epoch": int, "leader_epoch": int},
         set(),
     ),
-    "/controller": ({"version": int, "brokerid": int}, set()),
+    "/controller": ({"version": int, "brokerid": int}, {"timestamp"}),
 }
 """Beginning or end of a path -> the documented keys and their types, and the further keys."""
 
