@@ -289,15 +289,8 @@ class ReplicaManager:
         partition.controller_epoch = item.controller_epoch
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._settings.broker_id:
-            # First, since it can fail: the log may be full, or know a newer epoch.
-            try:
-                partition.log.start_leader_epoch(item.leader_epoch)
-            except LogFullError as failure:
-                log.warning(
-                    "no room to lead %s, it takes nothing yet: %s",
-                    partition.topic_partition,
-                    failure,
-                )
+            # First, since it can fail: the log may know a newer epoch.
+            partition.log.start_leader_epoch(item.leader_epoch)
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)

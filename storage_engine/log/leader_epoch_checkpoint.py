@@ -1,8 +1,9 @@
 """The leader epochs of a log and their file. Its one rule: the file knows an epoch before the log
 has a batch of it.
 
-So after a killed process it is never behind the log; where there was no room to write it, no batch
-is appended before there is. What a crash of the machine takes from it is
+So after a killed process it is never behind the log; a leader's new epoch waits for its first
+batch, since most partitions of a failed broker get none for a while, and where there is no room to
+write the file no batch is appended before there is. What a crash of the machine takes from it is
 learned again from the batches that recovery goes through. Source: KIP-101; R-REP8.
 """
 
@@ -26,19 +27,24 @@ class LeaderEpochCheckpoint:
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
         self.unsaved = False
-        """Whether the file is not what the cache is: there was no room."""
+        """Whether the file is not what the cache is: `save` before the next batch."""
         self.unsynced = True
         """Whether the file has something that is not known to be on the medium."""
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` writes from `start_offset` on."""
+        """A leader of `epoch` will write from `start_offset` on."""
         latest = self.cache.latest_epoch
         if epoch < latest:
             raise KafkaError(
                 f"leader epoch {epoch} is older than epoch {latest} in {self.path.parent}",
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
-        if self.cache.assign(epoch, start_offset) or self.unsaved:
+        if self.cache.assign(epoch, start_offset):
+            self.unsaved = True
+
+    def save(self) -> None:
+        """What is in the cache is in the file when this returns."""
+        if self.unsaved:
             self._save()
 
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:

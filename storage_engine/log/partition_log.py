@@ -218,6 +218,7 @@ class PartitionLog(ReadableLog):
             records = memoryview(bytearray(records))
         if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
             self.start_leader_epoch(leader_epoch)
+            self._epochs.save()
         base_offset = self.log_end_offset
         stamps = self._stamps_append_time
         placed = place(records, batches, base_offset, leader_epoch, now_ms if stamps else None)
@@ -255,8 +256,8 @@ class PartitionLog(ReadableLog):
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
-        a newer one.
+        """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
+        a newer one. Touches no file: the first batch does.
         """
         self._epochs.start_epoch(epoch, self.log_end_offset)
 
