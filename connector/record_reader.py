@@ -1,5 +1,6 @@
 """Reads one range of one partition, as a task does. Its one rule: every record of the range that
-the log has is yielded once, in order; a broker that goes away only delays it.
+the log has, of aborted transactions only when asked for, is yielded once, in order; a broker that
+goes away only delays it.
 
 Source: R-SPARK1, R-CLI5.
 """
@@ -67,7 +68,7 @@ def _decoded(
         timeout_ms=options.poll_timeout_ms,
     )
     return iter_decoded(
-        (each.records for each in fetched),
+        (piece for each in fetched for piece in each.committed()),
         start_offset=position,
         end_offset=wanted.end_offset,
         include_headers=options.include_headers,

@@ -11,7 +11,7 @@ from connector.record_reader import read_records
 from storage_engine.client.fetch import FetchedBatches
 from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import patch
+from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
 from storage_engine.protocol.records import encode_batches
 
 T0 = TopicPartition("t", 0)
@@ -103,6 +103,26 @@ def test_a_timeout_with_the_records_there_is_passed_on_in_one_line(log):
     log.error = DeadlineExceededError("t-0: no leader (waited 5 ms)")
     with pytest.raises(ConnectorError, match=r"^\[TIMED_OUT\] t-0: no leader"):
         _read(0, 100)
+
+
+def test_records_of_aborted_transactions_are_no_rows(log, monkeypatch):
+    """Over several fetches: each names the aborted transactions of its own range."""
+
+    def in_transaction(first_offset, producer_id):
+        data = _batch(first_offset, 10)
+        header = read_header(data)
+        attributes = header.attributes | TRANSACTIONAL_BIT
+        seal(data, 0, header._replace(attributes=attributes, producer_id=producer_id))
+        return data
+
+    def read_range(cluster, tp, start_offset, end_offset, **settings):
+        assert settings["isolation"] == "read_committed"
+        for first in range(0, 60, 20):
+            two = bytes(in_transaction(first, 1)) + bytes(in_transaction(first + 10, 2))
+            yield FetchedBatches(tp, memoryview(two), first, first + 20, 60, 60, 0, ((1, 0),))
+
+    monkeypatch.setattr(record_reader, "read_range", read_range)
+    assert _read(0, 60) == [*range(10, 20), *range(30, 40), *range(50, 60)]
 
 
 def test_headers_come_only_when_asked_for(log):

@@ -57,9 +57,13 @@ class Compactions:
             self._resting.clear()
             return
         partition, plan = found
-        job = partition.log.begin_compaction(
-            plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
-        )
+        try:
+            job = partition.log.begin_compaction(
+                plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
+            )
+        except LogStorageError as failure:
+            self._replicas.fail(partition, failure)
+            return
         self._running = partition
         self._work(partition, job)
 

@@ -1,8 +1,9 @@
 """Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
 
 Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
-the high watermark, followers see the whole log, after the check that theirs does not diverge.
-Source: R-REP2, R-REP5, R-REP8, KIP-595.
+the high watermark, with read_committed below the last stable offset, and are told which
+transactions of it were aborted; followers see the whole log, after the check that theirs does not
+diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-595.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
 )
+
+READ_COMMITTED = 1
+"""The isolation level of a request that may see ended transactions only."""
 
 
 class FetchRead:
@@ -138,7 +142,7 @@ class FetchReader:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return refusal._replace(
                 high_watermark=partition.high_watermark,
-                last_stable_offset=partition.high_watermark,
+                last_stable_offset=partition.last_stable_offset,
                 log_start_offset=partition.log.log_start_offset,
             )
         return refusal
@@ -159,27 +163,37 @@ def _read(
         raise OffsetOutOfRangeError(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
+    last_stable_offset = partition.last_stable_offset
+    is_follower = request.replica_id >= 0
+    is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted)
     records = None
+    aborted: list[tuple[int, int]] | None = [] if is_isolated else None
     if diverging is None:
         limit = min(wanted.partition_max_bytes, room)
         if limit > 0 or first:
-            is_follower = request.replica_id >= 0
+            if is_follower:
+                end = log.log_end_offset
+            else:
+                end = last_stable_offset if is_isolated else high_watermark
             records = log.read(
                 wanted.fetch_offset,
                 max_bytes=limit,
-                max_offset=log.log_end_offset if is_follower else high_watermark,
+                max_offset=end,
                 at_least_one=first,
                 wait=wait,
             )
+            if is_isolated and records is not None:
+                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                aborted = [(each.producer_id, each.first_offset) for each in found]
     return FetchPartitionResponse(
         wanted.topic,
         wanted.partition,
         0,
         high_watermark,
-        high_watermark,
+        last_stable_offset,
         log.log_start_offset,
-        [] if request.isolation_level else None,
+        aborted,
         -1,
         records,
         diverging,

@@ -292,6 +292,7 @@ class PeerFetcher:
                 min(answer.high_watermark, partition.log.log_end_offset),
                 partition.log.log_start_offset,
             )
+            partition.log.note_high_watermark(partition.follower_high_watermark)
             return got_records
         except LogFullError as failure:
             if not followed.is_full:

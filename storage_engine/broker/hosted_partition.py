@@ -88,6 +88,11 @@ class HostedPartition:
         return self.follower_high_watermark if leader is None else leader.high_watermark
 
     @property
+    def last_stable_offset(self) -> int:
+        """What readers of committed transactions may see; at most the high watermark."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    @property
     def must_flush(self) -> bool:
         """Whether there is something that may not be acknowledged yet: `flush.before.ack`."""
         return self.config.flush_before_ack and not self.log.is_durable

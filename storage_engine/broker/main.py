@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storage_engine.broker.cluster_id import agree_on_cluster_id
 from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
 from storage_engine.core.errors import HeadraceError
@@ -104,6 +105,7 @@ class Broker:
                 config.listener.port,
                 parts.dispatcher,
                 _limits(config),
+                handle_run=ProduceRuns(parts.context),
             )
             await server.start()
             try:

@@ -6,7 +6,7 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from storage_engine.core.partition import (
     Leadership,
     Tick,
 )
+from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
@@ -144,8 +145,66 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(self, tp: TopicPartition, records: memoryview, *, acks: int) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError."""
+    def append_run(
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction.
+        """
+        try:
+            partition = self._writable(tp, acks)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        outcomes = partition.log.append_run_as_leader(
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self.fail(partition, refusal)
+        if len(failures) < len(outcomes):
+            self._appended(partition, len(outcomes) - len(failures))
+        return outcomes
+
+    def append_marker(
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+    ) -> AppendResult:
+        """End a transaction in a partition led here, as its coordinator says; with acks=all, as
+        nothing less can't be lost. Raises KafkaError.
+        """
+        partition = self._writable(tp, -1)
+        try:
+            result = partition.log.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+            )
+        except LogFullError:
+            raise
+        except LogStorageError as failure:
+            self.fail(partition, failure)
+            raise
+        self._appended(partition)
+        return result
+
+    def _writable(self, tp: TopicPartition, acks: int) -> HostedPartition:
         partition = self._partitions.get(tp)
         if partition is None or partition.leader is None:
             partition = self.leader(tp)
@@ -156,23 +215,13 @@ class ReplicaManager:
                 f"{partition.min_in_sync_count}",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
-        try:
-            result = partition.log.append_as_leader(
-                records,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.wall_ms(),
-                allow_transactional=False,
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
+        return partition
+
+    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
         if partition.config.flush_before_ack:
-            partition.unflushed_appends += 1
+            partition.unflushed_appends += count
         if not partition.dirty:
             self._mark_dirty(partition)
-        return result
 
     @property
     def has_lease(self) -> bool:
@@ -221,6 +270,7 @@ class ReplicaManager:
             partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
+        partition.log.note_high_watermark(partition.high_watermark)
         if len(partition.produce_waiters):
             partition.produce_waiters.wake()
         if not partition.dirty and len(partition.data_waiters):

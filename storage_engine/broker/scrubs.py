@@ -354,7 +354,11 @@ class Scrubs:
             current.next_offset = scrub.base_offset
             self._go_on(current)
             return
-        job = current.partition.log.begin_repair(scrub, replacements)
+        try:
+            job = current.partition.log.begin_repair(scrub, replacements)
+        except LogStorageError as failure:
+            self._failed(current, scrub, failure)
+            return
         self._work(current, scrub, replacements, job)
 
     def _work(

@@ -5,10 +5,11 @@ caller gets the answer to the last one; a leader that moves or dies only delays.
 R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.committed_batches import committed
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetch_cursor import Cursor
 from storage_engine.core.errors import (
@@ -59,6 +60,10 @@ class FetchedBatches(NamedTuple):
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+
+    def committed(self) -> Iterator[memoryview]:
+        """The batches in pieces as large as can be, without those of aborted transactions."""
+        return committed(self.records, self.aborted_transactions)
 
 
 class _Fetch:

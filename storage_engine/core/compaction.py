@@ -9,9 +9,14 @@ goes through the log from its start and drops what is older. Not yet to be clean
 or above the high watermark (it may be truncated), what is not on the medium, what is younger than
 `min.compaction.lag.ms`, and always the active segment.
 
+Not yet to be cleaned is also what lies at or above the last stable offset: its transaction may
+still end either way. Records of aborted transactions go, whatever their keys. The marker of a
+transaction stays until a pass finds no data of the transaction, and `delete.retention.ms` after
+that.
+
 A tombstone (a key without a value) stays until `delete.retention.ms` after the pass that first kept
 it, so that whoever reads from the start within that time learns of the deletion. Source: R-LOG10,
-KIP-58 (lags), KIP-354 (maximum lag), KIP-534 (delete horizon).
+KIP-58 (lags), KIP-98 (transactions), KIP-354 (maximum lag), KIP-534 (delete horizon).
 """
 
 from collections.abc import Sequence

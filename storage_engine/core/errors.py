@@ -222,6 +222,18 @@ class InvalidProducerEpochError(KafkaError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+class InvalidTxnStateError(KafkaError):
+    """What a producer sent does not fit the state of its transaction."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class TransactionCoordinatorFencedError(KafkaError):
+    """A marker of a transaction coordinator that was replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 class InvalidRequestError(KafkaError):
     """A frame that can't be decoded or contradicts itself."""
 

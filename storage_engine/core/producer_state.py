@@ -12,18 +12,35 @@ with its first offset.
     same epoch                  last sequence + 1 (or wrap)  accepted
     same epoch                  anything else                OutOfOrderSequenceError
     any sequence but 0          nothing of the producer      accepted if something was forgotten
+    no transaction              an open one                  InvalidTxnStateError
 
-The last line is where we are stricter than Kafka, which always accepts: with a complete history an
-unknown producer that does not start at 0 has a batch under way that failed and will be sent again,
-and accepting the later one first would lock the earlier one out for good. Source: KIP-98, KIP-360;
-R-CLI7.
+    marker comes with           state has                    outcome
+    older producer epoch        a newer one                  InvalidProducerEpochError
+    older coordinator epoch     a newer one                  TransactionCoordinatorFencedError
+    anything else               an open transaction or none  accepted; ends it, or is harmless
+
+The line on an unknown producer is where we are stricter than Kafka, which always accepts: with a
+complete history an unknown producer that does not start at 0 has a batch under way that failed and
+will be sent again, and accepting the later one first would lock the earlier one out for good.
+Source: KIP-98, KIP-360; R-CLI7.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from storage_engine.core.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from storage_engine.core.partition_transactions import (
+    NO_COORDINATOR_EPOCH,
+    AbortedTransaction,
+    PartitionTransactions,
+    TransactionMarker,
+)
 
 BATCHES_REMEMBERED = 5
 """Kafka's clients have at most five requests in flight per connection when they are idempotent."""
@@ -45,7 +62,7 @@ class ProducerBatch(NamedTuple):
 class ProducerEntry:
     """State of one producer id. Invariant: `batches` are all of `epoch`, oldest first."""
 
-    __slots__ = ("batches", "epoch", "last_seen_ms", "producer_id")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "producer_id")
 
     def __init__(
         self,
@@ -53,12 +70,16 @@ class ProducerEntry:
         epoch: int,
         last_seen_ms: int,
         batches: Iterable[ProducerBatch] = (),
+        *,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
     ) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
         """By our clock: the times in batches may be those of events long past."""
         self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
+        self.coordinator_epoch = coordinator_epoch
+        """Of the transaction coordinator that wrote the producer's last marker."""
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
         """The remembered batch of exactly these sequences."""
@@ -70,16 +91,29 @@ class ProducerEntry:
         return None
 
     def copy(self) -> "ProducerEntry":
-        return ProducerEntry(self.producer_id, self.epoch, self.last_seen_ms, self.batches)
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            self.last_seen_ms,
+            self.batches,
+            coordinator_epoch=self.coordinator_epoch,
+        )
 
 
 class ProducerStates:
-    """All producers of one log."""
+    """All producers of one log, and their transactions."""
 
-    __slots__ = ("_entries", "forgotten")
+    __slots__ = ("_entries", "forgotten", "transactions")
 
-    def __init__(self, entries: Iterable[ProducerEntry] = (), *, forgotten: bool = False) -> None:
+    def __init__(
+        self,
+        entries: Iterable[ProducerEntry] = (),
+        *,
+        forgotten: bool = False,
+        transactions: PartitionTransactions | None = None,
+    ) -> None:
         self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
+        self.transactions = PartitionTransactions() if transactions is None else transactions
         self.forgotten = forgotten
         """Whether a producer of this log may be missing here: one expired, or the log no longer
         begins at offset 0.
@@ -95,12 +129,34 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        in_transaction: bool = False,
     ) -> ProducerBatch | None:
         """None when the batch may be appended, the batch of the first time when it is a duplicate;
         else raises.
         """
         entry = self._entries.get(producer_id)
+        duplicate = self._check_sequence(entry, producer_id, epoch, first_sequence, last_sequence)
+        if duplicate is None and not in_transaction and self.transactions.is_open(producer_id):
+            raise InvalidTxnStateError(
+                f"producer {producer_id} has an open transaction in this partition and sent a batch"
+                " that is not part of one: end the transaction first"
+            )
+        return duplicate
+
+    def _check_sequence(
+        self,
+        entry: ProducerEntry | None,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+    ) -> ProducerBatch | None:
         if entry is None:
             if first_sequence != 0 and not self.forgotten:
                 raise OutOfOrderSequenceError(
@@ -123,10 +179,36 @@ class ProducerStates:
             raise _gap(entry, first_sequence, expected)
         return duplicate
 
-    def record(self, producer_id: int, epoch: int, batch: ProducerBatch, *, now_ms: int) -> None:
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Raises what the coordinator is to get when its marker may not be appended."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        if epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"a marker for producer {producer_id} has epoch {epoch}, the log has already seen"
+                f" epoch {entry.epoch}"
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"a marker for producer {producer_id} comes from coordinator epoch"
+                f" {coordinator_epoch}, the log has one of epoch {entry.coordinator_epoch}"
+            )
+
+    def record(
+        self,
+        producer_id: int,
+        epoch: int,
+        batch: ProducerBatch,
+        *,
+        now_ms: int,
+        in_transaction: bool = False,
+    ) -> None:
         """Takes up a batch that is in the log now; no checks, since a replica takes what its leader
         has.
         """
+        if in_transaction:
+            self.transactions.note_data(producer_id, batch.base_offset)
         entry = self._entries.get(producer_id)
         if entry is None:
             self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms, (batch,))
@@ -137,23 +219,42 @@ class ProducerStates:
         entry.batches.append(batch)
         entry.last_seen_ms = now_ms
 
-    def record_marker(self, producer_id: int, epoch: int, *, now_ms: int) -> None:
-        """Takes up the end of a transaction: it carries no sequence, but may raise the epoch."""
+    def record_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: TransactionMarker | None,
+        *,
+        offset: int,
+        now_ms: int,
+    ) -> AbortedTransaction | None:
+        """Takes up the end of a transaction, which has no sequence but may raise the epoch; what
+        readers have to know when it is aborted and has data.
+
+        `marker` None: a control batch that ends nothing.
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms)
-            return
-        if epoch > entry.epoch:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms)
+        elif epoch > entry.epoch:
             entry.epoch = epoch
             entry.batches.clear()
         entry.last_seen_ms = now_ms
+        if marker is None:
+            return None
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        ended = self.transactions.end(producer_id, offset)
+        return None if marker.commits else ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that have been silent for longer; their number."""
+        """Forgets producers that have been silent for longer and have no open transaction; their
+        number.
+        """
         gone = [
             producer_id
             for producer_id, entry in self._entries.items()
             if now_ms - entry.last_seen_ms >= expiration_ms
+            and not self.transactions.is_open(producer_id)
         ]
         for producer_id in gone:
             del self._entries[producer_id]
@@ -165,9 +266,13 @@ class ProducerStates:
         """A small table with copies of these producers, to try several batches of one request
         on.
         """
-        entries = (self._entries.get(producer_id) for producer_id in set(producer_ids))
+        wanted = set(producer_ids)
+        entries = (self._entries.get(producer_id) for producer_id in wanted)
+        ongoing = (each for each in self.transactions.ongoing.items() if each[0] in wanted)
         return ProducerStates(
-            (entry.copy() for entry in entries if entry is not None), forgotten=self.forgotten
+            (entry.copy() for entry in entries if entry is not None),
+            forgotten=self.forgotten,
+            transactions=PartitionTransactions(ongoing),
         )
 
 

@@ -4,8 +4,12 @@ all of it has passed.
 Source: KIP-98; R-REP2.
 """
 
-from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+)
 from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.record_batch import (
     MAGIC,
     BatchHeader,
@@ -29,14 +33,22 @@ def check_producers(
         header = batches[0][1]
         if header.producer_id < 0:
             return None
-        duplicate = states.check(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-        )
+        duplicate = _check(states, header)
         if duplicate is None:
             return None
         return duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms
     headers = [header for _, header in batches if header.producer_id >= 0]
     return _check_several(states, headers, len(batches)) if headers else None
+
+
+def _check(states: ProducerStates, header: BatchHeader) -> ProducerBatch | None:
+    return states.check(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        in_transaction=header.is_transactional,
+    )
 
 
 def _check_several(
@@ -45,9 +57,7 @@ def _check_several(
     trial = states.copy_of(header.producer_id for header in headers)
     duplicates = []
     for header in headers:
-        duplicate = trial.check(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-        )
+        duplicate = _check(trial, header)
         if duplicate is not None:
             duplicates.append(duplicate)
             continue
@@ -56,6 +66,7 @@ def _check_several(
             header.producer_epoch,
             ProducerBatch(header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp),
             now_ms=header.max_timestamp,
+            in_transaction=header.is_transactional,
         )
     if not duplicates:
         return None
@@ -107,6 +118,8 @@ def follower_batches(
                 f"the CRC of the batch at offset {header.base_offset} from the leader"
                 " does not match"
             )
+        if header.is_control:
+            read_marker(records[position : position + header.size_in_bytes])
         next_offset = header.next_offset
         batches.append((position, header))
     return batches

@@ -4,6 +4,7 @@ is done, and gone when it fails.
 
 from typing import NamedTuple
 
+from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES
 from storage_engine.log.log_file import WRITE_MAX_BYTES
@@ -50,6 +51,7 @@ class CleanedSegment:
         segment.file.path = files.cleaned_log
         segment.offset_index.file.path = files.cleaned_index
         segment.time_index.file.path = files.cleaned_time_index
+        segment.transaction_index.file.path = files.cleaned_transaction_index
         self._segment = segment
 
     def create(self) -> None:
@@ -65,13 +67,21 @@ class CleanedSegment:
         if self._pending_bytes >= WRITE_MAX_BYTES:
             self._write_pending()
 
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Its marker, which is among the batches written, ends an aborted transaction."""
+        self._segment.transaction_index.append(aborted)
+
     def finish(self) -> CleanedFacts:
         """Brings all to the medium but the names."""
         self._write_pending()
         segment = self._segment
         segment.seal()
         segment.close()
-        for path in self._files.cleaned():
+        paths = self._files.cleaned()
+        if not len(segment.transaction_index):
+            # A lost name is noticed, and of an empty file there is nothing else to lose.
+            paths.remove(self._files.cleaned_transaction_index)
+        for path in paths:
             descriptor = self._disk.open_existing(path)
             try:
                 self._disk.sync(descriptor)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from storage_engine.core.compaction import SegmentSpan, group_segments
+from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.cleaned_segment import CancelledError, CleanedFacts, CleanedSegment
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.placing import MAX_RELATIVE_OFFSET
@@ -37,8 +38,14 @@ class SegmentCopier(Protocol):
         """OSError, CorruptRecordError, CancelledError as `CompactionJob.work`."""
         ...
 
-    def copy(self, group: slice, write: Callable[[BytesLike], None]) -> bool:
-        """Gives what stays of those sources to `write`, batch by batch; whether that differs."""
+    def copy(
+        self,
+        group: slice,
+        write: Callable[[BytesLike], None],
+        note_aborted: Callable[[AbortedTransaction], None],
+    ) -> bool:
+        """Gives what stays of those sources to `write`, batch by batch, and aborted transactions
+        that end in them to `note_aborted`; whether the batches differ."""
         ...
 
 
@@ -172,7 +179,7 @@ class CompactionJob:
         )
         try:
             cleaned.create()
-            changed = self._copier.copy(self._groups[-1], cleaned.write)
+            changed = self._copier.copy(self._groups[-1], cleaned.write, cleaned.note_aborted)
             if changed or len(self._group_sources()) > 1:
                 facts = cleaned.finish()
                 self._sync_names()
@@ -209,6 +216,7 @@ class CompactionJob:
         disk = self._disk
         disk.rename(files.cleaned_index, segment.offset_index.file.path)
         disk.rename(files.cleaned_time_index, segment.time_index.file.path)
+        disk.rename(files.cleaned_transaction_index, segment.transaction_index.file.path)
         disk.rename(files.swap, segment.file.path)
         self._segments.replace(replaced, segment)
         self._next_group()

@@ -2,9 +2,9 @@
 files that nobody knows of yet.
 
 First the newest offset of every dirty key is learned, as far as memory allows; then each group of
-segments is copied without what is out of date. Records are decoded about a MiB at a time. A batch
-stays although it is empty when it is among the last of its producer, whose sequence it tells;
-control batches stay for now. Source: R-LOG10, KIP-98, KIP-534.
+segments is copied without what is out of date or aborted. Records are decoded about a MiB at a
+time. A batch stays although it is empty when it is among the last of its producer, whose sequence
+it tells; a marker stays when it alone tells its producer's epoch. Source: R-LOG10, KIP-98, KIP-534.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storage_engine.core.cleaned_transactions import CleanedTransactions
 from storage_engine.core.compaction import (
     NO_HORIZON,
     CompactionRules,
@@ -19,12 +20,14 @@ from storage_engine.core.compaction import (
     new_delete_horizon,
     tombstones_are_due,
 )
+from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.cleaned_segment import CancelledError
 from storage_engine.log.closed_segment import ClosedSegment
 from storage_engine.log.disk import Disk
 from storage_engine.log.key_hashes import KeyHasher, KeyHashes
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.newest_offsets import NewestOffsets
+from storage_engine.protocol.control_record import read_marker, with_delete_horizon
 from storage_engine.protocol.record_batch import HEADER_BYTES, BytesLike
 from storage_engine.protocol.record_filter import OpenBatches, StoredBatch, emptied
 
@@ -46,6 +49,10 @@ class PassOrder:
     keys_max_bytes: int
     kept_batches: frozenset[int]
     """Last offsets of batches that stay even when they are empty."""
+    kept_markers: frozenset[tuple[int, int]]
+    """(producer id, epoch) of producers of which the log knows nothing but a marker."""
+    aborted: tuple[AbortedTransaction, ...]
+    """All with data in `segments`; the markers may lie behind them."""
 
 
 class Compactor:
@@ -59,18 +66,26 @@ class Compactor:
         self.end_offset = order.first_dirty_offset
         """Up to here the pass knows all keys, and will have cleaned."""
         self.dropped_records = 0
+        self._transactions = CleanedTransactions(order.aborted)
 
     def prepare(self) -> None:
         """Finds the newest offset of every key from the first dirty offset on, until memory is
         full.
         """
         order = self._order
+        transactions = CleanedTransactions(order.aborted)
         for segment in order.segments:
             if segment.next_offset <= order.first_dirty_offset:
                 continue
             for batches in _groups(segment.batches(order.disk, order.first_dirty_offset)):
                 self._check_cancelled()
-                self._learn([batch for batch in batches if batch.has_records])
+                self._learn(
+                    [
+                        batch
+                        for batch in batches
+                        if not _is_aborted(transactions, batch) and batch.has_records
+                    ]
+                )
                 self.end_offset = batches[-1].header.next_offset
                 if self._newest.is_full:
                     return
@@ -86,37 +101,78 @@ class Compactor:
             hashes = KeyHashes(hashes.high[has_key], hashes.low[has_key])
         self._newest.add(hashes, opened.offsets[has_key])
 
-    def copy(self, group: slice, write: Callable[[BytesLike], None]) -> bool:
-        """Gives what stays of those segments to `write`, batch by batch; whether that differs."""
+    def copy(
+        self,
+        group: slice,
+        write: Callable[[BytesLike], None],
+        note_aborted: Callable[[AbortedTransaction], None],
+    ) -> bool:
+        """Gives what stays of those segments to `write`, batch by batch, and what is left of
+        aborted transactions to `note_aborted`; whether the batches differ. Called for all segments
+        in order.
+        """
         changed = False
         for source in self._order.segments[group]:
             for batches in _groups(source.batches(self._order.disk)):
                 self._check_cancelled()
-                for batch, data in self._cleaned(batches):
+                for batch, data in self._cleaned(batches, note_aborted):
                     changed = changed or data is not batch.data
                     if data is not None:
                         write(data)
         return changed
 
     def _cleaned(
-        self, batches: list[StoredBatch]
+        self, batches: list[StoredBatch], note_aborted: Callable[[AbortedTransaction], None]
     ) -> Iterator[tuple[StoredBatch, BytesLike | None]]:
         """Each batch and what becomes of it; None when it goes."""
+        judged = [(batch, self._judge(batch, note_aborted)) for batch in batches]
         inside = [
             batch
-            for batch in batches
-            if batch.header.next_offset <= self.end_offset and batch.has_records
+            for batch, is_live in judged
+            if is_live and batch.has_records and batch.header.next_offset <= self.end_offset
         ]
         rewritten = iter(self._filtered(inside)) if inside else iter(())
-        for batch in batches:
+        for batch, is_live in judged:
             header = batch.header
-            if header.next_offset > self.end_offset or header.is_control:
-                yield batch, batch.data
-                continue
-            data = next(rewritten) if header.records_count else None
-            if data is None and header.last_offset in self._order.kept_batches:
-                data = emptied(header) if header.records_count else batch.data
+            if header.next_offset > self.end_offset:
+                data: BytesLike | None = batch.data
+            elif header.is_control:
+                data = self._marker(batch, has_data=is_live)
+            else:
+                if not is_live:
+                    self.dropped_records += header.records_count
+                data = next(rewritten) if is_live and header.records_count else None
+                if data is None and header.last_offset in self._order.kept_batches:
+                    data = emptied(header) if header.records_count else batch.data
             yield batch, data
+
+    def _judge(
+        self, batch: StoredBatch, note_aborted: Callable[[AbortedTransaction], None]
+    ) -> bool:
+        """Of data whether its transaction was not aborted, of a marker whether the log has data of
+        its transaction.
+        """
+        header = batch.header
+        if not header.is_control:
+            return not _is_aborted(self._transactions, batch)
+        has_data, aborted = self._transactions.note_marker(header.producer_id, header.base_offset)
+        if aborted is not None:
+            note_aborted(aborted)
+        return has_data
+
+    def _marker(self, batch: StoredBatch, *, has_data: bool) -> BytesLike | None:
+        header, order = batch.header, self._order
+        if (
+            has_data
+            or header.last_offset in order.kept_batches
+            or (header.producer_id, header.producer_epoch) in order.kept_markers
+            or read_marker(batch.data) is None
+        ):
+            return batch.data
+        horizon = batch.delete_horizon_ms
+        if horizon is None:
+            return with_delete_horizon(batch.data, new_delete_horizon(order.now_ms, order.rules))
+        return None if tombstones_are_due(horizon, order.now_ms) else batch.data
 
     def _filtered(self, batches: list[StoredBatch]) -> list[BytesLike | None]:
         order = self._order
@@ -149,6 +205,13 @@ class Compactor:
     def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise CancelledError
+
+
+def _is_aborted(transactions: CleanedTransactions, batch: StoredBatch) -> bool:
+    header = batch.header
+    if not header.is_transactional or header.is_control:
+        return False
+    return transactions.note_data(header.producer_id, header.base_offset)
 
 
 def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:

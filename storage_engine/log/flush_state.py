@@ -5,6 +5,7 @@ Source: R-LOG4, R-LOG8.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 from storage_engine.core.ports import Clock
 from storage_engine.log.flush_job import FlushJob
@@ -22,6 +23,8 @@ class FlushState:
         "_cut_unsynced",
         "_epochs",
         "_generation",
+        "_is_settling",
+        "_is_used",
         "_last_flush_ms",
         "_on_lowered",
         "_segments",
@@ -35,20 +38,31 @@ class FlushState:
         clock: Clock,
         *,
         recovery_point: int,
+        is_recovered: bool,
         on_lowered: Callable[[], None],
     ) -> None:
+        """`is_recovered`: opening has changed files, so that they are not what is on the medium."""
         self._segments = segments
         self._epochs = epochs
         self._clock = clock
         self._on_lowered = on_lowered
         self._generation = 0
-        self._cut_unsynced = False
+        self._cut_unsynced = is_recovered
+        self._is_used = False
+        self._is_settling = False
         self._last_flush_ms = clock.wall_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 
     def is_behind(self, log_end_offset: int) -> bool:
-        """Whether a stop in order has something to write: unflushed records, or a cut."""
-        return self.recovery_point < log_end_offset or self._cut_unsynced
+        """Whether a stop in order has something to write: unflushed records, a cut, or indexes."""
+        return self.recovery_point < log_end_offset or self._cut_unsynced or self._is_settling
+
+    def settle(self, log_end_offset: int) -> bool:
+        """Before the log is closed: whether it was written to, so that the newest segment's indexes
+        are to be written, and flushed with the rest.
+        """
+        self._is_settling = self._is_used or self.is_behind(log_end_offset)
+        return self._is_settling
 
     def is_due(self, now_ms: int, log_end_offset: int, config: LogConfig) -> bool:
         """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
@@ -64,26 +78,33 @@ class FlushState:
         comes before its end makes it count for nothing.
         """
         segments, generation = self._segments, self._generation
-        paths, end_offset = segments.unflushed(self.recovery_point)
+        is_settling = self._is_settling
+        with storage_errors("flush", segments.folder.path):
+            paths, end_offset = segments.unflushed(self.recovery_point, with_indexes=is_settling)
+        is_last = segments.active.file.path in paths
+        self._is_used = True
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
 
         def on_flushed() -> None:
+            if is_settling and is_last:
+                self._is_settling = False
             if self._generation == generation:
                 self._cut_unsynced = False
                 self.recovery_point = max(self.recovery_point, end_offset)
 
+        folders: list[Path] = []
         with storage_errors("flush", directory):
             if self._epochs.unsynced and disk.exists(self._epochs.path):
+                # Replaced files count when their name does.
                 paths.append(self._epochs.path)
-            job = FlushJob(
-                disk,
-                paths,
-                [directory, directory.parent] if segments.unsynced_names else [],
-                end_offset,
-                on_flushed,
-            )
+                folders = [directory]
+            if is_settling:
+                folders = [directory]
+            if segments.unsynced_names:
+                folders = [directory, directory.parent]
+            job = FlushJob(disk, paths, folders, end_offset, on_flushed)
         segments.unsynced_names = False
         self._epochs.unsynced = False
         self._last_flush_ms = self._clock.wall_ms()
@@ -96,13 +117,15 @@ class FlushState:
                 job.run()
             except OSError:
                 self._segments.unsynced_names = True
+                self._segments.active.transaction_index.is_unsynced = True
                 self._epochs.unsynced = True
                 raise
         job.finish()
 
-    def log_was_cut_to(self, end_offset: int) -> None:
-        """The recovery point goes down with the log, on the medium before the next append: what
-        will stand above it is not what was flushed."""
+    def log_is_cut_to(self, end_offset: int) -> None:
+        """The recovery point goes down before the log does, on the medium: files of which some
+        are cut and some are not must be gone through when they are opened.
+        """
         self._generation += 1
         self._cut_unsynced = True
         if self.recovery_point > end_offset:

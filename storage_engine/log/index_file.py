@@ -51,6 +51,13 @@ class IndexFile:
             self._load()
         return self._written + len(self._pending) // self.entry_bytes
 
+    @property
+    def has_trailing_bytes(self) -> bool:
+        """Whether the file was found to end within an entry."""
+        if self._written < 0:
+            self._load()
+        return self._trailing_bytes
+
     def append(self, entry: bytes) -> None:
         """Never fails for lack of space: what can't be written now stays in memory for the next
         try.

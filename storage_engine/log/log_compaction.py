@@ -26,6 +26,7 @@ from storage_engine.log.segment_scrub import SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
 
 if TYPE_CHECKING:
+    from storage_engine.core.partition_transactions import AbortedTransaction
     from storage_engine.core.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
@@ -93,10 +94,14 @@ class LogCompaction:
         *,
         config: LogConfig,
         producers: "ProducerStates",
+        find_aborted: Callable[[int, int], "list[AbortedTransaction]"],
         keys_max_bytes: int,
         now_ms: int,
     ) -> CompactionJob:
-        """The pass of a plan that was made just now."""
+        """The pass of a plan that was made just now.
+
+        `find_aborted`: aborted transactions of [start offset, end offset).
+        """
         # Only here: they load Arrow, which a broker without compacted topics does without.
         from storage_engine.log.compactor import Compactor, PassOrder, closed_segments
 
@@ -112,6 +117,8 @@ class LogCompaction:
         if not self._segments.active.size:
             # A reader who waits for the last offset of the log must get something.
             kept_batches.add(self._segments.active.base_offset - 1)
+        with storage_errors("read", self._segments.folder.path):
+            aborted = find_aborted(self._segments.first.base_offset, end)
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),
@@ -120,6 +127,12 @@ class LogCompaction:
             now_ms=now_ms,
             keys_max_bytes=keys_max_bytes,
             kept_batches=frozenset(kept_batches),
+            kept_markers=frozenset(
+                (producer.producer_id, producer.epoch)
+                for producer in producers
+                if not producer.batches
+            ),
+            aborted=tuple(aborted),
         )
         compactors: list[Compactor] = []
 
@@ -141,7 +154,11 @@ class LogCompaction:
         return self._job
 
     def begin_repair(
-        self, scrub: SegmentScrub, replacements: Replacements, on_repaired: Callable[[], None]
+        self,
+        scrub: SegmentScrub,
+        replacements: Replacements,
+        on_repaired: Callable[[], None],
+        aborted: "tuple[AbortedTransaction, ...]",
     ) -> CompactionJob:
         """Replaces what is damaged in a segment; of a log without a job."""
         assert self._job is None
@@ -152,7 +169,7 @@ class LogCompaction:
             on_repaired()
 
         self._job = CompactionJob(
-            lambda is_cancelled: SegmentPatch(disk, scrub, replacements, is_cancelled),
+            lambda is_cancelled: SegmentPatch(disk, scrub, replacements, is_cancelled, aborted),
             self._segments,
             [scrub.segment],
             repaired,
@@ -206,7 +223,7 @@ class LogCompaction:
         if self._job is not None:
             self._job.is_stopped = True
 
-    def log_was_cut_to(self, end_offset: int) -> None:
+    def log_is_cut_to(self, end_offset: int) -> None:
         """What will stand above `end_offset` is not what was cleaned."""
         self.is_left_alone = False
         if self.first_dirty_offset > end_offset:

@@ -9,29 +9,28 @@ the producers are brought to the same end. Source: R-LOG8.
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.leader_epochs import LeaderEpochCache
-from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     LogSegment,
     file_name,
     offset_in_name,
 )
 from storage_engine.log.open_files import OpenFiles
+from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.recovery import recover_segment
 from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps
-from storage_engine.protocol.record_batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +45,15 @@ class LoadedLog:
     producers: ProducerStates
     snapshots: ProducerSnapshots
     recovered_bytes: int
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What became of the segments."""
+
+    recovered_bytes: int = 0
+    damaged: list[LogSegment] = field(default_factory=list)
+    """Those whose transaction index is not to be believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +126,10 @@ def _load(
     epochs_path = folder.path / LEADER_EPOCHS_FILE
     saved_epochs = read_epochs(disk, epochs_path)
     epochs = LeaderEpochCache(saved_epochs)
-    recovered_bytes = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
+    snapshots = ProducerSnapshots(disk, folder.path, names)
+    if not clean:
+        snapshots.remove_above(recovery_point)
+    checked = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
             "log ends before its start, it begins anew folder=%s end=%d start=%d",
@@ -130,18 +141,19 @@ def _load(
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     end_offset = segments[-1].next_offset
     epochs.truncate_from_end(end_offset)
-    if not epochs.entries:
+    if not epochs.entries or (not clean and _lacks_first_epoch(segments, epochs, log_start_offset)):
+        epochs.clear()
         rebuild_epochs(segments, epochs)
     epochs.truncate_from_start(log_start_offset)
     if list(epochs.entries) != saved_epochs:
         write_epochs(disk, epochs_path, epochs.entries, sync=False)
-    snapshots = ProducerSnapshots(disk, folder.path, names)
     producers = load_producers(
         snapshots,
         tuple(segments),
         log_start_offset=log_start_offset,
         has_gaps=has_gaps,
         now_ms=now_ms,
+        damaged=[segment for segment in checked.damaged if segment in segments],
     )
     for segment in segments:
         segment.close()
@@ -151,66 +163,7 @@ def _load(
         epochs=epochs,
         producers=producers,
         snapshots=snapshots,
-        recovered_bytes=recovered_bytes,
-    )
-
-
-def load_producers(
-    snapshots: ProducerSnapshots,
-    segments: tuple[LogSegment, ...],
-    *,
-    log_start_offset: int,
-    has_gaps: bool,
-    now_ms: int,
-) -> ProducerStates:
-    """The producers at the log's end: the newest snapshot, and the headers of what came after
-    it.
-    """
-    end_offset = segments[-1].next_offset
-    loaded = snapshots.load_newest(end_offset)
-    if loaded is None:
-        start, states = (
-            segments[0].base_offset,
-            ProducerStates(forgotten=log_start_offset > 0 or has_gaps),
-        )
-    else:
-        start, states = loaded
-    for segment in segments:
-        if segment.next_offset <= start or segment.size == 0:
-            continue
-        found = segment.find(start)
-        if found is None:
-            continue
-        for _, header in segment.scan(found[0]):
-            if header.producer_id >= 0 and header.base_offset >= start:
-                record_producer(
-                    states, header, header.base_offset, header.max_timestamp, now_ms=now_ms
-                )
-    return states
-
-
-def record_producer(
-    states: ProducerStates,
-    header: BatchHeader,
-    base_offset: int,
-    timestamp_ms: int,
-    *,
-    now_ms: int,
-) -> None:
-    """Takes up a batch that stands in the log at `base_offset`, whatever offset and time its header
-    has in memory.
-    """
-    if header.is_control:
-        states.record_marker(header.producer_id, header.producer_epoch, now_ms=now_ms)
-        return
-    last_offset = base_offset + header.last_offset_delta
-    states.record(
-        header.producer_id,
-        header.producer_epoch,
-        ProducerBatch(
-            header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms
-        ),
-        now_ms=now_ms,
+        recovered_bytes=checked.recovered_bytes,
     )
 
 
@@ -229,6 +182,20 @@ def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
+def _lacks_first_epoch(
+    segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int
+) -> bool:
+    """Whether the file is one of a later start of the log, or of what recovery alone has seen."""
+    for segment in segments:
+        if segment.size and segment.next_offset > log_start_offset:
+            found = segment.find(log_start_offset)
+            if found is not None:
+                header = found[1]
+                first = max(header.base_offset, log_start_offset)
+                return epochs.epoch_at(first) != header.partition_leader_epoch
+    return False
+
+
 def _first_epoch(segment: LogSegment) -> int:
     for _, header in segment.scan():
         return header.partition_leader_epoch
@@ -240,7 +207,7 @@ def _remove_leftovers(folder: LogFolder, names: list[str]) -> list[str]:
     kept = []
     for name in names:
         stem, dot, _ = name.partition(".")
-        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and dot
+        is_index = name.endswith(INDEX_SUFFIXES) and dot
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")) or (
             is_index and stem + LOG_SUFFIX not in names
         ):
@@ -269,27 +236,36 @@ def _check(
     recovery_point: int,
     has_gaps: bool,
     clean: bool,
-) -> int:
-    """Makes every segment trustworthy; the number of bytes that had to be gone through."""
+) -> _Checked:
+    """Makes every segment trustworthy, but for the transaction indexes of some."""
     names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
-    checked = 0
+    checked = _Checked()
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        if clean or (following is not None and following <= recovery_point):
+        # One that ends at the recovery point may have been sealed after the last flush.
+        if clean or (following is not None and following < recovery_point):
             if following is None:
                 trusted = segment.load_end()
+                if segment.size and not folder.disk.exists(segment.transaction_index.file.path):
+                    checked.damaged.append(segment)
             else:
                 trusted = True
-                if not {path.name for path in segment.paths()} <= names:
+                missing = {path.name for path in segment.paths()} - names
+                if segment.transaction_index.file.path.name in missing:
+                    checked.damaged.append(segment)
+                    missing.discard(segment.transaction_index.file.path.name)
+                if missing:
                     segment.repair_indexes()
         else:
             trusted = False
         if trusted:
             continue
-        checked += segment.size
+        checked.recovered_bytes += segment.size
+        checked.damaged.append(segment)
         was_cut = _recover(folder, segment, epochs, has_gaps)
         if following is not None:
-            if was_cut or segment.next_offset > following:
+            is_short = segment.next_offset < following and not has_gaps
+            if was_cut or is_short or segment.next_offset > following:
                 _drop(folder, segments, number + 1, "it follows the damage")
                 break
             segment.next_offset = following

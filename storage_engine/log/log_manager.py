@@ -481,6 +481,7 @@ class LogManager:
 
     def _write_lowered_of(self, folder: DataFolder) -> None:
         self._write_recovery_points_of(folder)
+        self._write_log_starts_of(folder)
         self._write_cleaner_offsets_of(folder)
 
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:

@@ -1,9 +1,10 @@
-"""One segment of a log: a `.log` file of record batches and its two sparse indexes. Its one rule:
-only whole batches count.
+"""One segment of a log: a `.log` file of record batches and its indexes. Its one rule: only whole
+batches count.
 
     <base offset>.log        record batches as they came, one after the other, no padding
     <base offset>.index      see offset_index
     <base offset>.timeindex  see time_index
+    <base offset>.txnindex   see transaction_index
     <base offset>.snapshot   the producers at `base offset`, see producer_snapshots
 
 The base offset in the names has 20 digits. Whatever lies beyond `size` in the `.log` file is not
@@ -17,15 +18,19 @@ from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.disk import Buffer, Disk
+from storage_engine.log.index_file import IndexFile
 from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.time_index import TimeIndex
+from storage_engine.log.time_index import TimeEntry, TimeIndex
+from storage_engine.log.transaction_index import TransactionIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 
 SCAN_BYTES = 8 << 10
@@ -71,6 +76,7 @@ class LogSegment:
         "offset_index",
         "size",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -119,6 +125,9 @@ class LogSegment:
             base_offset,
             index_max_bytes,
         )
+        self.transaction_index = TransactionIndex(
+            disk, pool, directory / file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+        )
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -134,11 +143,18 @@ class LogSegment:
         if max_timestamp > self.max_timestamp:  # type: ignore[operator]  # known in an active segment
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > self.index_interval_bytes:
+        pending = self._bytes_since_index
+        if pending > self.index_interval_bytes:
             self._index_batch(last_offset)
-        self._bytes_since_index += size
+            pending = 0
+        self._bytes_since_index = pending + size
         self.size += size
         self.next_offset = last_offset + 1
+
+    @property
+    def index_room(self) -> int:
+        """How many batches can come until an index is full, at the least."""
+        return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
         """Brings the indexes to their files, with the entry that tells the largest timestamp."""
@@ -146,6 +162,7 @@ class LogSegment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.file.flush()
         self.time_index.file.flush()
+        self.transaction_index.file.flush()
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -187,6 +204,15 @@ class LogSegment:
                 return position, header
         return None
 
+    def find_time(self, entry: TimeEntry) -> int | None:
+        """Where the batch begins that the entry names; None when the entry does not fit the log."""
+        found = self.find(entry.last_offset)
+        if found is None:
+            return None
+        position, header = found
+        fits = (header.last_offset, header.max_timestamp) == (entry.last_offset, entry.timestamp_ms)
+        return position if fits else None
+
     def boundary_at_or_before(
         self, position: int, start: int, *, wait: bool = True
     ) -> tuple[int, int]:
@@ -227,8 +253,7 @@ class LogSegment:
         """
         if self.max_timestamp is None:
             entry = self.time_index.last()
-            found = self.find(entry.last_offset) if entry is not None else None
-            if entry is None or found is None or found[1].max_timestamp != entry.timestamp_ms:
+            if entry is None or self.find_time(entry) is None:
                 self.repair_indexes()
             else:
                 self.max_timestamp = entry.timestamp_ms
@@ -264,10 +289,12 @@ class LogSegment:
             return False
         self.max_timestamp = NO_TIMESTAMP
         if last_time is not None:
-            found = self.find(last_time.last_offset)
-            if found is None or found[1].max_timestamp != last_time.timestamp_ms:
+            position = self.find_time(last_time)
+            if position is None:
                 return False
             self.max_timestamp, self.max_timestamp_offset = last_time
+            # A crash of the machine may have taken more of one index than of the other.
+            start = min(start, position)
         since_index = 0
         try:
             for position, header in self.scan(start):
@@ -320,6 +347,7 @@ class LogSegment:
         self.file.truncate(position)
         self.offset_index.truncate_to(position)
         self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
         self.size = position
         self.next_offset = max(self.base_offset, next_offset)
         self._bytes_since_index = 0
@@ -333,10 +361,15 @@ class LogSegment:
         """Closes what is open; the segment opens it again when used."""
         self.offset_index.file.close()
         self.time_index.file.close()
+        self.transaction_index.file.close()
         self.file.close()
 
     def paths(self) -> list[Path]:
-        return [self.file.path, self.offset_index.file.path, self.time_index.file.path]
+        """The log first, the transaction index last."""
+        return [self.file.path, *(index.path for index in self._index_files())]
+
+    def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
+        return self.offset_index.file, self.time_index.file, self.transaction_index.file
 
     def mark_deleted(self, number: int) -> list[Path]:
         """Renames the files out of the way; readers that have a slice go on. The new paths.
@@ -344,7 +377,7 @@ class LogSegment:
         `number` tells apart the segments of one base offset that were deleted.
         """
         renamed = []
-        for holder in (self.file, self.offset_index.file, self.time_index.file):
+        for holder in (self.file, *self._index_files()):
             target = holder.path.with_name(f"{holder.path.name}.{number}{DELETED_SUFFIX}")
             if self._disk.exists(holder.path):
                 self._disk.rename(holder.path, target)
@@ -358,7 +391,10 @@ class LogSegment:
         if timestamp is not None and timestamp > self._indexed_timestamp:
             self.time_index.append(timestamp, self.max_timestamp_offset)
             self._indexed_timestamp = timestamp
-        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+            if self.time_index.is_full:
+                self.indexes_full = True
+        if self.offset_index.is_full:
+            self.indexes_full = True
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------
@@ -367,7 +403,8 @@ class LogSegment:
         """Where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
-        if not 0 <= entry.position < self.size:
+        # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
+        if not 0 < entry.position < self.size:
             return None
         chunk = self.file.peek(entry.position, HEADER_BYTES, self.size, wait=wait)
         try:

@@ -7,28 +7,36 @@ batch only the header is looked at. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from storage_engine.core.compaction import CompactionPlan
-from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
+from storage_engine.core.errors import KafkaError, LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.append_check import check_producers, follower_batches, has_gaps
+from storage_engine.log.aborted_transactions import find_aborted
+from storage_engine.log.append_check import (
+    check_producers,
+    follower_batches,
+    has_gaps,
+)
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.append_run import AppendRun
 from storage_engine.log.compaction_job import CompactionJob
-from storage_engine.log.disk import REAL_DISK, Disk
+from storage_engine.log.disk import REAL_DISK, Buffer, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
 from storage_engine.log.free_space import FreeSpace
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_compaction import LogCompaction
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_loader import LogFolder, load_log, load_producers, record_producer
+from storage_engine.log.log_loader import LogFolder, load_log
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.placing import PlacedBatch, place, runs_of
+from storage_engine.log.producer_replay import load_producers, record_batch
 from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
 from storage_engine.log.rolling import RollRule
@@ -36,7 +44,13 @@ from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import BadRange, SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.protocol.record_batch import LENGTH_END, validate_for_append
+from storage_engine.protocol.control_record import encode_marker, read_marker
+from storage_engine.protocol.record_batch import (
+    LENGTH_END,
+    BatchHeader,
+    read_header,
+    validate_for_append,
+)
 from storage_engine.protocol.record_keys import check_keys
 
 logger = logging.getLogger(__name__)
@@ -53,6 +67,7 @@ class PartitionLog(ReadableLog):
         "_epochs",
         "_flush_state",
         "_max_message_bytes",
+        "_on_lowered",
         "_roll_rule",
         "_room",
         "_snapshots",
@@ -103,8 +118,10 @@ class PartitionLog(ReadableLog):
             self._epochs,
             clock,
             recovery_point=recovery_point,
+            is_recovered=not clean,
             on_lowered=on_recovery_point_lowered,
         )
+        self._on_lowered = on_recovery_point_lowered
         self.compaction = LogCompaction(
             self._segments,
             first_dirty_offset=first_dirty_offset,
@@ -176,6 +193,31 @@ class PartitionLog(ReadableLog):
         """Whether a crash of the machine would take nothing: no record, and no cut."""
         return not self._flush_state.is_behind(self.log_end_offset)
 
+    # -- transactions ------------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction with a record below is ended for good: what read_committed may see."""
+        transactions = self.producer_state.transactions
+        stable = transactions.last_stable_offset(high_watermark)
+        return min(max(stable, self.log_start_offset), high_watermark)
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Nothing below can be lost any more, ends of transactions neither."""
+        self.producer_state.transactions.note_high_watermark(high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with data in [start_offset, end_offset), all of which is below the last stable
+        offset."""
+        segments = self._segments
+        with storage_errors("read", self.directory):
+            return find_aborted(
+                self._snapshots,
+                segments.all,
+                segments.number_of(start_offset),
+                start_offset,
+                end_offset,
+            )
+
     # -- append ------------------------------------------------------------------------------------
 
     def append_as_leader(
@@ -189,43 +231,128 @@ class PartitionLog(ReadableLog):
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         stores them.
 
-        `allow_transactional` False: none of them may be of a transaction. Raises what the producer
-        is to get; the log is unchanged then.
+        `allow_transactional` False: none of them may be of a transaction, since nobody would end
+        it. Control batches are always refused: see `append_marker`. Raises what the producer is to
+        get; the log is unchanged then.
         """
-        batches = validate_for_append(
-            records,
-            max_message_bytes=self._max_message_bytes,
+        outcomes = self.append_run_as_leader(
+            [records],
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
             allow_transactional=allow_transactional,
         )
-        size = len(records)
-        if size > self._roll_rule.segment_bytes:
-            raise RecordListTooLargeError(
-                f"{size} bytes for one partition are more than segment.bytes ="
-                f" {self._roll_rule.segment_bytes}: send less at a time"
-            )
-        first_time = check_producers(self.producer_state, batches)
-        if first_time is not None:
-            base_offset, last_offset, timestamp_ms = first_time
-            if not self._stamps_append_time:
-                timestamp_ms = -1
-            return AppendResult(
-                base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
-            )
-        if self._compacts:
-            check_keys(records, batches)
-        self._room.take(size)
-        if records.readonly:
-            records = memoryview(bytearray(records))
-        if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
+        return _only(outcomes)
+
+    def append_run_as_leader(
+        self,
+        appends: Sequence[memoryview],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool = True,
+    ) -> list[AppendResult | KafkaError]:
+        """Several appends one after the other, each with its own outcome, in as few writes as can
+        be.
+        """
+        run = self._new_run(now_ms)
+        max_message_bytes, segment_bytes = self._max_message_bytes, self._roll_rule.segment_bytes
+        for records in appends:
+            try:
+                batches = validate_for_append(
+                    records,
+                    max_message_bytes=max_message_bytes,
+                    allow_transactional=allow_transactional,
+                )
+                if len(records) > segment_bytes:
+                    raise _too_large(len(records), segment_bytes)
+                if not run.goes_on_with(batches):
+                    # The producers' state must know what came before.
+                    self._write_run(run, now_ms)
+                    first_time = check_producers(self.producer_state, batches)
+                    if first_time is not None:
+                        run.outcomes.append(self._duplicate(*first_time))
+                        continue
+                if self._compacts:
+                    check_keys(records, batches)
+                if records.readonly:
+                    records = memoryview(bytearray(records))
+                self._take(run, records, batches, leader_epoch, now_ms)
+            except KafkaError as failure:
+                run.outcomes.append(failure)
+        self._write_run(run, now_ms)
+        return run.outcomes
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Ends the producer's transaction in this partition, as its coordinator says; a marker
+        without data before it is harmless.
+
+        InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
+        or coordinator, and is unchanged.
+        """
+        self.producer_state.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
+        run = self._new_run(now_ms)
+        self._take(run, records, [(0, read_header(records))], leader_epoch, now_ms)
+        self._write_run(run, now_ms)
+        return _only(run.outcomes)
+
+    def _new_run(self, now_ms: int) -> AppendRun:
+        return AppendRun(self.log_end_offset, now_ms if self._stamps_append_time else -1)
+
+    def _take(
+        self,
+        run: AppendRun,
+        records: memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Gives batches that have passed all checks their place behind those of the run."""
+        self._room.take(len(records))
+        if not run.parts and (
+            leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved
+        ):
             self.start_leader_epoch(leader_epoch)
             self._epochs.save()
-        base_offset = self.log_end_offset
-        stamps = self._stamps_append_time
-        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamps else None)
-        self._write(records, placed, now_ms, stamps)
-        end_offset = self.log_end_offset
-        return AppendResult(
-            base_offset, end_offset - 1, end_offset, now_ms if stamps else -1, False, size
+        stamp_ms = now_ms if self._stamps_append_time else None
+        run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
+
+    def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
+        if not self._stamps_append_time:
+            timestamp_ms = -1
+        return AppendResult(base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0)
+
+    def _write_run(self, run: AppendRun, now_ms: int) -> None:
+        """Stores what the run has; what can't be stored has failed, and is as if it never came."""
+        if not run.parts:
+            return
+        stamped = self._stamps_append_time
+        whole = len(run.parts) == 1 or self._fits_active_segment(run, now_ms, stamped)
+        for data, placed in [run.joined()] if whole else run.parts:
+            try:
+                self._write(data, placed, now_ms, stamped)
+            except KafkaError as failure:
+                run.fail_from(placed[0][0], failure)
+                break
+        run.begin_anew(self.log_end_offset)
+
+    def _fits_active_segment(self, run: AppendRun, now_ms: int, stamped: bool) -> bool:
+        """Whether the run's appends, one by one, would all go to the active segment."""
+        segment = self._segments.active
+        if not segment.size or len(run.placed) >= segment.index_room:
+            return False
+        times = [now_ms] if stamped else [header.max_timestamp for _, header in run.placed]
+        # Batches without a time make a segment roll by another rule.
+        return min(times) >= 0 and not self._roll_rule.demands_roll(
+            segment, run.size, run.end_offset - 1, max(times), now_ms
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
@@ -277,11 +404,14 @@ class PartitionLog(ReadableLog):
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
+            self._flush_state.log_is_cut_to(offset)
+            self.compaction.log_is_cut_to(offset)
             self.log_end_offset = self._segments.cut_to(offset)
+            # Within a batch: the end is lower still.
+            self._flush_state.log_is_cut_to(self.log_end_offset)
+            self.compaction.log_is_cut_to(self.log_end_offset)
             self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
-            self._flush_state.log_was_cut_to(self.log_end_offset)
-            self.compaction.log_was_cut_to(self.log_end_offset)
             self.producer_state = load_producers(
                 self._snapshots,
                 self._segments.all,
@@ -298,8 +428,12 @@ class PartitionLog(ReadableLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
-        self._start_anew_at(offset)
+        is_lower = offset < self.log_start_offset
         self.log_start_offset = offset
+        if is_lower:
+            # A log that ends before its start would be dropped when it is opened.
+            self._on_lowered()
+        self._start_anew_at(offset)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
 
     def advance_log_start(self, offset: int) -> bool:
@@ -336,12 +470,13 @@ class PartitionLog(ReadableLog):
     # -- compact -----------------------------------------------------------------------------------
 
     def plan_compaction(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
-        """A pass that is due. A record that is not committed and on the medium displaces none."""
+        """A pass that is due. A record that is not committed (its transaction too) and on the
+        medium displaces none."""
         if self.compaction.active_is_overdue(self._config, now_ms):
             with storage_errors("roll", self.directory):
                 self._roll(self.log_end_offset)
         return self.compaction.plan(
-            safe_offset=min(high_watermark, self.recovery_point),
+            safe_offset=min(self.last_stable_offset(high_watermark), self.recovery_point),
             config=self._config,
             now_ms=now_ms,
         )
@@ -354,6 +489,7 @@ class PartitionLog(ReadableLog):
             plan,
             config=self._config,
             producers=self.producer_state,
+            find_aborted=self.aborted_transactions,
             keys_max_bytes=keys_max_bytes,
             now_ms=now_ms,
         )
@@ -399,7 +535,10 @@ class PartitionLog(ReadableLog):
         def repaired() -> None:
             self.damaged = tuple(bad for bad in self.damaged if not _is_within(bad, scrub))
 
-        return self.compaction.begin_repair(scrub, replacements, repaired)
+        segment = scrub.segment
+        found = self.aborted_transactions(segment.base_offset, segment.next_offset)
+        aborted = tuple(each for each in found if each.last_offset < segment.next_offset)
+        return self.compaction.begin_repair(scrub, replacements, repaired, aborted)
 
     # -- flush and close ---------------------------------------------------------------------------
 
@@ -428,8 +567,8 @@ class PartitionLog(ReadableLog):
             return
         self.compaction.stop()
         self._closed = True
-        if self._flush_state.is_behind(self.log_end_offset):
-            # Without fsync: what a crash of the machine takes of these, opening notices.
+        if self._flush_state.settle(self.log_end_offset):
+            # The snapshot without fsync: what a crash of the machine takes of it, opening notices.
             with storage_errors("close", self.directory):
                 self._segments.active.seal()
                 self._snapshots.write(self.log_end_offset, self.producer_state)
@@ -477,7 +616,7 @@ class PartitionLog(ReadableLog):
     # -- helpers -----------------------------------------------------------------------------------
 
     def _write(
-        self, records: memoryview, placed: list[PlacedBatch], now_ms: int, stamped: bool
+        self, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
     ) -> None:
         """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
         time is `now_ms`.
@@ -490,7 +629,7 @@ class PartitionLog(ReadableLog):
         elif len(placed) == 1:
             max_timestamp = last_header.max_timestamp
         else:
-            max_timestamp = max(header.max_timestamp for _, header in placed)
+            max_timestamp = max([header.max_timestamp for _, header in placed])
         segment = self._segments.active
         try:
             if self._roll_rule.demands_roll(
@@ -505,14 +644,19 @@ class PartitionLog(ReadableLog):
         except OSError as error:
             raise storage_error("roll", self.directory, error, unchanged=True) from error
         segment.write(records)
+        position = 0
         for base_offset, header in placed:
-            last_offset = base_offset + header.last_offset_delta
+            size = LENGTH_END + header.length
             timestamp_ms = now_ms if stamped else header.max_timestamp
-            segment.note(LENGTH_END + header.length, last_offset, timestamp_ms)
+            segment.note(size, base_offset + header.last_offset_delta, timestamp_ms)
             if header.producer_id >= 0:
-                record_producer(
-                    self.producer_state, header, base_offset, timestamp_ms, now_ms=now_ms
+                marker = read_marker(records[position:]) if header.is_control else None
+                aborted = record_batch(
+                    self.producer_state, header, base_offset, timestamp_ms, marker, now_ms=now_ms
                 )
+                if aborted is not None:
+                    segment.transaction_index.append(aborted)
+            position += size
         self.log_end_offset = segment.next_offset
 
     def _roll(self, base_offset: int) -> None:
@@ -527,14 +671,14 @@ class PartitionLog(ReadableLog):
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
+            self._flush_state.log_is_cut_to(offset)
+            self.compaction.log_is_cut_to(offset)
             self._segments.start_anew_at(offset)
             self.damaged = ()
             self._snapshots.remove_all()
         self.log_end_offset = offset
         self.producer_state = ProducerStates(forgotten=offset > 0)
         self._epochs.truncate_from_end(0)
-        self._flush_state.log_was_cut_to(offset)
-        self.compaction.log_was_cut_to(offset)
 
     def _drop_below_start(self) -> None:
         """Deletes the segments below the log's start."""
@@ -545,6 +689,21 @@ class PartitionLog(ReadableLog):
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
+
+
+def _only(outcomes: list[AppendResult | KafkaError]) -> AppendResult:
+    """The result of a run of one append; raises its failure."""
+    (outcome,) = outcomes
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
+
+
+def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
+    return RecordListTooLargeError(
+        f"{size} bytes for one partition are more than segment.bytes ="
+        f" {segment_bytes}: send less at a time"
+    )
 
 
 def _is_within(bad: BadRange, scrub: SegmentScrub) -> bool:

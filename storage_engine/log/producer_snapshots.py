@@ -4,17 +4,27 @@ exist.
 `<offset>.snapshot` holds the producers as they were when the log ended at `offset` (big endian):
 
     field            bytes  meaning
-    magic             4     "HPS1"
+    magic             4     "HPS2"
     crc               4     CRC-32C of all that follows
     forgotten         1     1 when producers of the log may be missing (see core.producer_state)
     count             4     number of producers
+    ongoing           4     number of open transactions
+    ended             4     number of ended ones (see core.partition_transactions)
     then per producer:
       producer_id     8
       epoch           2
       last_seen_ms    8     timestamp of the last batch
+      coordinator_epoch 4   of its last marker; -1: none
       batches         1     0 to 5, oldest first
       then per batch:
         first_sequence 4, last_sequence 4, base_offset 8, last_offset 8, timestamp_ms 8
+    then per open transaction:
+        producer_id 8, first_offset 8
+    then per ended one:
+        first_offset 8, last_offset 8
+
+"HPS1", of versions without transactions, has neither the two numbers nor what belongs to them, nor
+coordinator epochs.
 
 Written when the log rolls and when it is closed, so that opening a log scans one segment's headers
 at most. Source: KIP-98.
@@ -26,6 +36,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from storage_engine.core.partition_transactions import (
+    NO_COORDINATOR_EPOCH,
+    EndedTransaction,
+    PartitionTransactions,
+)
 from storage_engine.core.producer_state import ProducerBatch, ProducerEntry, ProducerStates
 from storage_engine.log.disk import Disk, replace_file
 from storage_engine.log.log_segment import file_name, offset_in_name
@@ -36,23 +51,35 @@ SNAPSHOTS_KEPT = 3
 for.
 """
 
-_MAGIC = b"HPS1"
+_MAGIC = b"HPS2"
+_MAGIC_WITHOUT_TRANSACTIONS = b"HPS1"
 _START = struct.Struct(">4sI")
 _TABLE = struct.Struct(">BI")
-_PRODUCER = struct.Struct(">qhqB")
+_TRANSACTIONS = struct.Struct(">II")
+_PRODUCER = struct.Struct(">qhqiB")
+_PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
+_PAIR = struct.Struct(">qq")
 _BATCH = struct.Struct(">iiqqq")
 
 logger = logging.getLogger(__name__)
 
 
 def encode(states: ProducerStates) -> bytes:
+    ongoing, ended = states.transactions.ongoing, states.transactions.ended
     body = bytearray(_TABLE.pack(states.forgotten, len(states)))
+    body += _TRANSACTIONS.pack(len(ongoing), len(ended))
     for entry in states:
         body += _PRODUCER.pack(
-            entry.producer_id, entry.epoch, entry.last_seen_ms, len(entry.batches)
+            entry.producer_id,
+            entry.epoch,
+            entry.last_seen_ms,
+            entry.coordinator_epoch,
+            len(entry.batches),
         )
         for batch in entry.batches:
             body += _BATCH.pack(*batch)
+    for pair in (*ongoing.items(), *ended):
+        body += _PAIR.pack(*pair)
     return _START.pack(_MAGIC, crc32c(body)) + body
 
 
@@ -61,27 +88,48 @@ def decode(data: bytes) -> ProducerStates:
     if len(data) < _START.size + _TABLE.size:
         raise ValueError("it is cut off")
     magic, crc = _START.unpack_from(data)
-    if magic != _MAGIC:
+    if magic not in (_MAGIC, _MAGIC_WITHOUT_TRANSACTIONS):
         raise ValueError("it is of another format")
     if crc != crc32c(memoryview(data)[_START.size :]):
         raise ValueError("its CRC does not match")
     forgotten, count = _TABLE.unpack_from(data, _START.size)
     at = _START.size + _TABLE.size
+    ongoing_count = ended_count = 0
+    if magic == _MAGIC:
+        ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
+        at += _TRANSACTIONS.size
     entries = []
     for _ in range(count):
-        producer_id, epoch, last_seen_ms, batches = _PRODUCER.unpack_from(data, at)
+        entry, at = _decode_producer(data, at, with_transactions=magic == _MAGIC)
+        entries.append(entry)
+    ongoing_end = at + ongoing_count * _PAIR.size
+    ended_end = ongoing_end + ended_count * _PAIR.size
+    return ProducerStates(
+        entries,
+        forgotten=bool(forgotten),
+        transactions=PartitionTransactions(
+            _PAIR.iter_unpack(data[at:ongoing_end]),
+            map(EndedTransaction._make, _PAIR.iter_unpack(data[ongoing_end:ended_end])),
+        ),
+    )
+
+
+def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
+    """The producer at `at`, and where the next one begins."""
+    if with_transactions:
+        producer_id, epoch, last_seen_ms, coordinator_epoch, count = _PRODUCER.unpack_from(data, at)
         at += _PRODUCER.size
-        end = at + batches * _BATCH.size
-        entries.append(
-            ProducerEntry(
-                producer_id,
-                epoch,
-                last_seen_ms,
-                map(ProducerBatch._make, _BATCH.iter_unpack(data[at:end])),
-            )
-        )
-        at = end
-    return ProducerStates(entries, forgotten=bool(forgotten))
+    else:
+        fields = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
+        producer_id, epoch, last_seen_ms, count = fields
+        coordinator_epoch = NO_COORDINATOR_EPOCH
+        at += _PRODUCER_WITHOUT_TRANSACTIONS.size
+    end = at + count * _BATCH.size
+    batches = map(ProducerBatch._make, _BATCH.iter_unpack(data[at:end]))
+    entry = ProducerEntry(
+        producer_id, epoch, last_seen_ms, batches, coordinator_epoch=coordinator_epoch
+    )
+    return entry, end
 
 
 class ProducerSnapshots:
@@ -119,6 +167,23 @@ class ProducerSnapshots:
                     logger.warning("snapshot ignored, it is damaged file=%s reason=%s", path, error)
             self._remove(offset)
         return None
+
+    def newest_before(self, offset: int) -> tuple[int, ProducerStates] | None:
+        """The newest intact snapshot at or before `offset`; nothing is removed."""
+        for known in reversed(self._offsets):
+            if known <= offset:
+                try:
+                    return known, decode(self._disk.read_file(self._path(known)))
+                except (OSError, ValueError):
+                    continue
+        return None
+
+    def remove_above(self, offset: int) -> None:
+        """Those after the recovery point of a log that was not stopped in order: a crash of the
+        machine may have brought back one of records that were cut off.
+        """
+        for later in [kept for kept in self._offsets if kept > offset]:
+            self._remove(later)
 
     def remove_all(self) -> None:
         for offset in self._offsets.copy():

@@ -53,13 +53,14 @@ def recover_segment(
     file_size = disk.size(descriptor)
     segment.reset()
     checker = _Checker(disk, segment, file_size)
-    epoch = epochs.epoch_at(segment.base_offset)
+    # What the file says of what is gone through may be older or newer than the batches.
+    epochs.truncate_from_end(segment.base_offset)
+    epoch = epochs.latest_epoch
     for _, header in _that_fit_together(checker, segment.base_offset, gaps_allowed):
         segment.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
         if header.partition_leader_epoch != epoch and header.partition_leader_epoch >= 0:
             epoch = header.partition_leader_epoch
-            if epochs.epoch_at(header.base_offset) != epoch:
-                epochs.assign(epoch, header.base_offset)
+            epochs.assign(epoch, header.base_offset)
     if segment.size < file_size:
         disk.truncate(descriptor, segment.size)
     segment.seal()

@@ -14,6 +14,7 @@ from pathlib import Path
 from storage_engine.core.ports import Clock
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.log_segment import LogSegment
+from storage_engine.log.swap_files import sync_names
 
 SEGMENTS_PER_FLUSH = 32
 """A flush opens all its files at once; more segments take several flushes."""
@@ -82,6 +83,8 @@ class SegmentList:
         batch.
         """
         self._delete_from(self.number_of(offset) + 1)
+        # Also of snapshots: none from before the cut may be back when something stands above it.
+        self.unsynced_names = True
         self.active = active = self.all[-1]
         found = active.find(offset)
         position = active.size if found is None else found[0]
@@ -91,6 +94,9 @@ class SegmentList:
     def drop_oldest(self, count: int) -> None:
         """Deletes the first `count` segments, not all of them."""
         assert count < len(self.all)
+        if count and self.unsynced_names:
+            # Else a crash could take the name of the newest and leave nothing that tells the end.
+            sync_names(self.folder.disk, self.folder.path)
         dropped, self.all = self.all[:count], self.all[count:]
         for segment in dropped:
             self._doom(segment)
@@ -122,15 +128,28 @@ class SegmentList:
             segment.close()
         return [path for _, _, paths in due for path in paths]
 
-    def unflushed(self, recovery_point: int) -> tuple[list[Path], int]:
-        """The files of the oldest segments that have something above `recovery_point`, and the
-        offset where they end. The active segment's indexes can wait.
+    def unflushed(self, recovery_point: int, *, with_indexes: bool) -> tuple[list[Path], int]:
+        """The files of the oldest segments that may have something unflushed, and the offset where
+        they end. The active segment's indexes can wait until it is sealed or closed
+        (`with_indexes`).
         """
-        above = [segment for segment in self.all if segment.next_offset > recovery_point]
+        # A segment that was sealed at the recovery point has indexes that were never flushed.
+        above = [
+            segment
+            for segment in self.all
+            if segment is self.active or segment.next_offset >= recovery_point
+        ]
         paths: list[Path] = []
         end_offset = recovery_point
         for segment in above[:SEGMENTS_PER_FLUSH]:
-            paths += segment.paths() if segment is not self.active else segment.paths()[:1]
+            index = segment.transaction_index
+            waits = segment is self.active and not with_indexes
+            paths += segment.paths()[:1] if waits else segment.paths()[:-1]
+            if index.is_unsynced:
+                index.file.flush()
+                index.is_unsynced = False
+                paths.append(index.file.path)
+                self.unsynced_names = True
             end_offset = segment.next_offset
         return paths, end_offset
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.cleaned_segment import CancelledError
 from storage_engine.log.disk import Disk, write_fully
 from storage_engine.log.log_segment import file_name
@@ -112,7 +113,10 @@ class SegmentPatch:
         scrub: SegmentScrub,
         replacements: Replacements,
         is_cancelled: Callable[[], bool],
+        aborted: tuple[AbortedTransaction, ...],
     ) -> None:
+        """`aborted`: the transactions whose abort markers lie in the segment."""
+        self._aborted = aborted
         self._disk = disk
         self._scrub = scrub
         self._replacements = replacements
@@ -122,8 +126,15 @@ class SegmentPatch:
     def prepare(self) -> None:
         """Nothing to do."""
 
-    def copy(self, group: slice, write: Callable[[BytesLike], None]) -> bool:
+    def copy(
+        self,
+        group: slice,
+        write: Callable[[BytesLike], None],
+        note_aborted: Callable[[AbortedTransaction], None],
+    ) -> bool:
         """What is good of the segment, and the replacements between; True."""
+        for aborted in self._aborted:
+            note_aborted(aborted)
 
         def checked(batch: BytesLike) -> None:
             if self._is_cancelled():

@@ -1,7 +1,7 @@
 """The names of files that are to replace segments. Their one rule: only a `.swap` file counts.
 
     <base>-<end>.cleaned            being written; worthless after a crash
-    <base>-<end>.index.cleaned, .timeindex.cleaned
+    <base>-<end>.index.cleaned, .timeindex.cleaned, .txnindex.cleaned
     <base>-<end>.swap               complete and on the medium: it takes the place of all segments
                                     whose base offset lies in [base, end), as <base>.log
 
@@ -18,8 +18,10 @@ from typing import NamedTuple
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_segment import (
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     file_name,
     offset_in_name,
 )
@@ -50,11 +52,20 @@ class SwapFiles(NamedTuple):
         return self._path(TIME_INDEX_SUFFIX + CLEANED_SUFFIX)
 
     @property
+    def cleaned_transaction_index(self) -> Path:
+        return self._path(TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX)
+
+    @property
     def swap(self) -> Path:
         return self._path(SWAP_SUFFIX)
 
     def cleaned(self) -> list[Path]:
-        return [self.cleaned_log, self.cleaned_index, self.cleaned_time_index]
+        return [
+            self.cleaned_log,
+            self.cleaned_index,
+            self.cleaned_time_index,
+            self.cleaned_transaction_index,
+        ]
 
     def _path(self, suffix: str) -> Path:
         return self.directory / f"{self.base_offset:020d}-{self.end_offset:020d}{suffix}"
@@ -70,7 +81,7 @@ def finish_swaps(disk: Disk, directory: Path, names: list[str]) -> bool:
         found = True
         base_offset, end_offset = int(match[1]), int(match[2])
         for other in names:
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
                 offset = offset_in_name(other, suffix)
                 if offset is not None and base_offset <= offset < end_offset:
                     disk.remove(directory / other)

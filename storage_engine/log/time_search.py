@@ -65,18 +65,24 @@ def find_largest_timestamp(
         if segment.size and segment.next_offset > start_offset and segment.base_offset < end_offset
     ]
     largest = -1
+    first: TimestampedOffset | None = None
     for segment in inside:
         if start_offset <= segment.base_offset and segment.next_offset <= end_offset:
             largest = max(largest, segment.largest_timestamp())
             continue
-        for _, header in segment.scan():
-            if header.last_offset >= start_offset and header.next_offset <= end_offset:
+        for position, header in segment.scan():
+            if header.base_offset >= start_offset and header.next_offset <= end_offset:
                 largest = max(largest, header.max_timestamp)
+            elif header.base_offset < start_offset <= header.last_offset:
+                # Its latest record may be one of those below the start.
+                first = _largest_within_batch(segment, position, header, start_offset, end_offset)
+    found = find_by_timestamp(inside, largest, start_offset, end_offset) if largest >= 0 else None
+    if found is not None or first is not None:
+        if found is None or (first is not None and first.timestamp_ms >= found.timestamp_ms):
+            return first
+        return found
     if largest < 0:
         return None
-    found = find_by_timestamp(inside, largest, start_offset, end_offset)
-    if found is not None:
-        return found
     # The latest batch is one that compaction has emptied.
     filled = [
         header.max_timestamp
@@ -94,11 +100,11 @@ def _start(segment: LogSegment, timestamp_ms: int) -> int:
     entry = segment.time_index.floor(timestamp_ms)
     if entry is None:
         return 0
-    found = segment.find(entry.last_offset)
-    if found is None or found[1].max_timestamp != entry.timestamp_ms:
+    position = segment.find_time(entry)
+    if position is None:
         segment.repair_indexes()
         return 0
-    return found[0]
+    return position
 
 
 def _within_batch(
@@ -113,6 +119,33 @@ def _within_batch(
     if header.timestamp_type == 1 or header.is_control:
         offset = max(header.base_offset, start_offset)
         return TimestampedOffset(offset, header.max_timestamp, epoch)
+    for offset, timestamp in _times_within_batch(
+        segment, position, header, start_offset, end_offset
+    ):
+        if timestamp >= timestamp_ms:
+            return TimestampedOffset(offset, timestamp, epoch)
+    return None
+
+
+def _largest_within_batch(
+    segment: LogSegment, position: int, header: BatchHeader, start_offset: int, end_offset: int
+) -> TimestampedOffset | None:
+    epoch = header.partition_leader_epoch
+    if not header.records_count:
+        return None
+    if header.timestamp_type == 1 or header.is_control:
+        return TimestampedOffset(start_offset, header.max_timestamp, epoch)
+    times = _times_within_batch(segment, position, header, start_offset, end_offset)
+    if not times:
+        return None
+    offset, timestamp = max(times, key=lambda time: (time[1], -time[0]))
+    return TimestampedOffset(offset, timestamp, epoch)
+
+
+def _times_within_batch(
+    segment: LogSegment, position: int, header: BatchHeader, start_offset: int, end_offset: int
+) -> list[tuple[int, int]]:
+    """Offset and time of every record in the range."""
     # Only here: it loads Arrow, which a broker that is never asked for times does without.
     from storage_engine.protocol.records import decode_batches
 
@@ -127,10 +160,5 @@ def _within_batch(
     except KafkaError as error:
         # A producer may have sealed nonsense; not every search over it shall fail.
         logger.warning("batch not decoded segment=%s error=%s", segment.file.path, error)
-        return TimestampedOffset(max(header.base_offset, start_offset), header.max_timestamp, epoch)
-    for offset, timestamp in zip(
-        decoded.offsets.to_pylist(), decoded.timestamps_ms.to_pylist(), strict=True
-    ):
-        if timestamp >= timestamp_ms:
-            return TimestampedOffset(offset, timestamp, epoch)
-    return None
+        return [(max(header.base_offset, start_offset), header.max_timestamp)]
+    return list(zip(decoded.offsets.to_pylist(), decoded.timestamps_ms.to_pylist(), strict=True))

@@ -88,13 +88,17 @@ class Connection(FrameProtocol):
         "_write_paused",
         "active",
         "fd",
+        "memo",
         "name",
         "peer_host",
     )
 
     def __init__(self, server: "Server") -> None:
         super().__init__(
-            server.memory, server.limits.request_max_bytes, partial(server.handle, self)
+            server.memory,
+            server.limits.request_max_bytes,
+            partial(server.handle, self),
+            None if server.handle_run is None else partial(server.handle_run, self),
         )
         self._server = server
         self._transport: asyncio.Transport
@@ -112,6 +116,8 @@ class Connection(FrameProtocol):
         self._closing = False
         self._closed = False
         self._reading = True
+        self.memo: object = None
+        """What the handler of runs wants to know when the next one comes."""
         self.active = True
         self.name = "?"
         self.peer_host = "?"
@@ -123,6 +129,21 @@ class Connection(FrameProtocol):
     def closed(self) -> bool:
         """Nothing can be sent any more."""
         return self._closed
+
+    @property
+    def frame_max_bytes(self) -> int:
+        """`socket.request.max.bytes`."""
+        return self._frame_max_bytes
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that wait for their response, or for that of one before them."""
+        return len(self._exchanges)
+
+    @property
+    def room(self) -> int:
+        """How many more requests may be taken up before the run is halted; at least one."""
+        return max(1, self._budget + 1 - len(self._exchanges))
 
     def begin(self) -> Exchange:
         """Take up the present frame's exchange: its place in the order of responses."""
@@ -167,6 +188,8 @@ class Connection(FrameProtocol):
         self._unsent.clear()
         self._count()
         self._deliver = _ignore
+        self._deliver_run = None
+        self.memo = None
         self._server.lost(self)
 
     def eof_received(self) -> bool:

@@ -20,6 +20,11 @@ Handler = Callable[[Connection, memoryview], None]
 `connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
 connection."""
 
+RunHandler = Callable[[Connection, memoryview, int, int], int]
+"""Gets what was received before it is cut into frames, and may take frames that belong together;
+see `net.frames.RunReceiver`. It takes no more requests than `connection.room` says, unless it
+answers them within the call."""
+
 ABORT_MS = 200
 """How long an aborted connection may take to be gone: two turns of the event loop, in a busy
 process."""
@@ -39,11 +44,13 @@ class Server:
         handle: Handler,
         limits: ServerLimits | None = None,
         memory: ReceiveMemory | None = None,
+        handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
         self.host = host
         self.port = port
         self.handle = handle
+        self.handle_run = handle_run
         self.limits = limits or ServerLimits()
         self.memory = memory or ReceiveMemory()
         # Unanswered requests of all connections.

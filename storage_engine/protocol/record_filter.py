@@ -25,6 +25,7 @@ import pyarrow as pa
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.arrow_binary import gather, join, varint_rows
 from storage_engine.protocol.compression import compress, decompress
+from storage_engine.protocol.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -49,9 +50,6 @@ from storage_engine.protocol.varints import (
     read_column,
     zigzag_column,
 )
-
-DELETE_HORIZON_BIT = 0x40
-"""The base timestamp is the time from which on tombstones of the batch may go."""
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
 """Of one batch: what a producer packed must not fill a broker."""

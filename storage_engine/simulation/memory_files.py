@@ -7,10 +7,11 @@ Fault model, of a machine that loses its power:
     bytes written     of each write since any prefix, or nothing, of each by itself; where the file
                       grew without its bytes there are zeros
     length            any that the file had since, in the order in which it had them
-    names             any of the changes since: all, none, the first few, or some in no order; a
-                      rename happens as a whole or not at all
+    names             of the changes since the first few, all or none, folder by folder; a rename
+                      happens as a whole or not at all
 
-Real file systems are kinder (ext4 and XFS keep the order of names), POSIX promises no more.
+Journaling file systems (ext4, XFS, btrfs) keep the order of the names in a folder, so it is kept
+here; POSIX promises not even that.
 """
 
 import random
@@ -172,8 +173,4 @@ def _kept_of(changes: list[NameChange], choose: random.Random | None) -> list[Na
     fate = 0.0 if choose is None else choose.random()
     if choose is None or fate < 0.25:
         return []
-    if fate < 0.5:
-        return changes
-    if fate < 0.85:
-        return changes[: choose.randint(0, len(changes))]
-    return [change for change in changes if choose.random() < 0.5]
+    return changes if fate < 0.5 else changes[: choose.randint(0, len(changes))]

@@ -5,6 +5,7 @@ benchmarks:
   failover    how long partitions are without a leader when brokers die or stop
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
   spark-read  batch and streaming reads through Spark, with a broker
+  wire        produce and fetch over TCP, with a broker
 
 examples:
   headrace bench codec
@@ -19,6 +20,7 @@ _MODULES = {
     "failover": "bench_failover",
     "log": "bench_log",
     "spark-read": "bench_spark",
+    "wire": "bench_wire",
 }
 
 

@@ -30,7 +30,6 @@ from storage_engine.tools.arguments import (
     natural_number,
     positive_integer,
 )
-from storage_engine.tools.committed_batches import committed
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
@@ -172,9 +171,8 @@ def _decoded(
     fetched: FetchedBatches, end_offset: int | None, args: argparse.Namespace, left: int | None
 ) -> Iterator[DecodedRecords]:
     """The records of a fetch, at most `left` of them."""
-    pieces = committed(fetched.records, fetched.aborted_transactions)
     for records in iter_decoded(
-        pieces,
+        fetched.committed(),
         start_offset=fetched.start_offset,
         end_offset=end_offset,
         include_headers=args.json,

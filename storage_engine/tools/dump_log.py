@@ -1,13 +1,15 @@
-"""Show the batches of segment files (.log) and the entries of their indexes (.index, .timeindex),
-and check them.
+"""Show the batches of segment files (.log), the entries of their indexes (.index, .timeindex,
+.txnindex) and producers (.snapshot), and check them.
 
 Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
-it. Exit status 1 when something is wrong. A broker may be running on the files: its last batch may
-then look cut off for a moment.
+it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
+are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
+its last batch may then look cut off for a moment.
 
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
   headrace dump-log --deep --json cluster/broker-1/data/flights-0/*.log
+  headrace dump-log --verify-index cluster/broker-1/data/flights-0/*.log
 """
 
 import argparse
@@ -19,6 +21,7 @@ from typing import Any
 from storage_engine.protocol.record_batch import BatchHeader, Codec
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.index_verification import verify_indexes
 from storage_engine.tools.segment_check import (
     BatchReport,
     IndexEntryReport,
@@ -29,6 +32,11 @@ from storage_engine.tools.segment_check import (
     mapped,
 )
 from storage_engine.tools.table import print_json, write_line
+from storage_engine.tools.transaction_check import (
+    check_transaction_index,
+    marker_document,
+    snapshot_documents,
+)
 
 _BATCH_LINE = "{:>10}  {:>12}  {:>12}  {:>8}  {:>10}  {:>6}  {:>6}  {:>13}  {:>8}  {:>5}  {:>8}  {}"
 _BATCH_HEADING = (
@@ -36,17 +44,26 @@ _BATCH_HEADING = (
     "MAX TIMESTAMP", "PRODUCER", "SEQ", "KIND", "CHECK",
 )  # fmt: skip
 _ENTRY_LINE = "{:>10}  {:>12}  {:>13}  {}"
+_TRANSACTION_LINE = "{:>10}  {:>12}  {:>12}  {:>12}  {:>12}  {}"
+_PRODUCER_LINE = "{:>12}  {:>6}  {:>11}  {:>10}  {:>12}  {:>12}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace dump-log`."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of segments")
     parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
+    parser.add_argument(
+        "--verify-index",
+        action="store_true",
+        help="hold the indexes against their .log and show what is wrong",
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace dump-log`."""
+    if args.verify_index:
+        return verify_indexes(args.files, as_json=args.json)
     documents: list[dict[str, Any]] = []
     problems: list[str] = []
     for path in args.files:
@@ -72,8 +89,14 @@ def _reports(path: Path, *, deep: bool, show: Show) -> Iterator[BatchReport | In
         if path.suffix == ".log":
             yield from _log_reports(path, data, base_offset, deep=deep, show=show)
             return
+        if path.suffix == ".snapshot":
+            _show_producers(path, show)
+            return
         log_path = path.with_suffix(".log")
         log = stack.enter_context(mapped(log_path)) if log_path.exists() else None
+        if path.suffix == ".txnindex":
+            yield from _transaction_reports(path, data, log, show)
+            return
         check = check_offset_index if path.suffix == ".index" else check_time_index
         value_name = "position" if path.suffix == ".index" else "timestamp"
         heading = _ENTRY_LINE.format("ENTRY", "LAST OFFSET", value_name.upper(), "CHECK")
@@ -109,7 +132,17 @@ def _log_reports(
         batches += 1
         records += header.records_count
         document = _batch_document(report, header)
-        lines = [_batch_line(report, header)]
+        kind = _kind(header)
+        if header.is_control and report.problem is None:
+            end = report.position + header.size_in_bytes
+            marker = marker_document(data[report.position : end], header)
+            document["marker"] = marker
+            if marker["type"] is not None:
+                kind = marker["type"]
+        lines = [_batch_line(report, header, kind)]
+        if "coordinator_epoch" in document.get("marker", ()):
+            epoch = document["marker"]["coordinator_epoch"]
+            lines.append(f"{header.base_offset:>24}  {kind} by coordinator epoch {epoch}")
         if deep and report.problem is None:
             from storage_engine.tools.record_text import describe_records
 
@@ -122,7 +155,44 @@ def _log_reports(
     show(f"{batches} batches, {records} records", {})
 
 
-def _batch_line(report: BatchReport, header: BatchHeader) -> str:
+def _transaction_reports(
+    path: Path, data: memoryview, log: memoryview | None, show: Show
+) -> Iterator[IndexEntryReport]:
+    heading = _TRANSACTION_LINE.format(
+        "ENTRY", "PRODUCER", "FIRST OFFSET", "LAST OFFSET", "LAST STABLE", "CHECK"
+    )
+    show(f"{path}: {len(data)} bytes\n{heading}", {})
+    for report, aborted in check_transaction_index(data, log):
+        fields = ("-",) * 4 if aborted is None else aborted
+        document = {} if aborted is None else aborted._asdict()
+        show(
+            _TRANSACTION_LINE.format(report.number, *fields, report.problem or "ok"),
+            {"entry": report.number, **document, "problem": report.problem},
+        )
+        yield report
+
+
+def _show_producers(path: Path, show: Show) -> None:
+    heading = _PRODUCER_LINE.format(
+        "PRODUCER", "EPOCH", "COORDINATOR", "LAST SEQ", "LAST OFFSET", "OPEN SINCE"
+    )
+    show(f"{path}\n{heading}", {})
+    for document in snapshot_documents(path):
+        fields = {name: "-" if value is None else value for name, value in document.items()}
+        show(
+            _PRODUCER_LINE.format(
+                fields["producer_id"],
+                fields["producer_epoch"],
+                fields["coordinator_epoch"],
+                fields["last_sequence"],
+                fields["last_offset"],
+                fields["transaction_first_offset"],
+            ),
+            document,
+        )
+
+
+def _batch_line(report: BatchReport, header: BatchHeader, kind: str) -> str:
     return _BATCH_LINE.format(
         report.position,
         header.base_offset,
@@ -134,7 +204,7 @@ def _batch_line(report: BatchReport, header: BatchHeader) -> str:
         header.max_timestamp,
         _producer(header),
         header.base_sequence if header.base_sequence >= 0 else "-",
-        _kind(header),
+        kind,
         report.problem or "ok",
     )
 
@@ -202,7 +272,7 @@ def _print_line(line: str, document: dict[str, Any]) -> None:
 
 def _collect(documents: list[dict[str, Any]], path: Path) -> Show:
     content: list[dict[str, Any]] = []
-    name = "batches" if path.suffix == ".log" else "entries"
+    name = {".log": "batches", ".snapshot": "producers"}.get(path.suffix, "entries")
     documents.append({"file": str(path), name: content})
 
     def show(line: str, document: dict[str, Any]) -> None:

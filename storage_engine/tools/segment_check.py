@@ -24,7 +24,7 @@ from storage_engine.protocol.record_batch import (
 )
 from storage_engine.tools.errors import CommandError
 
-SUFFIXES = (".log", ".index", ".timeindex")
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,8 @@ def base_offset_of(path: Path) -> int:
     """The base offset in the file's name; CommandError when it isn't a segment file's name."""
     if path.suffix not in SUFFIXES or not (path.stem.isascii() and path.stem.isdigit()):
         raise CommandError(
-            f"'{path}' is not a file of a segment: give <base offset>.log, .index or .timeindex"
+            f"'{path}' is not a file of a segment: give <base offset>.log, .index, .timeindex, "
+            ".txnindex or .snapshot"
         )
     return int(path.stem)
 
@@ -135,12 +136,16 @@ def check_offset_index(
 
 
 def _offset_entry_problem(log: memoryview, offset: int, position: int) -> str | None:
+    if position == 0:
+        return "the first batch has no entry"
     if position + HEADER_BYTES > len(log):
         return f"byte {position} is beyond the end of the log file"
     try:
         header = read_header(log, position)
     except CorruptRecordError:
         return f"no batch begins at byte {position}"
+    if header.magic != MAGIC:
+        return f"no batch of magic {MAGIC} begins at byte {position}"
     if header.last_offset != offset:
         return f"the batch at byte {position} ends with offset {header.last_offset}"
     return None

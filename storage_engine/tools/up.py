@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         settings=tuple(parse_setting(text) for text in args.set),
     )
     cluster = LocalCluster(args.dir, progress=_tell)
-    with _signals_interrupt():
+    with signals_interrupt():
         cluster.up(request, timeout_s=args.timeout)
         write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
         if args.detach:
@@ -103,7 +103,7 @@ def _something_runs(cluster: LocalCluster) -> bool:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def signals_interrupt() -> Iterator[None]:
     """SIGTERM and a closed terminal stop the cluster as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,10 +1,11 @@
 """ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
 
-Rule: consumers never hear of an offset above the high watermark, and a fresh leader whose high
-watermark has not reached its epoch's start says so instead of going back (KIP-207). Source:
-R-LOG11.
+Rule: consumers never hear of an offset above the high watermark, those with read_committed of none
+above the last stable offset, and a fresh leader whose high watermark has not reached its epoch's
+start says so instead of going back (KIP-207). Source: R-LOG11, KIP-98.
 """
 
+from storage_engine.broker.fetch_reads import READ_COMMITTED
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -38,7 +39,7 @@ def _answer(
     tp = TopicPartition(wanted.topic, wanted.partition)
     try:
         partition = context.replicas.leader(tp, wanted.current_leader_epoch)
-        offset, timestamp = _look_up(partition, wanted.timestamp, request.replica_id, call.version)
+        offset, timestamp = _look_up(partition, wanted.timestamp, request, call.version)
     except KafkaError as failure:
         return ListOffsetsPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
     return ListOffsetsPartitionResponse(
@@ -47,15 +48,21 @@ def _answer(
 
 
 def _look_up(
-    partition: HostedPartition, timestamp: int, replica_id: int, version: int
+    partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
 ) -> tuple[int, int]:
     """(offset, timestamp); (-1, -1) where no record is that young."""
     log = partition.log
     if timestamp == EARLIEST:
         return log.log_start_offset, -1
-    limit = log.log_end_offset if replica_id >= 0 else partition.high_watermark
+    is_follower = request.replica_id >= 0
+    if is_follower:
+        limit = log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        limit = partition.last_stable_offset
+    else:
+        limit = partition.high_watermark
     leader = partition.leader
-    if replica_id < 0 and leader is not None and leader.high_watermark < leader.epoch_start_offset:
+    if not is_follower and leader is not None and leader.high_watermark < leader.epoch_start_offset:
         raise KafkaError(
             code=ErrorCode.OFFSET_NOT_AVAILABLE
             if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE

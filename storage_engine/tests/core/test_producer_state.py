@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.producer_state import (
     BATCHES_REMEMBERED,
     MAX_SEQUENCE,
@@ -131,7 +132,7 @@ def test_a_marker_with_a_newer_epoch_resets_the_sequence():
     """KIP-890: the coordinator raises the epoch with every transaction's end."""
     writer = Writer()
     writer.send(0, 10)
-    writer.states.record_marker(7, 1, now_ms=200)
+    writer.states.record_marker(7, 1, TransactionMarker(True, 0), offset=10, now_ms=200)
     with pytest.raises(OutOfOrderSequenceError):
         writer.send(10, epoch=1)
     assert writer.send(0, epoch=1) == ("appended", 10)
@@ -140,7 +141,7 @@ def test_a_marker_with_a_newer_epoch_resets_the_sequence():
 def test_a_marker_with_the_same_epoch_keeps_the_sequence():
     writer = Writer()
     writer.send(0, 10)
-    writer.states.record_marker(7, 0, now_ms=200)
+    writer.states.record_marker(7, 0, TransactionMarker(True, 0), offset=10, now_ms=200)
     assert writer.send(10) == ("appended", 10)
 
 

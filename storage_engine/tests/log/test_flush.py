@@ -54,7 +54,8 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
     sealed = [f"{segment.base_offset:020d}" for segment in log._segments.all[:-1]]
     active = f"{log._segments.active.base_offset:020d}"
     assert len(sealed) > 1
-    expected = {stem + suffix for stem in sealed for suffix in (".log", ".index", ".timeindex")}
+    suffixes = (".log", ".index", ".timeindex")
+    expected = {stem + suffix for stem in sealed for suffix in suffixes}
     expected |= {active + ".log", "leader-epoch-checkpoint", "topic-0", tmp_path.name}
     assert disk.synced == expected
     disk.synced.clear()
@@ -64,7 +65,7 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
     disk.synced.clear()
     append(log, epoch=1)
     log.flush()
-    assert disk.synced == {active + ".log", "leader-epoch-checkpoint"}
+    assert disk.synced == {active + ".log", "leader-epoch-checkpoint", "topic-0"}
 
 
 def test_finished_segments_ask_for_a_flush(tmp_path):

@@ -1,7 +1,11 @@
 """Snapshots of the producers: what is read is what was written, or nothing."""
 
-import pytest
+import struct
 
+import pytest
+from crc32c import crc32c
+
+from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.producer_state import ProducerBatch, ProducerStates
 from storage_engine.log.disk import REAL_DISK
 from storage_engine.log.producer_snapshots import (
@@ -20,13 +24,23 @@ def some_states() -> ProducerStates:
             states.record(
                 producer_id, 3, ProducerBatch(number, number, number, number, 1000), now_ms=50
             )
-    states.record_marker(5, 2, now_ms=77)
+    states.record(4, 0, ProducerBatch(0, 0, 60, 60, 1000), now_ms=60, in_transaction=True)
+    for producer_id in (5, 6):
+        batch = ProducerBatch(0, 0, 60 + producer_id, 60 + producer_id, 1000)
+        states.record(producer_id, 2, batch, now_ms=70, in_transaction=True)
+    states.record_marker(5, 2, TransactionMarker(False, 9), offset=70, now_ms=77)
     return states
 
 
 def as_values(states: ProducerStates) -> list[tuple]:
     return [
-        (entry.producer_id, entry.epoch, entry.last_seen_ms, list(entry.batches))
+        (
+            entry.producer_id,
+            entry.epoch,
+            entry.last_seen_ms,
+            entry.coordinator_epoch,
+            list(entry.batches),
+        )
         for entry in states
     ]
 
@@ -36,6 +50,16 @@ def test_a_snapshot_is_read_as_written():
     again = decode(encode(states))
     assert as_values(again) == as_values(states)
     assert again.forgotten
+    assert list(again.transactions.ongoing.items()) == [(4, 60), (6, 66)]
+    assert again.transactions.ended == ((65, 70),)
+
+
+def test_a_snapshot_of_a_version_without_transactions_is_read():
+    body = struct.pack(">BI", 1, 1) + struct.pack(">qhqB", 7, 3, 50, 1)
+    body += struct.pack(">iiqqq", 0, 4, 100, 104, 1000)
+    states = decode(struct.pack(">4sI", b"HPS1", crc32c(body)) + body)
+    assert as_values(states) == [(7, 3, 50, -1, [(0, 4, 100, 104, 1000)])]
+    assert states.forgotten and not states.transactions.ongoing
 
 
 def test_every_flipped_or_cut_byte_is_noticed():

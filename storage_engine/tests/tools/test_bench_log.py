@@ -1,6 +1,8 @@
 """The benchmark of the log: what it prints and leaves behind, not how fast the machine is."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -37,6 +39,18 @@ def test_a_broker_is_measured_too(tmp_path, capsys):
         "3 durable producers, 3 partition(s): batches per round of fsyncs",
     ):
         assert what in table
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_told_to_stop_leaves_nothing_behind(tmp_path):
+    command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", "log", "--no-broker"]
+    with subprocess.Popen([*command, "--dir", str(tmp_path)], stderr=subprocess.PIPE) as run:
+        assert run.stderr is not None
+        assert run.stderr.readline().startswith(b"1: append")
+        assert list(tmp_path.iterdir())
+        run.terminate()
+        run.communicate()
+    assert run.returncode
     assert not list(tmp_path.iterdir())
 
 

@@ -1,0 +1,117 @@
+"""Which transactions of one partition are open, and up to where all are decided. Its one rule: the
+last stable offset never passes a record whose transaction may still end either way.
+
+    ongoing   first offset by producer id, from the first batch of a transaction to its marker
+    ended     (first, last offset) of those whose marker may still be lost: it lies at or above
+              the high watermark, so that another leader may not have it
+
+    first unstable offset = the smallest first offset of both
+    last stable offset    = min(high watermark, first unstable offset)
+
+Source: KIP-98; the rule for `ended` is that of Kafka's "unreplicated transactions".
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+ENDED_MAX = 1000
+"""Beyond, the two oldest count as one: after a replay of a long log, until the high watermark is
+known. The last stable offset is too low then, never too high."""
+
+NO_COORDINATOR_EPOCH = -1
+
+
+class TransactionMarker(NamedTuple):
+    """What ends a transaction of a producer in a partition (see protocol.control_record)."""
+
+    commits: bool
+    coordinator_epoch: int
+
+
+class AbortedTransaction(NamedTuple):
+    """What readers have to know of an aborted transaction."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of its marker."""
+    last_stable_offset: int
+    """Every transaction with a record below was decided when this one was (high watermark
+    aside)."""
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction whose marker may not be on every replica yet."""
+
+    first_offset: int
+    last_offset: int
+
+
+class PartitionTransactions:
+    """Invariant: `ongoing` is in ascending order of first offsets; `ended` ascends in both
+    columns."""
+
+    __slots__ = ("_ended", "_ongoing")
+
+    def __init__(
+        self,
+        ongoing: Iterable[tuple[int, int]] = (),
+        ended: Iterable[EndedTransaction] = (),
+    ) -> None:
+        """`ongoing`: (producer id, first offset)."""
+        self._ongoing = dict(sorted(ongoing, key=lambda each: each[1]))
+        self._ended = deque(ended)
+
+    @property
+    def ongoing(self) -> dict[int, int]:
+        """First offset by producer id; to look at."""
+        return self._ongoing
+
+    @property
+    def ended(self) -> tuple[EndedTransaction, ...]:
+        return tuple(self._ended)
+
+    def is_open(self, producer_id: int) -> bool:
+        return producer_id in self._ongoing
+
+    def note_data(self, producer_id: int, base_offset: int) -> None:
+        """A transactional batch was appended: the first of a transaction opens it."""
+        if producer_id not in self._ongoing:
+            self._ongoing[producer_id] = base_offset
+
+    def end(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:
+        """A marker was appended: what is to be kept of the transaction should it be an aborted one.
+
+        None when the producer had none: a marker without data is harmless.
+        """
+        first_offset = self._ongoing.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        ended = self._ended
+        while ended and ended[-1].first_offset >= first_offset:
+            # It is no bound any more: this one reaches lower, and lasts longer.
+            ended.pop()
+        ended.append(EndedTransaction(first_offset, marker_offset))
+        if len(ended) > ENDED_MAX:
+            oldest = ended.popleft()
+            ended[0] = EndedTransaction(oldest.first_offset, ended[0].last_offset)
+        stable = next(iter(self._ongoing.values()), marker_offset + 1)
+        return AbortedTransaction(producer_id, first_offset, marker_offset, stable)
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Markers below it can't be lost any more."""
+        ended = self._ended
+        while ended and ended[0].last_offset < high_watermark:
+            ended.popleft()
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Exclusive, as the high watermark is: everything below is decided for good."""
+        stable = high_watermark
+        if self._ended:
+            self.note_high_watermark(high_watermark)
+            if self._ended:
+                stable = min(stable, self._ended[0].first_offset)
+        if self._ongoing:
+            stable = min(stable, next(iter(self._ongoing.values())))
+        return stable

@@ -1,0 +1,156 @@
+"""Crashes that once took what was flushed, or brought back what was cut: found by crash_program."""
+
+from pathlib import Path
+
+import pytest
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.log_manager import LogManager
+from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.tests.log.support import (
+    ManualClock,
+    append,
+    fill,
+    make_batch,
+    offsets_of,
+    read_all,
+)
+
+ROOT = Path("/data")
+TP = TopicPartition("t", 0)
+SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
+
+
+def started(disk: SimulatedDisk) -> LogManager:
+    manager = LogManager([ROOT], SMALL, broker_id=1, clock=ManualClock(), disk=disk)
+    manager.load("cluster")
+    manager.get_or_create(TP)
+    return manager
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(ROOT)
+
+
+@pytest.fixture
+def manager(disk) -> LogManager:
+    return started(disk)
+
+
+def after_power_loss(disk: SimulatedDisk):
+    disk.lose_power()
+    return started(disk).logs[TP]
+
+
+def test_segments_that_were_cut_off_do_not_return_after_the_next_flush(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 20)
+    log.flush()
+    log.truncate_to(2)
+    append(log, 3, epoch=1, payload=bytes(50))
+    log.flush()
+    manager.write_recovery_points()
+    headers = read_all(log)
+    assert read_all(after_power_loss(disk)) == headers
+
+
+@pytest.mark.parametrize("change", range(1, 30))
+def test_a_cut_that_a_crash_interrupts_leaves_no_hole(disk, manager, change):
+    log = manager.logs[TP]
+    fill(log, 20)
+    log.flush()
+    manager.write_recovery_points()
+    disk.crash_after = disk.changes + change
+    try:
+        log.truncate_to(2)
+    except CrashError:
+        disk.kill_process()
+    else:
+        disk.lose_power()
+    again = started(disk).logs[TP]
+    assert offsets_of(read_all(again)) == list(range(again.log_end_offset))
+
+
+def test_a_segment_that_lost_its_end_is_not_followed_by_others(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 3)
+    log.flush()
+    flushed = log.log_end_offset
+    fill(log, 20)
+    second = log._segments.all[1]
+    descriptor = disk.open_existing(second.file.path)
+    disk.sync(descriptor)
+    directory = disk.open_directory(log.directory)
+    disk.sync_names(directory)
+    again = after_power_loss(disk)
+    assert again.log_end_offset == flushed
+    assert offsets_of(read_all(again)) == list(range(flushed))
+
+
+def test_a_log_that_begins_anew_below_its_start_is_not_dropped_later(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 20)
+    log.advance_log_start(30)
+    manager.write_log_starts()
+    log.truncate_fully_and_start_at(5)
+    append(log, 3, epoch=1)
+    log.flush()
+    again = after_power_loss(disk)
+    assert (again.log_start_offset, again.log_end_offset) == (5, 8)
+
+
+def test_a_torn_end_that_recovery_cut_stays_cut_after_a_stop_in_order(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 3)
+    log.flush()
+    end = log.log_end_offset
+    manager.write_recovery_points()
+    torn = bytearray(make_batch(payload=bytes(50), base_offset=end, epoch=0))
+    torn[-1] ^= 1
+    descriptor = disk.open_existing(log._segments.active.file.path)
+    disk.pwrite(descriptor, torn, log.size_in_bytes)
+    disk.sync(descriptor)
+    disk.lose_power()
+    started(disk).close()
+    assert after_power_loss(disk).log_end_offset == end
+
+
+def test_epochs_below_a_log_start_that_was_not_kept_are_learned_again(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 20)
+    log.flush()
+    manager.write_recovery_points()
+    log.advance_log_start(2)
+    append(log)
+    log.flush()
+    manager.write_recovery_points()
+    again = after_power_loss(disk)
+    assert again.log_start_offset == 0
+    assert again.leader_epochs.epoch_at(0) == 0
+
+
+def test_the_indexes_of_a_segment_sealed_at_the_recovery_point_are_not_trusted(disk, manager):
+    log = manager.logs[TP]
+    while log.segment_count < 2:
+        log.flush()
+        manager.write_recovery_points()
+        append(log, payload=bytes(100), timestamp_ms=5000 - log.log_end_offset)
+    directory = disk.open_directory(log.directory)
+    disk.sync_names(directory)
+    again = after_power_loss(disk)
+    assert again._segments.first.largest_timestamp() == 5000
+    assert len(again._segments.first.offset_index) > 0
+
+
+def test_a_stop_in_order_leaves_the_indexes_on_the_medium(disk, manager):
+    log = manager.logs[TP]
+    append(log, payload=bytes(100))
+    append(log, payload=bytes(100))
+    append(log, payload=bytes(100))
+    log.flush()
+    manager.close()
+    again = after_power_loss(disk)
+    assert again.recovered_bytes == 0
+    assert len(again._segments.active.offset_index) > 0
