@@ -12,8 +12,8 @@ from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.core.ports import Scheduler
 
 STEPS_PER_TURN = 8
-"""Of an order, mostly a partition each. One takes 0.1 ms (a change of role) to some ms (a new log on
-a busy disk)."""
+"""Of an order, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log on a busy
+disk)."""
 
 Steps = Callable[[], Iterator[None]]
 """An order, begun by the call; it may be interrupted where it yields."""
@@ -57,7 +57,4 @@ class Orders:
 
 def _advance(steps: Iterator[None]) -> bool:
     """So many steps; False when there are no more."""
-    for number, _ in enumerate(steps, start=1):
-        if number == STEPS_PER_TURN:
-            return True
-    return False
+    return any(number == STEPS_PER_TURN for number, _ in enumerate(steps, start=1))

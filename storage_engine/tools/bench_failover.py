@@ -17,7 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.bench_rounds import Result
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table
 
@@ -51,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
     from storage_engine.tools import bench_failover_rounds
 
-    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         plan = bench_failover_rounds.Plan(
             folder=Path(folder),
@@ -60,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
             session_timeout_ms=args.session_timeout_ms,
             progress=_tell,
         )
-        for result in bench_failover_rounds.measure(plan):
-            results.append(result)
+        results = list(bench_failover_rounds.measure(plan))
     if args.json:
         print_json([asdict(result) for result in results])
     else:

@@ -76,7 +76,7 @@ class _StateChangeFile(logging.handlers.RotatingFileHandler):
     Python's handler formats a line twice and asks the file system twice for each.
     """
 
-    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - Python's name
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
         if self.stream is None:
             self.stream = self._open()
         return os.fstat(self.stream.fileno()).st_size >= self.maxBytes > 0
