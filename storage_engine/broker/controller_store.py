@@ -9,11 +9,13 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
@@ -154,7 +156,7 @@ class ControllerStore:
 
     def _give_id(self, node: TopicZNode, version: int) -> TopicZNode:
         """A topic that another program wrote gets its id now, before anyone hears of it."""
-        named = TopicZNode(topic=node.topic, assignment=node.assignment, topic_id=uuid.uuid4())
+        named = replace(node, topic_id=uuid.uuid4())
         self._coordination.set(
             TopicZNode.path(node.topic), named.encode(), version, lambda _reply: None
         )
@@ -225,10 +227,10 @@ class ControllerStore:
                 for write in writes:
                     self._write_part([write], done, fenced)
             else:
-                self._check_epoch(fenced)
+                self.check_epoch(fenced)
                 all_alike(WriteOutcome.CONFLICT)
 
-        operations = [self._epoch_check()]
+        operations = [self.epoch_check()]
         for write in writes:
             operations.extend(self._operations(write))
         self._coordination.multi(operations, on_multi)
@@ -252,12 +254,15 @@ class ControllerStore:
         expected = write.expected_partition_epoch
         return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=expected)]
 
-    def _epoch_check(self) -> ZkOp:
+    def epoch_check(self) -> ZkOp:
+        """For a multi that only the present controller may do."""
         return ZkOp(
             kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=self._epoch_version
         )
 
-    def _check_epoch(self, fenced: Callable[[], None]) -> None:
+    def check_epoch(self, fenced: Callable[[], None]) -> None:
+        """After a multi that was refused: `fenced` when that was because of the epoch."""
+
         def on_reply(reply: ZkReply) -> None:
             if reply.ok and reply.stat is not None and reply.stat.version != self._epoch_version:
                 fenced()
@@ -291,7 +296,7 @@ class ControllerStore:
 
         def failed(reply: ZkReply) -> None:
             if reply.status is ZkStatus.BAD_VERSION:
-                self._check_epoch(fenced)
+                self.check_epoch(fenced)
             done(False)
 
         def on_deleted(reply: ZkReply) -> None:
@@ -303,7 +308,7 @@ class ControllerStore:
         def next_one() -> None:
             if left:
                 self._coordination.multi(
-                    [self._epoch_check(), _deletion(left.popleft())], on_deleted
+                    [self.epoch_check(), _deletion(left.popleft())], on_deleted
                 )
             else:
                 self._which_exist(heads, delete_heads)
@@ -312,7 +317,7 @@ class ControllerStore:
             if present is None:
                 done(False)
                 return
-            operations = [self._epoch_check(), *map(_deletion, present)]
+            operations = [self.epoch_check(), *map(_deletion, present)]
             self._coordination.multi(operations, lambda r: done(True) if r.ok else failed(r))
 
         next_one()
@@ -374,7 +379,16 @@ def _topic_info(node: TopicZNode, config: ZkReply, unclean_default: bool) -> Top
         topic_id=node.topic_id or uuid.UUID(int=0),
         assignment=dict(node.assignment),
         unclean_election=unclean,
+        reassignments=reassignments_of(node),
     )
+
+
+def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
+    """What of a topic is on the move."""
+    return {
+        partition: Reassignment(original=node.original_replicas[partition], target=target)
+        for partition, target in node.target_replicas.items()
+    }
 
 
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:

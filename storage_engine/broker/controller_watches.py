@@ -155,6 +155,27 @@ class ControllerWatches:
             self._watched.add(topic)
             self._store.read_topics([topic], self._topic_watch, lambda _found: None)
 
+    def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
+        """`then`, when each of these is known that exists: the watch on all may not have told of
+        one yet."""
+        unknown = sorted(set(topics) - self._watched)
+        if not unknown:
+            then()
+            return
+
+        def done(found: dict[str, TopicInfo] | None) -> None:
+            if self._closed:
+                return
+            if found is None:
+                self._again(lambda: self.learn_topics(topics, then))
+                return
+            self._watched.update(found)
+            if found:
+                self._submit(TopicsChanged(topics=found))
+            then()
+
+        self._store.read_topics(unknown, self._topic_watch, done)
+
     def reread_topics(self, topics: Iterable[str] | None) -> None:
         """Topics, or all that are watched (None), may have other settings."""
         again = self._watched.intersection(self._watched if topics is None else topics)

@@ -6,10 +6,11 @@ transactions of it were aborted; followers see the whole log, after the check th
 diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-595.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.follower import divergence
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -48,8 +49,10 @@ class FetchReader:
         replicas: ReplicaManager,
         *,
         is_current: Callable[[BrokerId, int], bool],
+        throttle: ReplicationThrottle,
         on_damage: Callable[[HostedPartition, int], None],
     ) -> None:
+        self._throttle = throttle
         self._replicas = replicas
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
@@ -95,6 +98,17 @@ class FetchReader:
                     partition, request.replica_id, wanted.fetch_offset, eligible=eligible
                 )
 
+    def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
+        """What a follower is about to get; some of it may be under a throttle."""
+        if request.replica_id < 0:
+            return
+        for answer in answers:
+            partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
+            if answer.records is None or partition is None:
+                continue
+            if self._throttle.counts_sent(partition, request.replica_id):
+                self._throttle.sent(len(answer.records))
+
     def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
         try:
             return _diverging(partition, wanted) is None
@@ -117,6 +131,10 @@ class FetchReader:
             else:
                 partition = self._replicas.leader(tp, wanted.current_leader_epoch)
             try:
+                if request.replica_id >= 0 and self._throttle.holds_back(
+                    partition, request.replica_id
+                ):
+                    room, first = 0, False
                 return _read(partition, request, wanted, room, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))

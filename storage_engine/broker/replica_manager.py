@@ -37,6 +37,7 @@ from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
 DURABLE_ACKS_REPORT_MS = 60_000
@@ -295,8 +296,8 @@ class ReplicaManager:
     def apply_leadership(
         self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
     ) -> ErrorCode:
-        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked
-        before."""
+        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
+        and `roles_taken` follows after the last of them."""
         tp = TopicPartition(item.topic, item.partition)
         if self._settings.broker_id not in item.replicas:
             log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
@@ -329,6 +330,11 @@ class ReplicaManager:
             log.error("can't lead %s: %s", tp, failure)
             return failure.code
         return ErrorCode.NONE
+
+    def roles_taken(self) -> None:
+        """All that an order has to say is applied: what is now followed is fetched."""
+        if self.fetchers is not None:
+            self.fetchers.wake()
 
     def _take_role(
         self,
@@ -545,6 +551,14 @@ class ReplicaManager:
         for partition in self._partitions.values():
             partition.become_follower(-1)
             partition.wake_all()
+
+    def logs_here(self) -> dict[TopicPartition, PartitionLog]:
+        """Every partition of which there are files, hosted or not."""
+        return dict(self._logs.logs)
+
+    def working_folders(self) -> list[Path]:
+        """The data folders that have not failed."""
+        return self._logs.working_folders
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)

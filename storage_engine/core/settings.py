@@ -7,6 +7,9 @@ what we do not do is not in the table (decision 12).
 from storage_engine.core.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.topic_settings import TOPIC_SETTINGS
 
+LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
+FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
+
 _SYSTEM_BUFFER = -1
 
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
@@ -183,6 +186,24 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="The longest that a follower's fetch waits; below replica.lag.time.max.ms.",
     ),
     Setting(
+        name=LEADER_THROTTLED_RATE,
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        unit="bytes per second",
+        live=True,
+        doc="The most that is sent to replicas that are throttled and not in sync.",
+    ),
+    Setting(
+        name=FOLLOWER_THROTTLED_RATE,
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        unit="bytes per second",
+        live=True,
+        doc="The most that is taken for replicas that are throttled and not in sync.",
+    ),
+    Setting(
         name="replica.fetch.backoff.ms",
         type=SettingType.INT,
         default=1000,
@@ -284,6 +305,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=-1,
         unit="ms",
         doc="A connection without a request for so long is closed; -1: never.",
+    ),
+    Setting(
+        name="max.incremental.fetch.session.cache.slots",
+        type=SettingType.INT,
+        default=1000,
+        minimum=0,
+        unit="sessions",
+        doc="Fetch sessions that are remembered at a time; 0: none.",
     ),
     # ---- background work of the log ----
     Setting(

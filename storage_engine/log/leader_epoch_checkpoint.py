@@ -1,10 +1,9 @@
-"""The leader epochs of a log and their file. Its one rule: the file knows an epoch before the log
-has a batch of it.
+"""The leader epochs of a log and their file. Its one rule: the file knows every epoch below the
+recovery point.
 
-So after a killed process it is never behind the log; a leader's new epoch waits for its first
-batch, since most partitions of a failed broker get none for a while, and where there is no room to
-write the file no batch is appended before there is. What a crash of the machine takes from it is
-learned again from the batches that recovery goes through. Source: KIP-101; R-REP8.
+Above it recovery learns the epochs from the batches that it goes through, after a killed process as
+after a crash of the machine. So neither an election nor its first batch writes a file: a failover
+of a thousand partitions would be a thousand of them, on each broker. Source: KIP-101; R-REP8.
 """
 
 from contextlib import suppress
@@ -27,7 +26,7 @@ class LeaderEpochCheckpoint:
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
         self.unsaved = False
-        """Whether the file is not what the cache is: `save` before the next batch."""
+        """Whether the file is not what the cache is: `save` before the recovery point goes up."""
         self.unsynced = True
         """Whether the file has something that is not known to be on the medium."""
 
@@ -50,13 +49,10 @@ class LeaderEpochCheckpoint:
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
         """Batches that a follower is about to append, with the epochs of their leaders."""
         cache = self.cache
-        changed = self.unsaved
         for _, header in batches:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != cache.latest_epoch:
-                changed |= cache.assign(epoch, header.base_offset)
-        if changed:
-            self._save()
+                self.unsaved |= cache.assign(epoch, header.base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self.cache.truncate_from_end(end_offset):

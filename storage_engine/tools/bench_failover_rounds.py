@@ -56,7 +56,10 @@ class Plan:
 
 def measure(plan: Plan) -> Iterator[Result]:
     """One result after the other."""
-    settings = [("leader.imbalance.check.interval.seconds", str(BALANCE_CHECK_S))]
+    settings = [
+        ("leader.imbalance.check.interval.seconds", str(BALANCE_CHECK_S)),
+        ("leader.imbalance.per.broker.percentage", "0"),
+    ]
     timeout_ms = plan.session_timeout_ms
     if timeout_ms is not None:
         settings.append((_SESSION_TIMEOUT, str(timeout_ms)))

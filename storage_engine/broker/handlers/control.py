@@ -59,22 +59,26 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
             for leader in request.live_leaders
         }
         outcomes = []
-        for item in request.partitions:
-            # Anew for each: a session, or a controller, may have ended since the turn before.
-            if refused():
-                return
-            outcomes.append(
-                LeaderAndIsrPartitionResponse(
-                    topic=item.topic,
-                    partition=item.partition,
-                    error_code=int(context.replicas.apply_leadership(item, endpoints)),
+        try:
+            for item in request.partitions:
+                # Anew for each: a session, or a controller, may have ended since the turn before.
+                if refused():
+                    return
+                outcomes.append(
+                    LeaderAndIsrPartitionResponse(
+                        topic=item.topic,
+                        partition=item.partition,
+                        error_code=int(context.replicas.apply_leadership(item, endpoints)),
+                    )
                 )
-            )
-            yield
+                yield
+        finally:
+            context.replicas.roles_taken()
         if refused():
             return
         if request.full:
             _stop_all_but(context, request)
+            _delete_strays(context, request)
             context.replicas.unfence()
         call.respond(LeaderAndIsrResponse(partitions=outcomes))
 
@@ -86,6 +90,17 @@ def _stop_all_but(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
     for partition in list(context.replicas):
         if partition.topic_partition not in named:
             context.replicas.stop(partition.topic_partition, delete=False)
+
+
+def _delete_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
+    """Replicas that went to other brokers while this one was away: the controller does not wait for
+    the dead (R-CTL8)."""
+    named = {TopicPartition(item.topic, item.partition) for item in request.partitions}
+    for tp in context.replicas.logs_here().keys() - named:
+        known = (context.metadata.partitions(tp.topic) or {}).get(tp.partition)
+        if known is not None and context.broker_id not in known.replicas:
+            log.info("replica deleted: it is on other brokers now partition=%s", tp)
+            _stop(context, tp, delete=True)
 
 
 def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:

@@ -1,5 +1,7 @@
 """What waits in a broker: orders of the controller, fetches of clients that go away."""
 
+from typing import Any
+
 import pytest
 
 from storage_engine.broker.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
@@ -30,7 +32,7 @@ def loop() -> SimulatedLoop:
     return SimulatedLoop()
 
 
-def order(done: list, what: object, steps: int = 1):
+def order(done: list[Any], what: object, steps: int = 1):
     def apply():
         for _ in range(steps):
             done.append(what)
@@ -40,7 +42,8 @@ def order(done: list, what: object, steps: int = 1):
 
 
 def test_orders_are_carried_out_one_after_another(loop):
-    configs, done = KnownConfigs(), []
+    configs = KnownConfigs()
+    done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
     orders.submit({"t"}, order(done, 1))
@@ -54,7 +57,8 @@ def test_orders_are_carried_out_one_after_another(loop):
 
 
 def test_a_long_queue_of_orders_is_no_deep_stack(loop):
-    configs, done = KnownConfigs(), []
+    configs = KnownConfigs()
+    done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
     orders.submit({"t"}, order(done, 0))
@@ -67,7 +71,7 @@ def test_a_long_queue_of_orders_is_no_deep_stack(loop):
 
 
 def test_an_order_that_fails_does_not_hold_up_the_next(loop):
-    done = []
+    done: list[Any] = []
     orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
 
     def fail():
@@ -83,7 +87,7 @@ def test_an_order_that_fails_does_not_hold_up_the_next(loop):
 
 
 def test_a_long_order_lets_the_loop_serve_others_and_the_next_order_wait(loop):
-    done: list = []
+    done: list[Any] = []
     orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
     orders.submit(set(), order(done, "long", 3 * STEPS_PER_TURN))
     orders.submit(set(), order(done, "next"))
