@@ -7,6 +7,7 @@ another.
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -150,6 +151,8 @@ class TimedProducer:
         self._lock = threading.Lock()
         self._acknowledged_ms: dict[TopicPartition, int] = {}
         self._longest_gap_ms = 0
+        self._sent_ms: dict[TopicPartition, deque[float]] = {tp: deque() for tp in self._partitions}
+        self._latencies_ms: list[float] = []
         self.failed = 0
         """Batches that were given up."""
         self._sent = 0
@@ -180,6 +183,12 @@ class TimedProducer:
             longest_ms, self._longest_gap_ms = max(self._longest_gap_ms, open_ms), 0
         return longest_ms
 
+    def take_latencies_ms(self) -> list[float]:
+        """From append to acknowledgement, of each batch since the last call."""
+        with self._lock:
+            latencies, self._latencies_ms = self._latencies_ms, []
+        return latencies
+
     def _run(self) -> None:
         with Cluster(self._servers) as cluster:
             writer = BatchWriter(cluster, on_delivered=self._on_delivered)
@@ -196,6 +205,7 @@ class TimedProducer:
         while not self._stop.is_set():
             tp = self._partitions[self._sent % len(self._partitions)]
             self._sent += 1
+            self._sent_ms[tp].append(time.monotonic() * 1000)
             writer.append(tp, EncodedBatch(data=memoryview(bytearray(batch)), record_count=records))
             due_ms = monotonic_ms() + _SEND_INTERVAL_MS
             while (left_ms := due_ms - monotonic_ms()) > 0:
@@ -208,6 +218,8 @@ class TimedProducer:
             gap_ms = now_ms - self._acknowledged_ms.get(tp, now_ms)
             self._longest_gap_ms = max(self._longest_gap_ms, gap_ms)
             self._acknowledged_ms[tp] = now_ms
+            # In order within a partition.
+            self._latencies_ms.append(time.monotonic() * 1000 - self._sent_ms[tp].popleft())
             if len(self._acknowledged_ms) == len(self._partitions):
                 self._started.set()
 

@@ -93,6 +93,9 @@ class _Rounds:
         }
         with Cluster(self._cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, assignment=assignment)
+        # Metadata tells of leaders before all the logs are there; that takes acks=all.
+        with self._everybody() as everybody:
+            everybody.write_to_all(_TOPIC, Deadline.after(_READY_MS))
         self._until_as_before()
 
     def kill_leader(self) -> Iterator[Result]:
