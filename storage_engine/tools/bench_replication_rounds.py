@@ -36,7 +36,7 @@ IN_FLIGHT = 4
 _BROKERS = 3
 _COLD = 3
 """The broker that loses its data; the others lead everything."""
-_COLD_TOPICS = 4
+_COLD_TOPICS = 16
 _RING = 64
 _PIECE_BYTES = 1 << 20
 _STEADY = "steady"
