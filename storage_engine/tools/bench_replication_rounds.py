@@ -37,7 +37,9 @@ _BROKERS = 3
 _COLD = 3
 """The broker that loses its data; the others lead everything."""
 _COLD_TOPICS = 16
-_RING = 64
+_RING = 16
+_COLD_RING = 4
+"""Different batches: making them takes longer than sending them."""
 _PIECE_BYTES = 1 << 20
 _STEADY = "steady"
 _STEADY_S = 4.0
@@ -146,7 +148,7 @@ class _Bench:
                 first, second = (1, 2) if number % 2 else (2, 1)
                 create_topic(client, f"cold-{number}", assignment={0: [first, second, _COLD]})
         for number in range(_COLD_TOPICS):
-            frames = produce_frames(f"cold-{number}", BATCH_BYTES, _RING, seed=number)
+            frames = produce_frames(f"cold-{number}", BATCH_BYTES, _COLD_RING, seed=number)
             self._load(frames, 1 if number % 2 else 2, 1, self.plan.cold_bytes // _COLD_TOPICS)
         deadline = Deadline.after(_CATCH_UP_MS)
         while self._stored(1) != self._stored(2):
