@@ -2,6 +2,7 @@
 turns, and the states are written in several multis."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,8 @@ class Replicas:
 @pytest.mark.parametrize("newer_controller", [False, True])
 def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_controller):
     """The rest of it was meant for a former incarnation: it must not lift the fence of the next."""
-    loop, replicas, epoch, answers = SimulatedLoop(), Replicas(), [7], []
+    loop, replicas, epoch = SimulatedLoop(), Replicas(), [7]
+    answers: list[Any] = []
     context = SimpleNamespace(
         replicas=replicas,
         highest_controller_epoch=1,
