@@ -38,8 +38,8 @@ _COLD = 3
 """The broker that loses its data; the others lead everything."""
 _COLD_TOPICS = 16
 _RING = 16
-_COLD_RING = 4
-"""Different batches: making them takes longer than sending them."""
+_COLD_RING = 1
+"""Different batches: making one takes longer than sending it."""
 _PIECE_BYTES = 1 << 20
 _STEADY = "steady"
 _STEADY_S = 4.0
