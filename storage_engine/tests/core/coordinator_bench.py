@@ -49,7 +49,7 @@ class CoordinatorBench:
     def _start(self) -> None:
         self.coordinator = self.factory()
         self._base = len(self.log)
-        content = {}
+        content: dict[StateKey, StateRecord] = {}
         for key, record in self.log:
             if record is None:
                 content.pop(key, None)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.tests.core.batch_world import Violation, World
 from storage_engine.tests.core.test_batch_commits import (
     AbortsWhatIsListed,
     AnswersAtOnce,
-    BatchCommits,
     CommitsWhatIsOpen,
     DoesNotCarry,
     DoesNotWait,
@@ -19,7 +19,6 @@ from storage_engine.tests.core.test_batch_commits import (
     HasNoTimeout,
     KeepsPartitionsInMemory,
     LooksAtDrainedFirst,
-    LooksAtMembersFirst,
     with_rules,
 )
 
@@ -67,7 +66,6 @@ def test_batches_are_committed_in_spite_of_the_faults():
         HasNoTimeout,
         KeepsPartitionsInMemory,
         LooksAtDrainedFirst,
-        LooksAtMembersFirst,
     ],
 )
 def test_a_missing_rule_shows(rules):
