@@ -6,9 +6,11 @@ cluster heals by itself.
 Each fault happens once in a sample, ten times with HEADRACE_FAULTS=full.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -18,9 +20,11 @@ from integration_tests.cluster_support import (
     admin,
     create_topic,
     leader_of,
+    partition_metadata,
     wait_for_isr,
     wait_until,
 )
+from integration_tests.command_line import succeed
 from integration_tests.proxied_cluster import IDS, ProxiedCluster, running_proxied_cluster
 from integration_tests.steady_producer import CheckingConsumer, SteadyProducer, check_kept
 
@@ -32,7 +36,10 @@ PAUSE_S = 20 if ALL_FAULTS else 3 * SESSION_TIMEOUT_MS / 1000
 class Fire:
     """A topic under load, for one fault after another."""
 
-    def __init__(self, cluster: ProxiedCluster, topic: str, producer: SteadyProducer) -> None:
+    def __init__(
+        self, cluster: ProxiedCluster, topic: str, producer: SteadyProducer, plan: Path
+    ) -> None:
+        self._plan = plan
         self.cluster = cluster
         self.topic = topic
         self._producer = producer
@@ -61,6 +68,29 @@ class Fire:
 
     def another_leads(self, than: int) -> None:
         wait_until(lambda: self.leader != than, f"another broker than {than} leads")
+
+    def reassign(self, replicas: list[int]) -> None:
+        """Ask for it; it goes on by itself."""
+        self._plan.write_text(
+            json.dumps(
+                {
+                    "version": 1,
+                    "partitions": [{"topic": self.topic, "partition": 0, "replicas": replicas}],
+                }
+            )
+        )
+        servers = self.cluster.bootstrap_servers
+        arguments = ("--bootstrap-server", servers, "--reassignment-json-file", self._plan)
+        succeed("reassign", "execute", *arguments)
+
+    def is_reassigned(self, replicas: list[int]) -> None:
+        def done() -> bool:
+            found = partition_metadata(self._client, self.topic)
+            if found is None or found.replicas != replicas:
+                return False
+            return sorted(found.isrs) == sorted(replicas)
+
+        wait_until(done, f"the replicas are {replicas}, all in sync")
 
     def heals(self) -> None:
         wait_for_isr(self._client, self.topic, len(IDS))
@@ -161,6 +191,19 @@ def all_restarted_one_by_one(fire: Fire) -> None:
         fire.heals()
 
 
+def reassigned_while_killed(fire: Fire) -> None:
+    """Away from the leader and back to all three; the controller dies in the middle of each."""
+    leader = fire.leader
+    others = [broker for broker in IDS if broker != leader]
+    for replicas in (others, [*others, leader]):
+        fire.reassign(replicas)
+        controller = fire.controller
+        fire.cluster.kill(controller)
+        fire.cluster.start(controller)
+        fire.is_reassigned(replicas)
+        fire.goes_on()
+
+
 FAULTS: tuple[Callable[[Fire], None], ...] = (
     leader_killed,
     leader_killed_and_started_at_once,
@@ -174,6 +217,7 @@ FAULTS: tuple[Callable[[Fire], None], ...] = (
     follower_cut_off,
     zookeeper_restarted,
     all_restarted_one_by_one,
+    reassigned_while_killed,
 )
 
 
@@ -191,12 +235,12 @@ def cluster(running):
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_nothing_acknowledged_is_lost(cluster, fault):
+def test_nothing_acknowledged_is_lost(cluster, fault, tmp_path):
     topic = fault.__name__
     servers = cluster.bootstrap_servers
     create_topic(cluster, topic, config={"min.insync.replicas": "2"})
     with SteadyProducer(servers, topic) as producer, CheckingConsumer(servers, topic) as consumer:
-        fire = Fire(cluster, topic, producer)
+        fire = Fire(cluster, topic, producer, tmp_path / "plan.json")
         fire.goes_on()
         for _ in range(TIMES):
             fault(fire)

@@ -4,7 +4,7 @@ Rule: a follower appends what its leader sends, at the leader's offsets, and cut
 leader epochs say that the two diverge. Since a fetch acknowledges all below its offset, one of a
 partition with `flush.before.ack` waits until that is flushed; these partitions have a loop of their
 own, so that no other waits for the disk. Source: R-REP2, R-REP8, R-CTL3, R-LOG4; KIP-595 for the
-divergence in the answer.
+divergence in the answer, KIP-227 for sessions.
 """
 
 import logging
@@ -39,6 +39,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage_engine.protocol.fetch_session import ClientFetchSession
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,10 @@ _ELECTION_CODES = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
+)
+
+_SESSION_CODES = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
 
 
@@ -129,6 +134,9 @@ class PeerFetcher:
         self._on_failure = on_failure
         self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
+        self._session = ClientFetchSession()
+        self.heard_ms: int | None = None
+        """When the leader answered last."""
         self._in_flight = False
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
@@ -143,6 +151,8 @@ class PeerFetcher:
 
     def add(self, partition: HostedPartition) -> None:
         self._followed[partition.topic_partition] = _Followed(partition)
+        # What the leader answers to a request under way will not count.
+        self._session.name_again(*partition.topic_partition)
         self._schedule(0)
 
     def remove(self, tp: TopicPartition) -> None:
@@ -179,13 +189,17 @@ class PeerFetcher:
         self._in_flight = True
         settings = self._settings
         asked = {f.partition.topic_partition: f for f in ready}
+        part = self._session.next([self._wanted(f) for f in ready])
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._broker_epoch(),
             max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
-            partitions=[self._wanted(f) for f in ready],
+            partitions=part.partitions,
+            session_id=part.session_id,
+            session_epoch=part.session_epoch,
+            forgotten=part.forgotten,
         )
         self._transport.request(
             self.endpoint,
@@ -242,11 +256,20 @@ class PeerFetcher:
         self._in_flight = False
         if self._closed:
             return
+        if isinstance(reply, TransportError):
+            self._session.lost()
+        else:
+            self._session.took(reply)
+            if reply.error_code in _SESSION_CODES:
+                # Ended by the leader: all is asked for anew.
+                self._schedule(0)
+                return
         if isinstance(reply, TransportError) or reply.error_code:
             reason = reply.reason if isinstance(reply, TransportError) else str(reply.error_code)
             log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
             self._schedule(self._settings.backoff_ms)
             return
+        self.heard_ms = self._clock.monotonic_ms()
         try:
             self._take_all(reply, asked)
         finally:
@@ -256,6 +279,7 @@ class PeerFetcher:
     def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
         moved: list[TopicPartition] = []
         shortened: list[HostedPartition] = []
+        watched: list[TopicPartition] = []
         for answer in reply.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             followed = self._followed.get(tp)
@@ -266,10 +290,16 @@ class PeerFetcher:
             if followed.partition.role is not Role.FOLLOWER:
                 continue
             start_offset = followed.partition.log.log_start_offset
+            if len(followed.partition.data_waiters):
+                watched.append(tp)
             if self._take(followed, answer):
                 moved.append(tp)
             if followed.partition.log.log_start_offset > start_offset:
                 shortened.append(followed.partition)
+        for tp in watched:
+            # Consumers that read here wait for the high watermark.
+            if tp in self._followed:
+                self._followed[tp].partition.data_waiters.wake()
         if shortened:
             # Before the next fetch reports it.
             self._keep_log_starts(shortened)
@@ -443,6 +473,10 @@ class FetcherManager:
                 throttle=self._throttle,
             )
         fetcher.add(partition)
+
+    def heard_ms(self, tp: TopicPartition) -> int | None:
+        """When the leader of a followed partition answered last, in monotonic ms; None: not yet."""
+        return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def remove(self, tp: TopicPartition, *, keep: tuple[Endpoint, str] | None = None) -> None:
         """Stop following; idle loops are closed (document 001, step 7)."""

@@ -45,8 +45,9 @@ def set_throttle(
     alter_broker_configs(cluster, ALL_BROKERS, dict.fromkeys(_RATES, str(bytes_per_second)))
 
 
-def take_throttle_away(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Of these topics, and of all brokers."""
+def take_throttle_away(cluster: Cluster, topics: Iterable[str], *, of_brokers: bool) -> None:
+    """Of these topics; of the brokers only when no other reassignment needs it."""
     for topic in sorted(topics):
         alter_topic_configs(cluster, topic, {}, remove=_REPLICAS)
-    alter_broker_configs(cluster, ALL_BROKERS, {}, remove=_RATES)
+    if of_brokers:
+        alter_broker_configs(cluster, ALL_BROKERS, {}, remove=_RATES)

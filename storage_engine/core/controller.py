@@ -6,7 +6,6 @@ conditional write. Only an accepted write is told to brokers. So a new controlle
 a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 and 001.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -52,19 +51,10 @@ from storage_engine.core.ids import (
     PartitionEpoch,
     TopicPartition,
 )
+from storage_engine.core.imbalance import led_elsewhere
 from storage_engine.core.reassigner import Reassigner
 from storage_engine.core.reassignment import Assigned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decision:
-    """What a write under way was decided on."""
-
-    left_out: frozenset[BrokerId]
-    """Bounced brokers that it leaves out."""
-    assigned: Assigned
-    retires: bool
-    preferring: bool
+from storage_engine.core.undecided import Decision, Undecided
 
 
 @dataclass(slots=True)
@@ -78,22 +68,10 @@ class Controller:
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
     shutting_down: set[BrokerId] = field(default_factory=set)
-    _bounced: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict)
-    """Brokers that came (back): dead for the next decision on the partition, alive for the one
-    after (R-CTL4)."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
-    _writing: dict[TopicPartition, _Decision] = field(default_factory=dict)
-    """Writes under way."""
-    _reading: set[TopicPartition] = field(default_factory=set)
-    _dirty: set[TopicPartition] = field(default_factory=set)
     _unready: set[str] = field(default_factory=set)
-    _preferring: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose preferred replica shall lead, at their next decision."""
-    _unclean: set[TopicPartition] = field(default_factory=set)
-    """Partitions that may have an unclean leader, at their next decision."""
-    _renewing: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose replicas have to hear of another assignment, by a new leader epoch."""
+    _undecided: Undecided = field(default_factory=Undecided)
     _reassigner: Reassigner = field(default_factory=Reassigner)
     _deliveries: Deliveries = field(default_factory=Deliveries)
 
@@ -162,16 +140,7 @@ class Controller:
 
     def is_settled(self, partition: TopicPartition) -> bool:
         """Whether nothing is being decided or written about the partition's leader."""
-        return not any(
-            partition in pending
-            for pending in (
-                self._dirty,
-                self._writing,
-                self._reading,
-                self._preferring,
-                self._unclean,
-            )
-        )
+        return self._undecided.is_settled(partition)
 
     # --- what events change ---
 
@@ -179,14 +148,14 @@ class Controller:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
-        self._dirty.update(self._all_partitions())
+        self._undecided.look_at(self._all_partitions())
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
         self._note_bounces_before_loading()
         # Somebody may wait for a topic that was written before this controller knew anything.
         self._unready.update(self.topics)
         # Whether the former controller had told the replicas of it is not known.
-        self._renewing.update(self._moving())
+        self._undecided.renewing.update(self._moving())
         return self._on_deletion_requested(event.deleting)
 
     def _note_bounces_before_loading(self) -> None:
@@ -199,7 +168,7 @@ class Controller:
                 if b in self.brokers and 0 < state.written_zxid < self.brokers[b].epoch
             }
             if bounced:
-                self._bounced[partition] = bounced
+                self._undecided.bounced[partition] = bounced
 
     def _on_brokers_changed(self, brokers: Mapping[BrokerId, BrokerInfo]) -> None:
         old = self.brokers
@@ -219,11 +188,11 @@ class Controller:
             touched = affected.intersection(replicas)
             if not touched:
                 continue
-            self._dirty.add(partition)
+            self._undecided.look_at([partition])
             # Also one that was gone for a while: its going may have been hidden by a write that
             # was under way all the time.
             if restarted := fresh.intersection(replicas):
-                self._bounced.setdefault(partition, set()).update(restarted)
+                self._undecided.bounced.setdefault(partition, set()).update(restarted)
         for broker in fresh:
             self._deliveries.everything_to(broker)
         if gone or fresh or moved:
@@ -239,7 +208,7 @@ class Controller:
                 self._unready.add(topic)
             for number in info.assignment:
                 partition = TopicPartition(topic, number)
-                self._dirty.add(partition)
+                self._undecided.look_at([partition])
                 before = old.assigned(number) if old is not None else None
                 after = info.assigned(number)
                 if before is not None and after is not None and before != after:
@@ -257,7 +226,7 @@ class Controller:
         if arrived:
             self._metadata_changed(partition)
         else:
-            self._renewing.add(partition)
+            self._undecided.renewing.add(partition)
 
     def _on_assignments_written(self, event: AssignmentsWritten) -> None:
         self._reassigner.written(event.topic)
@@ -266,12 +235,13 @@ class Controller:
 
     def _on_election_requested(self, event: ElectionRequested) -> None:
         known = [tp for tp in event.partitions if tp in self.states]
-        (self._unclean if event.unclean else self._preferring).update(known)
-        self._dirty.update(known)
+        undecided = self._undecided
+        (undecided.unclean if event.unclean else undecided.preferring).update(known)
+        undecided.look_at(known)
 
     def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
         for partition, state in states.items():
-            self._reading.discard(partition)
+            self._undecided.reading.discard(partition)
             if not self._exists(partition):
                 continue
             known = self.states.get(partition)
@@ -280,15 +250,14 @@ class Controller:
             ):
                 self.states[partition] = state
                 self._announce(partition)
-            self._dirty.add(partition)
+            self._undecided.look_at([partition])
 
     def _on_states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
     ) -> list[Effect]:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
-            decision = self._writing.pop(partition, None)
-            self._dirty.add(partition)
+            decision = self._undecided.written(partition)
             if partition.topic not in self.topics:
                 continue
             if outcome is WriteOutcome.ACCEPTED:
@@ -298,20 +267,15 @@ class Controller:
                 self._announce(partition)
             else:
                 unclear.append(partition)
-                if decision is not None and decision.preferring:
-                    self._preferring.add(partition)
-        self._reading.update(unclear)
+                self._undecided.refuse(partition, decision)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
 
-    def _settle(self, partition: TopicPartition, decision: _Decision) -> None:
-        """A decision has become true; what happened after it was made has still to be dealt
-        with."""
-        if bounced := self._bounced.pop(partition, set()) - decision.left_out:
-            self._bounced[partition] = bounced
+    def _settle(self, partition: TopicPartition, decision: Decision) -> None:
+        self._undecided.accept(partition, decision)
         present = self.topics[partition.topic].assigned(partition.partition)
         if present != decision.assigned or present is None:
             return
-        self._renewing.discard(partition)
+        self._undecided.renewing.discard(partition)
         if decision.retires and partition.topic not in self.deleting:
             self._reassigner.retire(partition, present, self.brokers, self._deliveries)
 
@@ -322,7 +286,7 @@ class Controller:
         self.shutting_down.add(event.broker)
         for partition, replicas in self._assignments():
             if event.broker in replicas:
-                self._dirty.add(partition)
+                self._undecided.look_at([partition])
 
     def _on_failures(self, event: BrokerReportsFailures | ReplicasFailed) -> None:
         if isinstance(event, BrokerReportsFailures):
@@ -337,26 +301,21 @@ class Controller:
         for partition in event.partitions:
             if partition not in failed and self._exists(partition):
                 failed.add(partition)
-                self._dirty.add(partition)
+                self._undecided.look_at([partition])
                 self._metadata_changed(partition)
 
     def _on_balance_checked(self, percentage: int) -> None:
-        """Kafka's rule: the share of a broker's preferred partitions that others lead."""
-        led_elsewhere: dict[BrokerId, list[TopicPartition]] = {}
-        preferred_count: Counter[BrokerId] = Counter()
-        for partition, assigned in self._assignments():
-            state = self.states.get(partition)
-            if state is None or partition.topic in self.deleting:
-                continue
-            if partition.partition in self.topics[partition.topic].reassignments:
-                continue
-            preferred_count[assigned[0]] += 1
-            if state.leader != assigned[0]:
-                led_elsewhere.setdefault(assigned[0], []).append(partition)
-        for broker, partitions in led_elsewhere.items():
-            if 100 * len(partitions) > percentage * preferred_count[broker]:
-                self._preferring.update(partitions)
-                self._dirty.update(partitions)
+        """What is on the move is left alone: another replica is preferred afterwards."""
+        led = [
+            (partition, assigned[0], self.states[partition])
+            for partition, assigned in self._assignments()
+            if partition in self.states
+            and partition.topic not in self.deleting
+            and partition.partition not in self.topics[partition.topic].reassignments
+        ]
+        returned = list(led_elsewhere(led, percentage))
+        self._undecided.preferring.update(returned)
+        self._undecided.look_at(returned)
 
     def _on_deletion_requested(self, topics: Iterable[str]) -> list[Effect]:
         """A request that can't be carried out is taken away: left behind, it would delete a later
@@ -375,7 +334,7 @@ class Controller:
             self._deliveries.begin_stopping(topic)
             for partition, replicas in info.assignment.items():
                 tp = TopicPartition(topic, partition)
-                self._dirty.discard(tp)
+                self._undecided.set_aside(tp)
                 for replica in replicas:
                     self._deliveries.stop_replica(replica, tp)
             for broker in self.brokers:
@@ -391,17 +350,9 @@ class Controller:
         for partition in info.assignment:
             tp = TopicPartition(topic, partition)
             self.states.pop(tp, None)
-            self._bounced.pop(tp, None)
-            self._writing.pop(tp, None)
-            for pending in (
-                self._dirty,
-                self._reading,
-                self._preferring,
-                self._unclean,
-                self._renewing,
-                *self._failed.values(),
-            ):
-                pending.discard(tp)
+            self._undecided.forget(tp)
+            for failed in self._failed.values():
+                failed.discard(tp)
         self._deliveries.forget_topic(topic)
 
     # --- what follows from it ---
@@ -409,34 +360,23 @@ class Controller:
     def _reconcile(self) -> list[Effect]:
         writes = []
         offline = []
-        for partition in sorted(self._dirty):
-            if partition in self._writing or partition in self._reading:
-                continue
-            self._dirty.discard(partition)
+        for partition in self._undecided.take_due():
             if partition.topic in self.deleting or partition.topic not in self.topics:
                 continue
             state = self.states.get(partition)
             elected = wanted(self._situation(partition, state))
-            if elected is None and partition in self._bounced:
+            if elected is None and partition in self._undecided.bounced:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
-                del self._bounced[partition]
+                del self._undecided.bounced[partition]
                 elected = wanted(self._situation(partition, state))
-            self._unclean.discard(partition)
             if elected is None:
-                self._preferring.discard(partition)
+                self._undecided.nothing_to_do(partition)
                 continue
             if elected.leader == -1 and (state is None or state.leader != -1):
                 offline.append(partition)
             writes.append(self._write(partition, state, elected))
             assigned = self.topics[partition.topic].assigned(partition.partition)
-            assert assigned is not None
-            self._writing[partition] = _Decision(
-                left_out=frozenset(self._bounced.get(partition, ())),
-                assigned=assigned,
-                retires=elected.retires,
-                preferring=partition in self._preferring,
-            )
-            self._preferring.discard(partition)
+            self._undecided.begin(partition, elected, assigned)
         effects: list[Effect] = []
         if offline:
             effects.append(NoReplicaOnline(partitions=tuple(offline)))
@@ -463,15 +403,16 @@ class Controller:
         info = self.topics[partition.topic]
         replicas = self._reassigner.replicas(partition, info)
         assert replicas is not None
+        undecided = self._undecided
         return Situation(
             assigned=replicas,
             state=state,
             running=self._live(partition),
-            bounced=self._bounced.get(partition, set()),
+            bounced=undecided.bounced.get(partition, set()),
             leaving=self.shutting_down,
-            unclean=info.unclean_election or partition in self._unclean,
-            preferring=partition in self._preferring,
-            renewing=partition in self._renewing,
+            unclean=info.unclean_election or partition in undecided.unclean,
+            preferring=partition in undecided.preferring,
+            renewing=partition in undecided.renewing,
             move=self._reassigner.unfinished(partition, info),
         )
 
@@ -517,8 +458,7 @@ class Controller:
         return [
             DeleteTopicNodes(topic=topic, partitions=tuple(sorted(self.topics[topic].assignment)))
             for topic in sorted(self.deleting)
-            if not any(tp.topic == topic for tp in self._writing.keys() | self._reading)
-            and self._deliveries.take_stopped(topic)
+            if not self._undecided.is_busy(topic) and self._deliveries.take_stopped(topic)
         ]
 
     def _flush(self) -> list[Effect]:
@@ -543,7 +483,7 @@ class Controller:
         """
         return {
             partition
-            for partition, bounced in self._bounced.items()
+            for partition, bounced in self._undecided.bounced.items()
             if partition in self.states and self.states[partition].leader in bounced
         }
 

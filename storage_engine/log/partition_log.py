@@ -25,6 +25,7 @@ from storage_engine.log.append_check import (
 )
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.append_run import AppendRun
+from storage_engine.log.column_append import producers_allow, record_producers
 from storage_engine.log.compaction_job import CompactionJob
 from storage_engine.log.disk import REAL_DISK, Buffer, Disk
 from storage_engine.log.flush_job import FlushJob
@@ -44,6 +45,7 @@ from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import BadRange, SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
+from storage_engine.protocol.batch_columns import BatchColumns
 from storage_engine.protocol.control_record import encode_marker, read_marker
 from storage_engine.protocol.record_batch import (
     LENGTH_END,
@@ -281,6 +283,47 @@ class PartitionLog(ReadableLog):
                 run.outcomes.append(failure)
         self._write_run(run, now_ms)
         return run.outcomes
+
+    def append_columns_as_leader(
+        self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
+    ) -> list[int] | None:
+        """As `append_run_as_leader` of these batches, each an append of its own and none of a
+        transaction: their base offsets, then the offset that follows.
+
+        None, and nothing is done, unless all of them are good and go to the active segment as they
+        are. Raises what all of them are to get.
+        """
+        segment = self._segments.active
+        if (
+            self._closed
+            or self._compacts
+            or self._stamps_append_time
+            or leader_epoch != self.leader_epochs.latest_epoch
+            or self._epochs.unsaved
+            or not segment.size
+            or len(columns) >= segment.index_room
+            or max(columns.sizes) > self._roll_rule.segment_bytes
+            # Batches without a time make a segment roll by another rule.
+            or min(columns.max_timestamps) < 0
+        ):
+            return None
+        offsets = columns.offsets_from(self.log_end_offset)
+        size = sum(columns.sizes)
+        if (
+            self._roll_rule.demands_roll(
+                segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
+            )
+            or not columns.are_plain(max_message_bytes=self._max_message_bytes)
+            or not producers_allow(self.producer_state, columns)
+            or not self._room.has(size)
+        ):
+            return None
+        self._room.take(size)
+        segment.write(columns.placed(offsets, leader_epoch))
+        segment.note_run(columns.sizes, offsets, columns.max_timestamps)
+        record_producers(self.producer_state, columns, offsets, now_ms)
+        self.log_end_offset = offsets[-1]
+        return offsets
 
     def append_marker(
         self,

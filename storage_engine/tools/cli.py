@@ -65,6 +65,14 @@ COMMANDS = (
         module="merge_state_log",
         summary="merge the state-change logs of brokers by time",
     ),
+    Command(
+        name="simulate", module="simulate", summary="run brokers in simulated time, with faults"
+    ),
+    Command(
+        name="verify-replicas",
+        module="verify_replicas",
+        summary="compare the replicas of topics offset by offset",
+    ),
     Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
 )
 

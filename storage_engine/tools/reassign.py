@@ -195,7 +195,8 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> None:
     ]
     _report(rows, as_json=args.json)
     _complain("not cancelled", {tp: f for tp, f in failures.items() if tp not in not_moving})
-    take_throttle_away(cluster, {tp.topic for tp in plan})
+    others = list_reassignments(cluster).keys() - plan.keys()
+    take_throttle_away(cluster, {tp.topic for tp in plan}, of_brokers=not others)
 
 
 def _report(rows: Iterable[tuple[TopicPartition, str]], *, as_json: bool) -> None:
@@ -234,7 +235,8 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
             [(tp.topic, tp.partition, state, detail) for tp, (state, detail) in states.items()],
         )
     if all(state != MOVING for state, _detail in states.values()):
-        take_throttle_away(cluster, {tp.topic for tp in plan if tp.topic in view.topics})
+        topics = {tp.topic for tp in plan if tp.topic in view.topics}
+        take_throttle_away(cluster, topics, of_brokers=not ongoing.keys() - plan.keys())
     failed = [str(tp) for tp, (state, _detail) in states.items() if state == FAILED]
     if failed:
         raise CommandError(f"not as planned, and not on the way: {', '.join(failed)}")

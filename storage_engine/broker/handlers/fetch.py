@@ -2,8 +2,8 @@
 
 Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
 
-Rule: no fetch sessions yet, so every request names all its partitions (session id 0). Source:
-R-REP2, R-NET2.
+Rule: below here every request names all its partitions; what a session leaves out is added and
+taken away by `fetch_sessions`. Source: R-REP2, R-NET2, KIP-227.
 """
 
 from storage_engine.broker.delayed_fetch import DelayedFetch, must_answer
@@ -13,6 +13,11 @@ from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
 
 
 def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
+    fetch = context.fetch_sessions.begin(request)
+    if isinstance(fetch, FetchResponse):
+        call.respond(fetch)
+        return
+    request = fetch.request
     reader = context.reader
     reader.note_progress(request)
     read = reader.read(request)
@@ -22,7 +27,7 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
 
     def send(result: FetchRead) -> None:
         reader.note_sent(request, result.partitions)
-        call.respond(FetchResponse(result.partitions))
+        call.respond(fetch.response(result.partitions))
 
     def respond(result: FetchRead) -> None:
         context.cold_reads.answer(request, result, send, gone)
