@@ -201,7 +201,7 @@ class World:
                 case AppendRecord():
                     self.log.append((effect.key, effect.record))
                 case SendMarkers():
-                    for tp in effect.partitions:
+                    for tp in sorted(effect.partitions):
                         self.unmarked[effect.producer_id, tp] = effect
                         self.mail_marker(effect, tp)
                 case Answer():
