@@ -80,7 +80,6 @@ class LeaderAppends:
             or tail.compacts
             or tail.stamps_append_time
             or leader_epoch != tail.epochs.cache.latest_epoch
-            or tail.epochs.unsaved
             or not segment.size
             or len(columns) >= segment.index_room
             or max(columns.sizes) > tail.roll_rule.segment_bytes
@@ -135,9 +134,7 @@ class LeaderAppends:
     ) -> None:
         """Gives batches that have passed all checks their place behind those of the run."""
         self._room.take(len(records))
-        if not run.parts and (
-            leader_epoch != self._tail.epochs.cache.latest_epoch or self._tail.epochs.unsaved
-        ):
+        if not run.parts and leader_epoch != self._tail.epochs.cache.latest_epoch:
             self._tail.start_epoch(leader_epoch)
         stamp_ms = now_ms if self._tail.stamps_append_time else None
         run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))

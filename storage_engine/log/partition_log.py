@@ -315,8 +315,8 @@ class PartitionLog(ReadableLog):
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
-        a newer one.
+        """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
+        a newer one. Touches no file: the next flush does.
         """
         self._tail.start_epoch(epoch)
 
