@@ -232,7 +232,7 @@ class World:
             better = set(old.isr) - cut
             assert not better, f"{tp}: {new.leader} lost its tail, {better} did not: {old} {new}"
             self.elected_with_loss += 1
-            records = self.brokers[new.leader].logs[tp].records
+            records = self.brokers[new.leader].logs.get(tp, ReplicaLog()).records
             self.acknowledged[tp] = [
                 (offset, epoch, number)
                 for offset, epoch, number in self.acknowledged.get(tp, ())
@@ -280,9 +280,11 @@ class World:
         if broker.up:
             self.kill(broker)
         broker.tail_lost_epoch = TAIL_LOST_NOW
-        for tp, log in broker.logs.items():
+        for log in broker.logs.values():
             log.cut_to(self.random.randint(log.flushed, log.end))
             log.flushed = log.end
+        # Also where it has no log yet: nobody can tell that from one that was lost.
+        for tp in broker.logs.keys() | self.states.keys():
             self.cut.setdefault(tp, set()).add(broker.id)
 
     def replace_controller(self) -> None:
