@@ -86,8 +86,12 @@ class FlushState:
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
+        name_changes = segments.name_changes
+        with_names = segments.unsynced_names
 
         def on_flushed() -> None:
+            if with_names:
+                segments.names_are_synced(name_changes)
             if is_settling and is_last:
                 self._is_settling = False
             if self._generation == generation:
@@ -102,10 +106,9 @@ class FlushState:
                 folders = [directory]
             if is_settling:
                 folders = [directory]
-            if segments.unsynced_names:
+            if with_names:
                 folders = [directory, directory.parent]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
-        segments.unsynced_names = False
         self._epochs.unsynced = False
         self._last_flush_ms = self._clock.wall_ms()
         return job
@@ -116,7 +119,6 @@ class FlushState:
             try:
                 job.run()
             except OSError:
-                self._segments.unsynced_names = True
                 self._segments.active.transaction_index.is_unsynced = True
                 self._epochs.unsynced = True
                 raise
