@@ -6,8 +6,9 @@ Four multilinear hashes of 32 bits, each with random coefficients of its own:
 
 This family is strongly universal: for any two different keys the chance of equal hashes, taken over
 the coefficients, is 2^-32 for one and 2^-128 for four. Nothing more is promised: with a draw that
-is bad for it, a bit may be the same in most hashes of similar keys. The coefficients are drawn anew for every
-pass, so that nobody can choose keys that collide. Long keys are few, and hashed by BLAKE2b.
+is bad for it, a bit may be the same in most hashes of similar keys. The coefficients are drawn anew
+for every pass, so that nobody can choose keys that collide. Long keys are few, and hashed by
+BLAKE2b.
 Source: R-LOG10; Lemire and Kaser, "Strongly universal string hashing is fast" (2014).
 """
 

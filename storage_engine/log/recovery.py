@@ -1,10 +1,11 @@
 """Checks a segment after an unclean stop. Its one rule: keep every intact batch before the first
 damage, and nothing after it.
 
-A segment that begins with an older leader epoch than the one before it ended with was cut off once:
-a crash of the machine brought its name back. A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
+A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
 where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
-are damaged is recognised because it does not fit between its neighbours. Source: R-LOG8.
+are damaged is recognised because it does not fit between its neighbours. A segment that begins with
+an older leader epoch than the one before it ended with was cut off once: a crash of the machine
+brought its name back. Source: R-LOG8.
 """
 
 import logging
