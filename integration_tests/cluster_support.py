@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,6 +19,16 @@ SESSION_TIMEOUT_MS = 2000
 QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
 
 DEADLINE_S = 60.0
+
+CLIENT_TIMEOUT_MS = 5000
+"""librdkafka waits a minute for a broker that hangs before it asks another."""
+
+
+class HasBootstrapServers(Protocol):
+    """A cluster, as clients see it."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
 
 
 def wait_until(
@@ -44,12 +54,18 @@ def running_cluster(
         yield cluster
 
 
-def admin(cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+def admin(cluster: HasBootstrapServers) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "socket.timeout.ms": CLIENT_TIMEOUT_MS,
+            "log_level": 0,
+        }
+    )
 
 
 def create_topic(
-    cluster: LocalCluster,
+    cluster: HasBootstrapServers,
     topic: str,
     *,
     partitions: int = 1,

@@ -9,6 +9,8 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from integration_tests.cluster_support import CLIENT_TIMEOUT_MS
+
 
 class SteadyProducer:
     """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
@@ -21,6 +23,8 @@ class SteadyProducer:
                 "enable.idempotence": "true",
                 "linger.ms": 2,
                 "message.timeout.ms": 120_000,
+                "request.timeout.ms": CLIENT_TIMEOUT_MS,
+                "socket.timeout.ms": CLIENT_TIMEOUT_MS,
                 "log_level": 0,
             }
         )
@@ -98,3 +102,49 @@ def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition:
     assert len(producer.acknowledged) == len(records)
     for number, offset in producer.acknowledged.items():
         assert at_offset[offset] == number
+
+
+class CheckingConsumer:
+    """Reads along while the producer writes: each offset comes next, and has the number that it
+    must have, since one idempotent producer writes the numbers from 0 on.
+    """
+
+    def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "checker",
+                "enable.auto.commit": False,
+                "socket.timeout.ms": CLIENT_TIMEOUT_MS,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        self._stop = threading.Event()
+        self.next_offset = 0
+        self.wrong: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "CheckingConsumer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(30)
+            self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(1000, timeout=0.2):
+                if message.error() is not None:
+                    continue  # librdkafka tells of brokers that are away
+                offset = message.offset()
+                assert offset is not None
+                if (offset, int(message.value())) != (self.next_offset,) * 2:
+                    self.wrong.append(
+                        f"offset {offset} has {message.value()!r}, expected number and offset "
+                        f"{self.next_offset}"
+                    )
+                self.next_offset = offset + 1

@@ -3,9 +3,6 @@ on, fence themselves where they must, and come back; nothing acknowledged is los
 """
 
 import contextlib
-import functools
-from collections.abc import Iterator
-from pathlib import Path
 
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
@@ -21,16 +18,16 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.command_line import fail
-from integration_tests.fault_proxy import FaultProxy
+from integration_tests.proxied_cluster import (
+    ProxiedCluster,
+    running_proxied_cluster,
+    zookeeper_of_its_own,
+)
 from integration_tests.steady_producer import SteadyProducer, check_kept
 from integration_tests.zookeeper_ensemble import running_ensemble
-from storage_engine.core.errors import HeadraceError
-from storage_engine.tools.broker_process import BrokerProcess
-from storage_engine.tools.cluster_file import BrokerEntry
 from storage_engine.tools.cluster_plan import UpRequest
 from storage_engine.tools.local_cluster import LocalCluster
-from storage_engine.tools.serving import ask_metadata
-from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, attach_embedded, start_embedded
+from storage_engine.zookeeper.embedded import attach_embedded, start_embedded
 
 TOPIC = "steady"
 SAFE = {"min.insync.replicas": "2"}
@@ -42,58 +39,8 @@ def more(producer: SteadyProducer, count: int = 300) -> None:
     wait_until(lambda: len(producer.acknowledged) > before + count, "sends are acknowledged")
 
 
-@contextlib.contextmanager
-def cluster_behind_proxies(
-    directory: Path, zookeeper: EmbeddedZooKeeper
-) -> Iterator[tuple[LocalCluster, dict[int, FaultProxy]]]:
-    """Three brokers, each with a way of its own to ZooKeeper."""
-    with contextlib.ExitStack() as stack:
-        proxies = {
-            broker: stack.enter_context(FaultProxy(("127.0.0.1", zookeeper.port)))
-            for broker in (1, 2, 3)
-        }
-        request = UpRequest(
-            brokers=3,
-            port=0,
-            zookeeper=zookeeper.connect,
-            settings=(("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),),
-        )
-        cluster = stack.enter_context(LocalCluster.running(directory, request))
-        for entry in cluster.state.brokers:
-            config = directory / entry.config
-            text = config.read_text().replace(zookeeper.connect, proxies[entry.id].address)
-            assert proxies[entry.id].address in text
-            cluster.stop_broker(entry.id)
-            config.write_text(text)
-            # Not by the cluster, which would write its own address of ZooKeeper.
-            BrokerProcess(directory, entry).start()
-            wait_until(functools.partial(_knows_all, entry), f"{entry.address} serves")
-        yield cluster, proxies
-
-
-def _knows_all(entry: BrokerEntry) -> bool:
-    try:
-        return set(ask_metadata(entry, topics=[]).brokers) == {1, 2, 3}
-    except HeadraceError:
-        return False
-
-
-@contextlib.contextmanager
-def zookeeper_of_its_own(directory: Path) -> Iterator[EmbeddedZooKeeper]:
-    server = start_embedded(directory, unsafe_no_fsync=True)
-    try:
-        yield server
-    finally:
-        running = attach_embedded(directory)
-        if running is not None:
-            running.stop()
-
-
 def test_a_leader_cut_off_from_zookeeper_stops_acknowledging_and_comes_back(tmp_path):
-    with (
-        zookeeper_of_its_own(tmp_path / "zookeeper") as zookeeper,
-        cluster_behind_proxies(tmp_path / "cluster", zookeeper) as (cluster, proxies),
-    ):
+    with running_proxied_cluster(tmp_path) as cluster:
         create_topic(cluster, TOPIC, config=SAFE)
         client = admin(cluster)
         with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
@@ -101,18 +48,18 @@ def test_a_leader_cut_off_from_zookeeper_stops_acknowledging_and_comes_back(tmp_
                 more(producer)
                 wait_for_isr(client, TOPIC, 3)
                 old = leader_of(client, TOPIC)
-                proxies[old].hold(**hold)
+                cluster.to_zookeeper[old].hold(**hold)
                 wait_until(lambda old=old: leader_of(client, TOPIC) != old, "another broker leads")
                 _takes_nothing(cluster, old)
                 more(producer)
-                proxies[old].heal()
+                cluster.to_zookeeper[old].heal()
                 wait_for_isr(client, TOPIC, 3)
             check_kept(cluster.bootstrap_servers, TOPIC, producer)
 
 
-def _takes_nothing(cluster: LocalCluster, broker: int) -> None:
+def _takes_nothing(cluster: ProxiedCluster, broker: int) -> None:
     """Asked alone, with acks=1, the broker acknowledges no record."""
-    address = next(entry.address for entry in cluster.state.brokers if entry.id == broker)
+    address = cluster.entries[broker].address
     outcomes = []
     sender = Producer(
         {
@@ -135,26 +82,23 @@ def _takes_nothing(cluster: LocalCluster, broker: int) -> None:
 
 
 def test_sessions_cut_for_a_moment_cost_nobody_the_leadership(tmp_path):
-    with (
-        zookeeper_of_its_own(tmp_path / "zookeeper") as zookeeper,
-        cluster_behind_proxies(tmp_path / "cluster", zookeeper) as (cluster, proxies),
-    ):
+    with running_proxied_cluster(tmp_path) as cluster:
         create_topic(cluster, TOPIC, config=SAFE)
         client = admin(cluster)
         with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
             more(producer)
             leader = leader_of(client, TOPIC)
             for _ in range(3):
-                for proxy in proxies.values():
+                for proxy in cluster.to_zookeeper.values():
                     proxy.cut()
                     proxy.heal()
                 more(producer)
             assert leader_of(client, TOPIC) == leader
-            for proxy in proxies.values():
+            for proxy in cluster.to_zookeeper.values():
                 proxy.delay(0.2)
             create_topic(cluster, "made-slowly", partitions=3)
             more(producer)
-            for proxy in proxies.values():
+            for proxy in cluster.to_zookeeper.values():
                 proxy.heal()
             wait_for_isr(client, TOPIC, 3)
             check_kept(cluster.bootstrap_servers, TOPIC, producer)

@@ -8,22 +8,28 @@ R-CTL5; document 001 (controller failover).
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_engine.broker.admin_requests import AdminRequests
+from storage_engine.broker.assignment_store import AssignmentStore
 from storage_engine.broker.controller_channel import ControllerChannel
 from storage_engine.broker.controller_store import ControllerStore
 from storage_engine.broker.controller_watches import ControllerWatches
-from storage_engine.core.cluster_state import TopicInfo
+from storage_engine.broker.elections import Elections, OnElected
+from storage_engine.core.cluster_state import PartitionState, TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
+    AssignmentsWritten,
     BalanceChecked,
     ControlledShutdownRequested,
     DeleteTopicNodes,
     Deliver,
     DropDeletionRequests,
+    DropReassignmentRequests,
     Effect,
     Event,
+    Loaded,
     NoReplicaOnline,
     ReadStates,
     ShutdownProgress,
@@ -33,6 +39,7 @@ from storage_engine.core.controller_events import (
     TopicDeletionRequested,
     TopicsChanged,
     TopicsReady,
+    WriteAssignments,
     WriteStates,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -110,12 +117,24 @@ class ActingController:
         self._watches = ControllerWatches(
             coordination, self._store, scheduler, submit=self.submit, reread=self._read_states
         )
+        self._assignments = AssignmentStore(
+            coordination, self._store, scheduler, fenced=self._replaced
+        )
+        self._elections = Elections(self._core, submit=self.submit, refresh=self._read_states)
+        self._requests = AdminRequests(
+            coordination,
+            scheduler,
+            submit=self.submit,
+            elections=self._elections,
+            learn_topics=self._watches.learn_topics,
+        )
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
 
     def start(self) -> None:
         """Set the watches, load everything, send all leadership to all brokers."""
+        self._requests.start()
         self._watches.start()
         self._check_balance_later()
 
@@ -135,7 +154,10 @@ class ActingController:
         """Hear and do nothing more; who waits is told so."""
         self._closed = True
         self._watches.close()
+        self._requests.close()
+        self._assignments.close()
         self._events.clear()
+        self._elections.close()
         replaced = KafkaError(
             "the controller was replaced meanwhile: the next one carries on, ask it",
             ErrorCode.REQUEST_TIMED_OUT,
@@ -186,6 +208,20 @@ class ActingController:
         self._shutdown_waiters.setdefault(broker, []).append(on_progress)
         self.submit(ControlledShutdownRequested(broker=broker, broker_epoch=broker_epoch))
 
+    def reassign(
+        self,
+        targets: Mapping[TopicPartition, tuple[BrokerId, ...]],
+        on_written: Callable[[bool], None],
+    ) -> None:
+        """Ask for other replicas; `on_written(False)`: ZooKeeper did not answer."""
+        self._requests.reassign(targets, on_written)
+
+    def elect(
+        self, partitions: Iterable[TopicPartition], on_elected: OnElected, *, unclean: bool
+    ) -> None:
+        """Have preferred replicas lead, or with `unclean` any; `on_elected` when all is over."""
+        self._elections.request(partitions, on_elected, unclean=unclean)
+
     # --- events in, effects out ---
 
     def submit(self, event: Event) -> None:
@@ -203,6 +239,9 @@ class ActingController:
                         self._carry_out(effect)
         finally:
             self._stepping = False
+        if isinstance(event, Loaded):
+            self._requests.release()
+        self._elections.look()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -226,6 +265,10 @@ class ActingController:
                 self._delete_topic_nodes(effect)
             case DropDeletionRequests():
                 self._drop_deletion_requests(effect.topics)
+            case WriteAssignments():
+                self._write_assignments(effect)
+            case DropReassignmentRequests():
+                self._requests.drop(effect)
 
     def _topics_ready(self, topics: Iterable[str]) -> None:
         for topic in topics:
@@ -248,16 +291,27 @@ class ActingController:
             fenced=self._replaced,
         )
 
-    def _read_states(self, partitions: Iterable[TopicPartition]) -> None:
+    def _write_assignments(self, effect: WriteAssignments) -> None:
+        topic = effect.topic
+        self._assignments.write(
+            effect,
+            lambda: self._core.topics.get(topic),
+            lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
+        )
+
+    def _read_states(
+        self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
+    ) -> None:
         wanted = tuple(partitions)
 
-        def done(states: object) -> None:
+        def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
             if self._closed:
                 return
             if states is None:
-                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted))
+                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted, then))
             else:
-                self.submit(StatesRead(states=states))  # type: ignore[arg-type]
+                self.submit(StatesRead(states=states))
+                then()
 
         if not self._closed:
             self._store.read_states(wanted, done)

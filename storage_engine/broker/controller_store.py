@@ -9,11 +9,13 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
@@ -26,6 +28,10 @@ from storage_engine.zookeeper.znodes import (
 )
 
 log = logging.getLogger(__name__)
+
+PARTITIONS_PER_MULTI = 32
+"""A failover writes the states of all partitions of a broker; ZooKeeper and its client take a
+request of many operations in a fraction of the time of as many requests."""
 
 Watch = Callable[[], None]
 
@@ -150,7 +156,7 @@ class ControllerStore:
 
     def _give_id(self, node: TopicZNode, version: int) -> TopicZNode:
         """A topic that another program wrote gets its id now, before anyone hears of it."""
-        named = TopicZNode(topic=node.topic, assignment=node.assignment, topic_id=uuid.uuid4())
+        named = replace(node, topic_id=uuid.uuid4())
         self._coordination.set(
             TopicZNode.path(node.topic), named.encode(), version, lambda _reply: None
         )
@@ -192,38 +198,42 @@ class ControllerStore:
         done: Callable[[dict[TopicPartition, tuple[WriteOutcome, PartitionState]]], None],
         fenced: Callable[[], None],
     ) -> None:
-        """Each on its own condition; `fenced` when the controller epoch has moved on."""
-        outcomes: dict[TopicPartition, tuple[WriteOutcome, PartitionState]] = {}
-        gather = Gather(len(writes), lambda: done(outcomes))
+        """Each on its own condition; `fenced` when the controller epoch has moved on. `done` comes
+        once for each part of them, so that brokers hear of the first while the last are written.
+        """
+        # The parent of all partitions may be there already.
+        for topic in {w.partition.topic for w in writes if w.expected_partition_epoch is None}:
+            self._coordination.create(PartitionsZNode.path(topic), b"", lambda _reply: None)
+        for start in range(0, len(writes), PARTITIONS_PER_MULTI):
+            self._write_part(writes[start : start + PARTITIONS_PER_MULTI], done, fenced)
 
-        def settle(write: StateWrite, outcome: WriteOutcome) -> None:
-            outcomes[write.partition] = (outcome, write.state)
-            gather.one()
+    def _write_part(
+        self,
+        writes: Sequence[StateWrite],
+        done: Callable[[dict[TopicPartition, tuple[WriteOutcome, PartitionState]]], None],
+        fenced: Callable[[], None],
+    ) -> None:
+        """All in one multi, or each in its own where one of them spoils it for the others."""
 
-        def on_multi(write: StateWrite, reply: ZkReply) -> None:
+        def all_alike(outcome: WriteOutcome) -> None:
+            done({write.partition: (outcome, write.state) for write in writes})
+
+        def on_multi(reply: ZkReply) -> None:
             if reply.ok:
-                settle(write, WriteOutcome.ACCEPTED)
+                all_alike(WriteOutcome.ACCEPTED)
             elif reply.status is ZkStatus.UNKNOWN:
-                settle(write, WriteOutcome.UNKNOWN)
+                all_alike(WriteOutcome.UNKNOWN)
+            elif len(writes) > 1:
+                for write in writes:
+                    self._write_part([write], done, fenced)
             else:
-                self._check_epoch(fenced)
-                settle(write, WriteOutcome.CONFLICT)
+                self.check_epoch(fenced)
+                all_alike(WriteOutcome.CONFLICT)
 
-        def create(write: StateWrite) -> None:
-            """The parent of all partitions may be there already."""
-            tp = write.partition
-            self._coordination.create(
-                PartitionsZNode.path(tp.topic), b"", lambda _reply: send(write)
-            )
-
-        def send(write: StateWrite) -> None:
-            self._coordination.multi(self._operations(write), lambda reply: on_multi(write, reply))
-
+        operations = [self.epoch_check()]
         for write in writes:
-            if write.expected_partition_epoch is None:
-                create(write)
-            else:
-                send(write)
+            operations.extend(self._operations(write))
+        self._coordination.multi(operations, on_multi)
 
     def _operations(self, write: StateWrite) -> list[ZkOp]:
         tp = write.partition
@@ -235,28 +245,24 @@ class ControllerStore:
             isr=state.isr,
             controller_epoch=state.controller_epoch,
         ).encode()
-        operations = [self._epoch_check()]
         if write.expected_partition_epoch is None:
             parent = PartitionStateZNode.partition_path(tp.topic, tp.partition)
-            operations.append(ZkOp(kind=ZkOpKind.CREATE, path=parent))
-            operations.append(ZkOp(kind=ZkOpKind.CREATE, path=path, data=data))
-        else:
-            operations.append(
-                ZkOp(
-                    kind=ZkOpKind.SET,
-                    path=path,
-                    data=data,
-                    version=write.expected_partition_epoch,
-                )
-            )
-        return operations
+            return [
+                ZkOp(kind=ZkOpKind.CREATE, path=parent),
+                ZkOp(kind=ZkOpKind.CREATE, path=path, data=data),
+            ]
+        expected = write.expected_partition_epoch
+        return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=expected)]
 
-    def _epoch_check(self) -> ZkOp:
+    def epoch_check(self) -> ZkOp:
+        """For a multi that only the present controller may do."""
         return ZkOp(
             kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=self._epoch_version
         )
 
-    def _check_epoch(self, fenced: Callable[[], None]) -> None:
+    def check_epoch(self, fenced: Callable[[], None]) -> None:
+        """After a multi that was refused: `fenced` when that was because of the epoch."""
+
         def on_reply(reply: ZkReply) -> None:
             if reply.ok and reply.stat is not None and reply.stat.version != self._epoch_version:
                 fenced()
@@ -290,7 +296,7 @@ class ControllerStore:
 
         def failed(reply: ZkReply) -> None:
             if reply.status is ZkStatus.BAD_VERSION:
-                self._check_epoch(fenced)
+                self.check_epoch(fenced)
             done(False)
 
         def on_deleted(reply: ZkReply) -> None:
@@ -302,7 +308,7 @@ class ControllerStore:
         def next_one() -> None:
             if left:
                 self._coordination.multi(
-                    [self._epoch_check(), _deletion(left.popleft())], on_deleted
+                    [self.epoch_check(), _deletion(left.popleft())], on_deleted
                 )
             else:
                 self._which_exist(heads, delete_heads)
@@ -311,7 +317,7 @@ class ControllerStore:
             if present is None:
                 done(False)
                 return
-            operations = [self._epoch_check(), *map(_deletion, present)]
+            operations = [self.epoch_check(), *map(_deletion, present)]
             self._coordination.multi(operations, lambda r: done(True) if r.ok else failed(r))
 
         next_one()
@@ -373,7 +379,16 @@ def _topic_info(node: TopicZNode, config: ZkReply, unclean_default: bool) -> Top
         topic_id=node.topic_id or uuid.UUID(int=0),
         assignment=dict(node.assignment),
         unclean_election=unclean,
+        reassignments=reassignments_of(node),
     )
+
+
+def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
+    """What of a topic is on the move."""
+    return {
+        partition: Reassignment(original=node.original_replicas[partition], target=target)
+        for partition, target in node.target_replicas.items()
+    }
 
 
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 500
 
+BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
+"""How the log says when ZooKeeper told of it: failovers are timed from there."""
+
 
 class ControllerWatches:
     """Watches and loading of one controller epoch."""
@@ -90,6 +93,10 @@ class ControllerWatches:
 
     # --- brokers ---
 
+    def _brokers_came_or_went(self) -> None:
+        log.info(BROKERS_WATCH_FIRED)
+        self._read_brokers()
+
     def _read_brokers(self) -> None:
         def done(brokers: dict[BrokerId, BrokerInfo] | None) -> None:
             if self._closed:
@@ -103,7 +110,7 @@ class ControllerWatches:
             else:
                 self._finish_loading()
 
-        self._store.read_brokers(self._guarded("brokers", self._read_brokers), done)
+        self._store.read_brokers(self._guarded("brokers", self._brokers_came_or_went), done)
 
     # --- topics ---
 
@@ -147,6 +154,27 @@ class ControllerWatches:
         if topic not in self._watched:
             self._watched.add(topic)
             self._store.read_topics([topic], self._topic_watch, lambda _found: None)
+
+    def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
+        """`then`, when each of these is known that exists: the watch on all may not have told of
+        one yet."""
+        unknown = sorted(set(topics) - self._watched)
+        if not unknown:
+            then()
+            return
+
+        def done(found: dict[str, TopicInfo] | None) -> None:
+            if self._closed:
+                return
+            if found is None:
+                self._again(lambda: self.learn_topics(topics, then))
+                return
+            self._watched.update(found)
+            if found:
+                self._submit(TopicsChanged(topics=found))
+            then()
+
+        self._store.read_topics(unknown, self._topic_watch, done)
 
     def reread_topics(self, topics: Iterable[str] | None) -> None:
         """Topics, or all that are watched (None), may have other settings."""

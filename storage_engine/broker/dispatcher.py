@@ -15,14 +15,17 @@ from storage_engine.broker.handlers import (
     delete_records,
     describe_cluster,
     describe_configs,
+    elections,
     fetch,
     find_coordinator,
     groups,
     init_producer_id,
     list_offsets,
+    log_dirs,
     metadata,
     offset_for_leader_epoch,
     produce,
+    reassignments,
     topics,
 )
 from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
@@ -70,8 +73,12 @@ HANDLERS: dict[int, Handler] = {
     23: offset_for_leader_epoch.handle,
     32: describe_configs.handle,
     33: alter_configs.alter_configs,
+    35: log_dirs.handle,
     37: topics.create_partitions,
+    43: elections.handle,
     44: alter_configs.incremental_alter_configs,
+    45: reassignments.alter,
+    46: reassignments.list_ongoing,
     60: describe_cluster.handle,
 }
 """What this broker serves."""

@@ -6,7 +6,7 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,11 @@ from storage_engine.core.partition import (
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.protocol.batch_columns import BatchColumns
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log tells what the flushes before acknowledgements have done."""
@@ -80,6 +83,8 @@ class ReplicaManager:
         self._lease_valid = lease_valid
         self._partitions: dict[TopicPartition, HostedPartition] = {}
         self._dirty: list[HostedPartition] = []
+        self._background = background
+        self._codec_is_loaded = False
         self._stopped = False
         self._fenced = False
         self._isr = IsrWriter(
@@ -123,13 +128,7 @@ class ReplicaManager:
             if partition.role is Role.FAILED:
                 raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
-            raise KafkaError(
-                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < partition.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
@@ -145,29 +144,59 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append(
-        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
-    ) -> AppendResult:
-        """Append a producer's batches to a partition led here. Raises KafkaError.
+    def append_run(
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction.
         """
-        partition = self._writable(tp, acks)
         try:
-            result = partition.log.append_as_leader(
-                records,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.wall_ms(),
-                allow_transactional=in_transaction,
+            partition = self._writable(tp, acks)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        outcomes = partition.log.append_run_as_leader(
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self.fail(partition, refusal)
+        if len(failures) < len(outcomes):
+            self._appended(partition, len(outcomes) - len(failures))
+        return outcomes
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `append_run` of these batches: their base offsets and the offset that follows, or why
+        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """
+        try:
+            partition = self._writable(tp, acks)
+        except KafkaError:
+            return None
+        try:
+            offsets = partition.log.append_columns_as_leader(
+                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
-        except LogFullError:
-            raise
         except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
-        self._appended(partition)
-        return result
+            if not isinstance(failure, LogFullError):
+                self.fail(partition, failure)
+            return failure
+        if offsets is not None:
+            self._appended(partition, len(columns))
+        return offsets
 
     def append_marker(
         self,
@@ -209,9 +238,9 @@ class ReplicaManager:
             )
         return partition
 
-    def _appended(self, partition: HostedPartition) -> None:
+    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
         if partition.config.flush_before_ack:
-            partition.unflushed_appends += 1
+            partition.unflushed_appends += count
         if not partition.dirty:
             self._mark_dirty(partition)
 
@@ -287,8 +316,8 @@ class ReplicaManager:
     def apply_leadership(
         self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
     ) -> ErrorCode:
-        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked
-        before."""
+        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
+        and `roles_taken` follows after the last of them."""
         tp = TopicPartition(item.topic, item.partition)
         if self._settings.broker_id not in item.replicas:
             log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
@@ -322,6 +351,11 @@ class ReplicaManager:
             return failure.code
         return ErrorCode.NONE
 
+    def roles_taken(self) -> None:
+        """All that an order has to say is applied: what is now followed is fetched."""
+        if self.fetchers is not None:
+            self.fetchers.wake()
+
     def _take_role(
         self,
         partition: HostedPartition,
@@ -331,15 +365,8 @@ class ReplicaManager:
         partition.controller_epoch = item.controller_epoch
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._settings.broker_id:
-            # First, since it can fail: the log may be full, or know a newer epoch.
-            try:
-                partition.log.start_leader_epoch(item.leader_epoch)
-            except LogFullError as failure:
-                log.warning(
-                    "no room to lead %s, it takes nothing yet: %s",
-                    partition.topic_partition,
-                    failure,
-                )
+            # First, since it can fail: the log may know a newer epoch.
+            partition.log.start_leader_epoch(item.leader_epoch)
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)
@@ -362,6 +389,7 @@ class ReplicaManager:
             partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
+            self._prepare_for(config)
             partition = HostedPartition(
                 tp,
                 log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
@@ -371,6 +399,12 @@ class ReplicaManager:
             )
             self._partitions[tp] = partition
         return partition
+
+    def _prepare_for(self, config: TopicConfig) -> None:
+        """Before the first compacted topic takes a batch."""
+        if config.log.compacts and not self._codec_is_loaded:
+            self._codec_is_loaded = True
+            self._background.submit(load_codec, lambda _: None, _complain)
 
     def _lead(self, partition: HostedPartition, item: LeaderAndIsrPartition) -> None:
         leadership = Leadership(
@@ -502,6 +536,7 @@ class ReplicaManager:
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
+                self._prepare_for(config)
                 partition.config = config
                 partition.log.update_config(config.log)
                 self._flushed(partition)
@@ -545,5 +580,17 @@ class ReplicaManager:
             partition.become_follower(-1)
             partition.wake_all()
 
+    def logs_here(self) -> dict[TopicPartition, PartitionLog]:
+        """Every partition of which there are files, hosted or not."""
+        return dict(self._logs.logs)
+
+    def working_folders(self) -> list[Path]:
+        """The data folders that have not failed."""
+        return self._logs.working_folders
+
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
+
+
+def _complain(error: Exception) -> None:
+    log.error("numpy and Arrow are loaded when they are needed, since now they can't be: %s", error)

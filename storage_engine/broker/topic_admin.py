@@ -161,6 +161,11 @@ class TopicAdmin:
     ) -> TopicInfo:
         """`total` partitions instead of those there are. Raises KafkaError."""
         present = len(info.assignment)
+        if info.reassignments:
+            raise KafkaError(
+                f"topic '{info.topic}' is being reassigned: partitions can be added afterwards",
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            )
         if total <= present:
             raise KafkaError(
                 f"topic '{info.topic}' has {present} partitions; it can only get more, not {total}",
@@ -243,7 +248,7 @@ def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
         tuple(wanted.assignment.get(partition, ())) == tuple(replicas)
         for partition, replicas in present.assignment.items()
     )
-    return same and len(wanted.assignment) > len(present.assignment)
+    return same and not present.target_replicas and len(wanted.assignment) > len(present.assignment)
 
 
 def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:

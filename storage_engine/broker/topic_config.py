@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.replication_quota import NONE_THROTTLED, ThrottledReplicas
 from storage_engine.core.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings import BY_TOPIC_KEY
+from storage_engine.core.topic_settings import (
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_REPLICAS,
+)
 from storage_engine.log.log_config import LogConfig
 
 
@@ -31,6 +36,8 @@ class TopicConfig:
     min_insync_replicas: int
     unclean_leader_election_enable: bool
     flush_before_ack: bool = False
+    leader_throttled: ThrottledReplicas = NONE_THROTTLED
+    follower_throttled: ThrottledReplicas = NONE_THROTTLED
 
     @classmethod
     def of(cls, broker: BrokerValues, overrides: Mapping[str, str]) -> "TopicConfig":
@@ -41,6 +48,8 @@ class TopicConfig:
             min_insync_replicas=values["min.insync.replicas"],
             unclean_leader_election_enable=values["unclean.leader.election.enable"],
             flush_before_ack=values["flush.before.ack"],
+            leader_throttled=ThrottledReplicas.of(values[LEADER_THROTTLED_REPLICAS]),
+            follower_throttled=ThrottledReplicas.of(values[FOLLOWER_THROTTLED_REPLICAS]),
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 from storage_engine.broker.acting_controller import ControllerSettings
 from storage_engine.broker.cold_reads import ColdReads
@@ -10,9 +11,11 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
@@ -20,8 +23,10 @@ from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.rack_reads import RackReads
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.topic_admin import TopicAdmin
@@ -29,6 +34,12 @@ from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
+from storage_engine.core.settings import (
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    RACK_AWARE_SELECTORS,
+    REPLICA_SELECTOR,
+)
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -142,6 +153,12 @@ def build(
         on_lost=replicas.fence,
     )
     log_starts = LogStarts(logs, scheduler, on_failure=replicas.fail)
+    throttle = ReplicationThrottle(
+        broker_id,
+        clock=clock,
+        leader_rate=lambda: dynamic.integer(LEADER_THROTTLED_RATE),
+        follower_rate=lambda: dynamic.integer(FOLLOWER_THROTTLED_RATE),
+    )
     fetchers = FetcherManager(
         FetcherSettings(
             broker_id=broker_id,
@@ -158,6 +175,7 @@ def build(
         flush=replicas.durable_acks.flush,
         on_failure=replicas.fail,
         keep_log_starts=log_starts.keep_now,
+        throttle=throttle,
     )
     replicas.fetchers = fetchers
     compactions = (
@@ -213,13 +231,35 @@ def build(
     config_changes = ConfigChanges(
         coordination, scheduler, clock, known=applier.known, take=applier.take
     )
-    reader = FetchReader(replicas, is_current=metadata.is_current, on_damage=scrubs.report)
+    rack_reads = RackReads(
+        broker_id=broker_id,
+        rack=config.rack,
+        metadata=metadata,
+        clock=clock,
+        lag_max_ms=config.integer("replica.lag.time.max.ms"),
+        has_lease=lambda: replicas.has_lease,
+        leader_heard_ms=fetchers.heard_ms,
+    )
+    reader = FetchReader(
+        replicas,
+        is_current=metadata.is_current,
+        on_damage=scrubs.report,
+        throttle=throttle,
+        rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
+    )
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
         config=dynamic,
         replicas=replicas,
         reader=reader,
+        follower_waits=FollowerWaits(),
+        fetch_sessions=FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            clock,
+            # Of this start: a client of the last one must not meet another's session.
+            ids=Random(f"{broker_id} {clock.wall_ms()}"),
+        ),
         cold_reads=ColdReads(background, reader=reader, replicas=replicas),
         metadata=metadata,
         controller=controller,

@@ -97,7 +97,7 @@ def create_topics(
     for topic in wanted:
         if (problem := topic_name_problem(topic.name)) is not None:
             raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    spec, request = _api(_CREATE_TOPICS)
+    spec, request = api_of(_CREATE_TOPICS)
     row = request.CreatableTopic
 
     def message(left: Iterable[str]) -> Any:
@@ -170,7 +170,7 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
 def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
     """Delete topics; returns when the brokers asked do not list them any more."""
     wanted = list(dict.fromkeys(names))
-    spec, request = _api(_DELETE_TOPICS)
+    spec, request = api_of(_DELETE_TOPICS)
 
     def message(left: Iterable[str]) -> Any:
         # Version 6 has `topics`, those before have `topic_names`; the codec takes what its version
@@ -203,7 +203,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
     """Raise the number of partitions of topics to `counts`; returns when each has a leader."""
-    spec, request = _api(_CREATE_PARTITIONS)
+    spec, request = api_of(_CREATE_PARTITIONS)
 
     def message(left: Iterable[str]) -> Any:
         return request(
@@ -253,7 +253,7 @@ def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, Setti
 
 
 def _describe_request(resource_type: int, name: str) -> tuple[ApiSpec, Any]:
-    spec, request = _api(_DESCRIBE_CONFIGS)
+    spec, request = api_of(_DESCRIBE_CONFIGS)
     resource = request.DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )
@@ -274,22 +274,39 @@ def alter_topic_configs(
     cluster: Cluster, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
 ) -> None:
     """Set some of a topic's settings, and set those of `remove` back to the broker's."""
-    spec, request = _api(_INCREMENTAL_ALTER_CONFIGS)
+    _alter_configs(cluster, _TOPIC_RESOURCE, topic, values, remove)
+
+
+def alter_broker_configs(
+    cluster: Cluster, broker: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+) -> None:
+    """Set some of a broker's settings at run time, of all brokers where `broker` is empty."""
+    _alter_configs(cluster, _BROKER_RESOURCE, broker, values, remove)
+
+
+def _alter_configs(
+    cluster: Cluster,
+    resource_type: int,
+    name: str,
+    values: Mapping[str, str],
+    remove: Iterable[str],
+) -> None:
+    spec, request = api_of(_INCREMENTAL_ALTER_CONFIGS)
     row = request.AlterConfigsResource
     changes = [
-        row.AlterableConfig(name=name, config_operation=_SET, value=value)
-        for name, value in values.items()
+        row.AlterableConfig(name=key, config_operation=_SET, value=value)
+        for key, value in values.items()
     ]
     changes += [
-        row.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in remove
+        row.AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in remove
     ]
     if not changes:
         raise ConfigError("no setting is given; give name=value, or the name of one to remove")
-    resource = row(resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=changes)
+    resource = row(resource_type=resource_type, resource_name=name, configs=changes)
     _ask_controller(
         cluster,
         spec,
-        [topic],
+        [name],
         lambda _: request(resources=[resource], validate_only=False),
         lambda answer: [
             _Outcome(each.resource_name, ErrorCode.of(each.error_code), each.error_message)
@@ -299,7 +316,7 @@ def alter_topic_configs(
     )
 
 
-def _api(key: int) -> tuple[ApiSpec, Any]:
+def api_of(key: int) -> tuple[ApiSpec, Any]:
     """The codecs of an API and its request class, imported now: most clients need none of them."""
     entry = APIS[key]
     module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
@@ -336,10 +353,10 @@ def _ask_controller(
     answer_lost = False
     while left:
         try:
-            rows = outcomes(cluster.request(_controller(cluster), spec, message(left)))
+            rows = outcomes(cluster.request(controller_of(cluster), spec, message(left)))
         except (KafkaError, DeadlineExceededError) as error:
             answer_lost = True
-            _pause(cluster, retry, error)
+            pause(cluster, retry, error)
             continue
         failed = [
             row
@@ -352,15 +369,17 @@ def _ask_controller(
             answer_lost |= row.code is ErrorCode.REQUEST_TIMED_OUT
         left = [row.name for row in failed]
         if failed:
-            _pause(cluster, retry, _error("topic", failed[0]))
+            pause(cluster, retry, _error("topic", failed[0]))
 
 
-def _pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
+def pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
+    """Before the controller is asked again: it may be another one by then."""
     retry.pause(error)
     cluster.refresh([])
 
 
-def _controller(cluster: Cluster) -> int:
+def controller_of(cluster: Cluster) -> int:
+    """Asked for anew. KafkaError while there is none."""
     view = cluster.metadata([])
     if view.controller_id not in view.brokers:
         raise KafkaError(

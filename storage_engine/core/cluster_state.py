@@ -1,7 +1,7 @@
 """The cluster as values: brokers, topics, partition states. Frozen, shared by controller, brokers
 and messages."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from storage_engine.core.ids import (
@@ -12,6 +12,7 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     PartitionEpoch,
 )
+from storage_engine.core.reassignment import Assigned, Reassignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,30 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic's id, its assignment, and the one setting that elections need."""
+    """A topic's id, its assignment, what of that is on the move, and the one setting that elections
+    need."""
 
     topic: str
     topic_id: UUID
     assignment: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_election: bool = False
+    reassignments: dict[int, Reassignment] = field(default_factory=dict)
+    """Partitions that are being moved; the assignment of these is original + target."""
+
+    def assigned(self, partition: int) -> Assigned | None:
+        """None: the topic has no such partition."""
+        replicas = self.assignment.get(partition)
+        if replicas is None:
+            return None
+        return Assigned(replicas=replicas, reassignment=self.reassignments.get(partition))
+
+    def with_assigned(self, partition: int, assigned: Assigned) -> "TopicInfo":
+        """The same topic, with another assignment of one partition."""
+        moves = {p: move for p, move in self.reassignments.items() if p != partition}
+        if assigned.reassignment is not None:
+            moves[partition] = assigned.reassignment
+        return replace(
+            self,
+            assignment={**self.assignment, partition: assigned.replicas},
+            reassignments=dict(sorted(moves.items())),
+        )

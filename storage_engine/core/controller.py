@@ -6,12 +6,12 @@ conditional write. Only an accepted write is told to brokers. So a new controlle
 a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 and 001.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
+    AssignmentsWritten,
     BalanceChecked,
     BrokerReportsFailures,
     BrokersChanged,
@@ -22,11 +22,14 @@ from storage_engine.core.controller_events import (
     DeliveryFailed,
     DropDeletionRequests,
     Effect,
+    ElectionRequested,
     Event,
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ReassignmentRequested,
     ReplicasFailed,
+    Request,
     ShutdownProgress,
     StatesRead,
     StatesWritten,
@@ -38,15 +41,9 @@ from storage_engine.core.controller_events import (
     WriteOutcome,
     WriteStates,
 )
+from storage_engine.core.decision import Situation, wanted
 from storage_engine.core.deliveries import Deliveries
-from storage_engine.core.election import (
-    Elected,
-    controlled_shutdown_election,
-    first_election,
-    offline_election,
-    preferred_election,
-    shrink_to_live,
-)
+from storage_engine.core.election import Elected
 from storage_engine.core.ids import (
     BrokerId,
     ControllerEpoch,
@@ -54,6 +51,10 @@ from storage_engine.core.ids import (
     PartitionEpoch,
     TopicPartition,
 )
+from storage_engine.core.imbalance import led_elsewhere
+from storage_engine.core.reassigner import Reassigner
+from storage_engine.core.reassignment import Assigned
+from storage_engine.core.undecided import Decision, Undecided
 
 
 @dataclass(slots=True)
@@ -67,46 +68,17 @@ class Controller:
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
     shutting_down: set[BrokerId] = field(default_factory=set)
-    _bounced: dict[TopicPartition, set[BrokerId]] = field(default_factory=dict)
-    """Brokers that came (back): dead for the next decision on the partition, alive for the one
-    after (R-CTL4)."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
-    _writing: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
-    """Writes under way, each with the bounced brokers that its decision left out."""
-    _reading: set[TopicPartition] = field(default_factory=set)
-    _dirty: set[TopicPartition] = field(default_factory=set)
     _unready: set[str] = field(default_factory=set)
-    _preferring: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose preferred replica shall lead, at their next decision."""
+    _undecided: Undecided = field(default_factory=Undecided)
+    _reassigner: Reassigner = field(default_factory=Reassigner)
     _deliveries: Deliveries = field(default_factory=Deliveries)
 
     def step(self, event: Event) -> list[Effect]:
         """Apply one event; the effects are for the driver to carry out, in order."""
-        effects: list[Effect] = []
-        match event:
-            case Loaded():
-                effects.extend(self._on_loaded(event))
-            case BrokersChanged():
-                self._on_brokers_changed(event.brokers)
-            case TopicsChanged():
-                self._on_topics_changed(event.topics)
-            case StatesRead():
-                self._on_states_read(event.states)
-            case StatesWritten():
-                effects.extend(self._on_states_written(event.outcomes))
-            case ControlledShutdownRequested():
-                self._on_controlled_shutdown(event)
-            case BrokerReportsFailures() | ReplicasFailed():
-                self._on_failures(event)
-            case BalanceChecked():
-                self._on_balance_checked(event.percentage)
-            case TopicDeletionRequested():
-                effects.extend(self._on_deletion_requested(event.topics))
-            case TopicDeleted():
-                self._on_topic_deleted(event.topic)
-            case Delivered() | DeliveryFailed():
-                self._deliveries.settle(event)
+        effects = self._take(event)
+        effects.extend(self._reassignments())
         effects.extend(self._reconcile())
         effects.extend(self._shutdown_progress())
         effects.extend(self._ready_topics())
@@ -114,18 +86,76 @@ class Controller:
         effects.extend(self._flush())
         return effects
 
+    def _take(self, event: Event) -> list[Effect]:
+        match event:
+            case Loaded():
+                return self._on_loaded(event)
+            case BrokersChanged():
+                self._on_brokers_changed(event.brokers)
+            case TopicsChanged():
+                self._on_topics_changed(event.topics)
+            case StatesRead():
+                self._on_states_read(event.states)
+            case StatesWritten():
+                return self._on_states_written(event.outcomes)
+            case AssignmentsWritten():
+                self._on_assignments_written(event)
+            case BrokerReportsFailures() | ReplicasFailed():
+                self._on_failures(event)
+            case TopicDeleted():
+                self._on_topic_deleted(event.topic)
+            case Delivered() | DeliveryFailed():
+                self._deliveries.settle(event)
+            case _:
+                return self._take_request(event)
+        return []
+
+    def _take_request(self, event: Request) -> list[Effect]:
+        match event:
+            case TopicDeletionRequested():
+                return self._on_deletion_requested(event.topics)
+            case ControlledShutdownRequested():
+                self._on_controlled_shutdown(event)
+            case BalanceChecked():
+                self._on_balance_checked(event.percentage)
+            case ReassignmentRequested():
+                self._reassigner.request(event.targets)
+            case ElectionRequested():
+                self._on_election_requested(event)
+        return []
+
+    # --- what others may ask ---
+
+    def moves(self) -> dict[TopicPartition, Assigned]:
+        """Every partition that is being reassigned, with what it has and will have."""
+        return dict(self._reassigner.under_way(self.topics))
+
+    def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
+        """None: there is no such partition, or it is being deleted."""
+        info = self.topics.get(partition.topic)
+        if info is None or partition.topic in self.deleting:
+            return None
+        replicas = self._reassigner.replicas(partition, info)
+        return replicas[0] if replicas else None
+
+    def is_settled(self, partition: TopicPartition) -> bool:
+        """Whether nothing is being decided or written about the partition's leader."""
+        return self._undecided.is_settled(partition)
+
     # --- what events change ---
 
     def _on_loaded(self, event: Loaded) -> list[Effect]:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
-        self._dirty.update(self._all_partitions())
+        self._undecided.look_at(self._all_partitions())
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
         self._note_bounces_before_loading()
         # Somebody may wait for a topic that was written before this controller knew anything.
         self._unready.update(self.topics)
+        # Whether the former controller had told the replicas of it is not known.
+        self._undecided.renewing.update(self._moving())
         return self._on_deletion_requested(event.deleting)
 
     def _note_bounces_before_loading(self) -> None:
@@ -138,7 +168,7 @@ class Controller:
                 if b in self.brokers and 0 < state.written_zxid < self.brokers[b].epoch
             }
             if bounced:
-                self._bounced[partition] = bounced
+                self._undecided.bounced[partition] = bounced
 
     def _on_brokers_changed(self, brokers: Mapping[BrokerId, BrokerInfo]) -> None:
         old = self.brokers
@@ -150,6 +180,7 @@ class Controller:
         self.shutting_down -= gone | bounced
         for broker in gone | bounced:
             self._deliveries.forget(broker)
+            self._reassigner.broker_gone(broker, self._deliveries)
             for partition in self._failed.pop(broker, ()):
                 self._metadata_changed(partition)
         affected = gone | fresh
@@ -157,11 +188,11 @@ class Controller:
             touched = affected.intersection(replicas)
             if not touched:
                 continue
-            self._dirty.add(partition)
+            self._undecided.look_at([partition])
             # Also one that was gone for a while: its going may have been hidden by a write that
             # was under way all the time.
             if restarted := fresh.intersection(replicas):
-                self._bounced.setdefault(partition, set()).update(restarted)
+                self._undecided.bounced.setdefault(partition, set()).update(restarted)
         for broker in fresh:
             self._deliveries.everything_to(broker)
         if gone or fresh or moved:
@@ -171,16 +202,47 @@ class Controller:
     def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
+            old = self.topics.get(topic)
             self.topics[topic] = info
             if topic not in self.deleting:
                 self._unready.add(topic)
-            for partition in info.assignment:
-                self._dirty.add(TopicPartition(topic, partition))
+            for number in info.assignment:
+                partition = TopicPartition(topic, number)
+                self._undecided.look_at([partition])
+                before = old.assigned(number) if old is not None else None
+                after = info.assigned(number)
+                if before is not None and after is not None and before != after:
+                    self._on_assignment_changed(partition, before, after)
+
+    def _on_assignment_changed(
+        self, partition: TopicPartition, before: Assigned, after: Assigned
+    ) -> None:
+        """Another assignment is told with another leader epoch (R-CTL8, step 2), except for the
+        last step of a reassignment: there the brokers have known it before."""
+        arrived = after.reassignment is None and after.replicas == self._reassigner.retired_to(
+            partition
+        )
+        self._reassigner.assignment_changed(partition, before, self._deliveries)
+        if arrived:
+            self._metadata_changed(partition)
+        else:
+            self._undecided.renewing.add(partition)
+
+    def _on_assignments_written(self, event: AssignmentsWritten) -> None:
+        self._reassigner.written(event.topic)
+        if event.info is not None and event.topic in self.topics:
+            self._on_topics_changed({event.topic: event.info})
+
+    def _on_election_requested(self, event: ElectionRequested) -> None:
+        known = [tp for tp in event.partitions if tp in self.states]
+        undecided = self._undecided
+        (undecided.unclean if event.unclean else undecided.preferring).update(known)
+        undecided.look_at(known)
 
     def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
         for partition, state in states.items():
-            self._reading.discard(partition)
-            if partition.topic not in self.topics:
+            self._undecided.reading.discard(partition)
+            if not self._exists(partition):
                 continue
             known = self.states.get(partition)
             if state is not None and (
@@ -188,27 +250,34 @@ class Controller:
             ):
                 self.states[partition] = state
                 self._announce(partition)
-            self._dirty.add(partition)
+            self._undecided.look_at([partition])
 
     def _on_states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
     ) -> list[Effect]:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
-            left_out = self._writing.pop(partition, frozenset())
-            self._dirty.add(partition)
+            decision = self._undecided.written(partition)
             if partition.topic not in self.topics:
                 continue
             if outcome is WriteOutcome.ACCEPTED:
                 self.states[partition] = state
-                # Who bounced after the decision still has to be left out of one.
-                if bounced := self._bounced.pop(partition, set()) - left_out:
-                    self._bounced[partition] = bounced
+                if decision is not None:
+                    self._settle(partition, decision)
                 self._announce(partition)
             else:
                 unclear.append(partition)
-        self._reading.update(unclear)
+                self._undecided.refuse(partition, decision)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
+
+    def _settle(self, partition: TopicPartition, decision: Decision) -> None:
+        self._undecided.accept(partition, decision)
+        present = self.topics[partition.topic].assigned(partition.partition)
+        if present != decision.assigned or present is None:
+            return
+        self._undecided.renewing.discard(partition)
+        if decision.retires and partition.topic not in self.deleting:
+            self._reassigner.retire(partition, present, self.brokers, self._deliveries)
 
     def _on_controlled_shutdown(self, event: ControlledShutdownRequested) -> None:
         broker = self.brokers.get(event.broker)
@@ -217,7 +286,7 @@ class Controller:
         self.shutting_down.add(event.broker)
         for partition, replicas in self._assignments():
             if event.broker in replicas:
-                self._dirty.add(partition)
+                self._undecided.look_at([partition])
 
     def _on_failures(self, event: BrokerReportsFailures | ReplicasFailed) -> None:
         if isinstance(event, BrokerReportsFailures):
@@ -230,26 +299,23 @@ class Controller:
             return
         failed = self._failed.setdefault(event.broker, set())
         for partition in event.partitions:
-            if partition not in failed and partition.topic in self.topics:
+            if partition not in failed and self._exists(partition):
                 failed.add(partition)
-                self._dirty.add(partition)
+                self._undecided.look_at([partition])
                 self._metadata_changed(partition)
 
     def _on_balance_checked(self, percentage: int) -> None:
-        """Kafka's rule: the share of a broker's preferred partitions that others lead."""
-        led_elsewhere: dict[BrokerId, list[TopicPartition]] = {}
-        preferred_count: Counter[BrokerId] = Counter()
-        for partition, assigned in self._assignments():
-            state = self.states.get(partition)
-            if state is None or partition.topic in self.deleting:
-                continue
-            preferred_count[assigned[0]] += 1
-            if state.leader != assigned[0]:
-                led_elsewhere.setdefault(assigned[0], []).append(partition)
-        for broker, partitions in led_elsewhere.items():
-            if 100 * len(partitions) > percentage * preferred_count[broker]:
-                self._preferring.update(partitions)
-                self._dirty.update(partitions)
+        """What is on the move is left alone: another replica is preferred afterwards."""
+        led = [
+            (partition, assigned[0], self.states[partition])
+            for partition, assigned in self._assignments()
+            if partition in self.states
+            and partition.topic not in self.deleting
+            and partition.partition not in self.topics[partition.topic].reassignments
+        ]
+        returned = list(led_elsewhere(led, percentage))
+        self._undecided.preferring.update(returned)
+        self._undecided.look_at(returned)
 
     def _on_deletion_requested(self, topics: Iterable[str]) -> list[Effect]:
         """A request that can't be carried out is taken away: left behind, it would delete a later
@@ -264,10 +330,11 @@ class Controller:
             self.deleting.add(topic)
             self._unready.discard(topic)
             info = self.topics[topic]
+            self._reassigner.forget_topic(topic)
             self._deliveries.begin_stopping(topic)
             for partition, replicas in info.assignment.items():
                 tp = TopicPartition(topic, partition)
-                self._dirty.discard(tp)
+                self._undecided.set_aside(tp)
                 for replica in replicas:
                     self._deliveries.stop_replica(replica, tp)
             for broker in self.brokers:
@@ -283,10 +350,9 @@ class Controller:
         for partition in info.assignment:
             tp = TopicPartition(topic, partition)
             self.states.pop(tp, None)
-            self._bounced.pop(tp, None)
-            self._writing.pop(tp, None)
-            for pending in (self._dirty, self._reading, self._preferring, *self._failed.values()):
-                pending.discard(tp)
+            self._undecided.forget(tp)
+            for failed in self._failed.values():
+                failed.discard(tp)
         self._deliveries.forget_topic(topic)
 
     # --- what follows from it ---
@@ -294,25 +360,23 @@ class Controller:
     def _reconcile(self) -> list[Effect]:
         writes = []
         offline = []
-        for partition in sorted(self._dirty):
-            if partition in self._writing or partition in self._reading:
-                continue
-            self._dirty.discard(partition)
+        for partition in self._undecided.take_due():
             if partition.topic in self.deleting or partition.topic not in self.topics:
                 continue
-            wanted = self._wanted(partition)
             state = self.states.get(partition)
-            if wanted is None and partition in self._bounced:
+            elected = wanted(self._situation(partition, state))
+            if elected is None and partition in self._undecided.bounced:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
-                del self._bounced[partition]
-                wanted = self._wanted(partition)
-            self._preferring.discard(partition)
-            if wanted is None:
+                del self._undecided.bounced[partition]
+                elected = wanted(self._situation(partition, state))
+            if elected is None:
+                self._undecided.nothing_to_do(partition)
                 continue
-            if wanted.leader == -1 and (state is None or state.leader != -1):
+            if elected.leader == -1 and (state is None or state.leader != -1):
                 offline.append(partition)
-            writes.append(self._write(partition, state, wanted))
-            self._writing[partition] = frozenset(self._bounced.get(partition, ()))
+            writes.append(self._write(partition, state, elected))
+            assigned = self.topics[partition.topic].assigned(partition.partition)
+            self._undecided.begin(partition, elected, assigned)
         effects: list[Effect] = []
         if offline:
             effects.append(NoReplicaOnline(partitions=tuple(offline)))
@@ -321,63 +385,46 @@ class Controller:
         return effects
 
     def _write(
-        self, partition: TopicPartition, state: PartitionState | None, wanted: Elected
+        self, partition: TopicPartition, state: PartitionState | None, elected: Elected
     ) -> StateWrite:
         return StateWrite(
             partition=partition,
             state=PartitionState(
-                leader=wanted.leader,
+                leader=elected.leader,
                 leader_epoch=LeaderEpoch(0 if state is None else state.leader_epoch + 1),
-                isr=wanted.isr,
+                isr=elected.isr,
                 controller_epoch=self.controller_epoch,
                 partition_epoch=PartitionEpoch(0 if state is None else state.partition_epoch + 1),
             ),
             expected_partition_epoch=None if state is None else state.partition_epoch,
         )
 
-    def _wanted(self, partition: TopicPartition) -> Elected | None:
-        """What the partition's leader and ISR should be; None when they are as they should be."""
+    def _situation(self, partition: TopicPartition, state: PartitionState | None) -> Situation:
         info = self.topics[partition.topic]
-        assigned = info.assignment[partition.partition]
-        live = self._live(partition) - self._bounced.get(partition, set())
-        state = self.states.get(partition)
-        if state is None:
-            return first_election(assigned, live - self.shutting_down)
-        if state.leader not in live:
-            elected = self._offline_election(partition, assigned, state, live)
-            return None if elected.leader == -1 and state.leader == -1 else elected
-        for leaving in sorted(self.shutting_down.intersection(assigned)):
-            moved = controlled_shutdown_election(
-                assigned, state.leader, state.isr, live - self.shutting_down, leaving
-            )
-            if moved is not None:
-                return moved
-        shrunk = shrink_to_live(assigned, state.leader, state.isr, live)
-        if shrunk is None and partition in self._preferring:
-            return preferred_election(assigned, state.leader, state.isr, live - self.shutting_down)
-        return shrunk
+        replicas = self._reassigner.replicas(partition, info)
+        assert replicas is not None
+        undecided = self._undecided
+        return Situation(
+            assigned=replicas,
+            state=state,
+            running=self._live(partition),
+            bounced=undecided.bounced.get(partition, set()),
+            leaving=self.shutting_down,
+            unclean=info.unclean_election or partition in undecided.unclean,
+            preferring=partition in undecided.preferring,
+            renewing=partition in undecided.renewing,
+            move=self._reassigner.unfinished(partition, info),
+        )
 
-    def _offline_election(
-        self,
-        partition: TopicPartition,
-        assigned: tuple[BrokerId, ...],
-        state: PartitionState,
-        live: set[BrokerId],
-    ) -> Elected:
-        """Who stays is preferred to who is leaving, both to a broker that has just come back, and
-        anyone in sync to an unclean leader. `live` is without those that have just come back."""
-        everybody = self._live(partition)
-        unclean = self.topics[partition.topic].unclean_election and everybody.isdisjoint(state.isr)
-        for candidates in (
-            live - self.shutting_down,
-            live,
-            everybody - self.shutting_down,
-            everybody,
-        ):
-            elected = offline_election(assigned, state.isr, candidates, unclean=unclean)
-            if elected.leader != -1:
-                break
-        return elected
+    def _reassignments(self) -> list[Effect]:
+        return list(
+            self._reassigner.effects(
+                self.topics,
+                self.brokers,
+                self.deleting,
+                lambda partition: self._deliveries.owes_stop(partition, self._failed),
+            )
+        )
 
     def _shutdown_progress(self) -> list[Effect]:
         """For each broker that is leaving: which partitions it still leads though another could."""
@@ -411,8 +458,7 @@ class Controller:
         return [
             DeleteTopicNodes(topic=topic, partitions=tuple(sorted(self.topics[topic].assignment)))
             for topic in sorted(self.deleting)
-            if not any(tp.topic == topic for tp in self._writing.keys() | self._reading)
-            and self._deliveries.take_stopped(topic)
+            if not self._undecided.is_busy(topic) and self._deliveries.take_stopped(topic)
         ]
 
     def _flush(self) -> list[Effect]:
@@ -423,6 +469,7 @@ class Controller:
                 self.topics,
                 self.states,
                 self.deleting,
+                replicas=self._reassigner.replicas,
                 unled=self._unled(),
                 failed=self._failed,
             )
@@ -436,14 +483,19 @@ class Controller:
         """
         return {
             partition
-            for partition, bounced in self._bounced.items()
+            for partition, bounced in self._undecided.bounced.items()
             if partition in self.states and self.states[partition].leader in bounced
         }
 
     # --- small helpers ---
 
+    def _exists(self, partition: TopicPartition) -> bool:
+        info = self.topics.get(partition.topic)
+        return info is not None and partition.partition in info.assignment
+
     def _announce(self, partition: TopicPartition) -> None:
-        for replica in self.topics[partition.topic].assignment.get(partition.partition, ()):
+        info = self.topics[partition.topic]
+        for replica in self._reassigner.replicas(partition, info) or ():
             if replica in self.brokers:
                 self._deliveries.leadership_to(replica, partition)
         self._metadata_changed(partition)
@@ -459,6 +511,13 @@ class Controller:
             if partition in failed:
                 live.discard(broker)
         return live
+
+    def _moving(self) -> Iterable[TopicPartition]:
+        return (
+            TopicPartition(topic, partition)
+            for topic, info in self.topics.items()
+            for partition in info.reassignments
+        )
 
     def _all_partitions(self) -> Iterable[TopicPartition]:
         return (partition for partition, _ in self._assignments())

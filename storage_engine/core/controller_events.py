@@ -8,6 +8,7 @@ from uuid import UUID
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
+from storage_engine.core.reassignment import Assigned
 
 
 class WriteOutcome(enum.Enum):
@@ -111,6 +112,30 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentRequested:
+    """All that /admin/reassign_partitions asks for now: partition -> its future replicas."""
+
+    targets: Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentsWritten:
+    """How WriteAssignments ended: the topic as it is now in ZooKeeper. None: it is not there."""
+
+    topic: str
+    info: TopicInfo | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionRequested:
+    """The preferred replicas shall lead (R-CTL7); or, with `unclean`, any live replica where no
+    in-sync one is left (R-REP9)."""
+
+    partitions: tuple[TopicPartition, ...]
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLeadership:
     """One partition in a LeaderAndIsr."""
 
@@ -157,20 +182,28 @@ class DeliveryFailed:
     delivery: Delivery
 
 
+Request = (
+    ControlledShutdownRequested
+    | BalanceChecked
+    | TopicDeletionRequested
+    | ReassignmentRequested
+    | ElectionRequested
+)
+"""What somebody asks for."""
+
 Event = (
     Loaded
     | BrokersChanged
     | TopicsChanged
     | StatesRead
     | StatesWritten
-    | ControlledShutdownRequested
-    | BalanceChecked
+    | AssignmentsWritten
     | BrokerReportsFailures
     | ReplicasFailed
-    | TopicDeletionRequested
     | TopicDeleted
     | Delivered
     | DeliveryFailed
+    | Request
 )
 
 
@@ -245,6 +278,32 @@ class DropDeletionRequests:
     topics: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentChange:
+    """What the topic's node shall say of a partition, if it says `expected` now."""
+
+    partition: int
+    expected: Assigned
+    wanted: Assigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAssignments:
+    """Change a topic's node, only if the controller epoch is unchanged; then report
+    AssignmentsWritten."""
+
+    topic: str
+    changes: tuple[AssignmentChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropReassignmentRequests:
+    """Take these out of /admin/reassign_partitions: partition -> the target that was asked for, and
+    why it is refused (None: it is done)."""
+
+    requests: Mapping[TopicPartition, tuple[tuple[BrokerId, ...], str | None]]
+
+
 Effect = (
     WriteStates
     | ReadStates
@@ -254,4 +313,6 @@ Effect = (
     | TopicsReady
     | DeleteTopicNodes
     | DropDeletionRequests
+    | WriteAssignments
+    | DropReassignmentRequests
 )

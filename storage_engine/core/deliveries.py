@@ -5,7 +5,7 @@ delivery is made, so that the newest state is sent and repeats collapse. What wa
 delivery failed is owed again.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
@@ -72,6 +72,20 @@ class Deliveries:
         """Owed until it is delivered, whether the broker lives now or returns later."""
         self._to_stop.setdefault(broker, set()).add(partition)
 
+    def cancel_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
+        """The replica is wanted again, or its broker finds out by itself."""
+        if owed := self._to_stop.get(broker):
+            owed.discard(partition)
+
+    def owes_stop(
+        self, partition: TopicPartition, failed: Mapping[BrokerId, Set[TopicPartition]]
+    ) -> bool:
+        """Whether a replica has still to be deleted, other than those that can't be."""
+        return any(
+            partition in owed and partition not in failed.get(broker, ())
+            for broker, owed in self._to_stop.items()
+        )
+
     def forget(self, broker: BrokerId) -> None:
         """The broker is gone (or another incarnation): nothing of the old is owed, but deletions
         are."""
@@ -126,17 +140,19 @@ class Deliveries:
         states: Mapping[TopicPartition, PartitionState],
         deleting: Set[str],
         *,
+        replicas: Callable[[TopicPartition, TopicInfo], tuple[BrokerId, ...] | None],
         unled: Set[TopicPartition],
         failed: Mapping[BrokerId, Set[TopicPartition]],
     ) -> Iterator[tuple[BrokerId, Delivery]]:
         """A delivery for each broker that is owed something and has none under way.
 
-        The leadership of `unled` is told to nobody; a newer state of each will be. Replicas that
-        `failed` can't be deleted before their broker has been restarted.
+        `replicas` are those that count. The leadership of `unled` is told to nobody; a newer state
+        of each will be. Replicas that `failed` can't be deleted before their broker has been
+        restarted.
         """
 
         def contents(partitions: Set[TopicPartition]) -> tuple[PartitionLeadership, ...]:
-            return _contents(partitions, topics, states, deleting, failed)
+            return _contents(partitions, topics, states, deleting, replicas, failed)
 
         for broker, info in brokers.items():
             outbox = self._outbox(broker)
@@ -148,8 +164,7 @@ class Deliveries:
                 leadership = {
                     tp
                     for tp in metadata
-                    if tp.topic in topics
-                    and broker in topics[tp.topic].assignment.get(tp.partition, ())
+                    if tp.topic in topics and broker in (replicas(tp, topics[tp.topic]) or ())
                 }
             else:
                 metadata, leadership = outbox.metadata, outbox.leadership
@@ -176,6 +191,7 @@ def _contents(
     topics: Mapping[str, TopicInfo],
     states: Mapping[TopicPartition, PartitionState],
     deleting: Set[str],
+    replicas: Callable[[TopicPartition, TopicInfo], tuple[BrokerId, ...] | None],
     failed: Mapping[BrokerId, Set[TopicPartition]],
 ) -> tuple[PartitionLeadership, ...]:
     result = []
@@ -184,7 +200,7 @@ def _contents(
         state = states.get(tp)
         if info is None or state is None or tp.topic in deleting:
             continue
-        assigned = info.assignment.get(tp.partition)
+        assigned = replicas(tp, info)
         if assigned is not None:
             result.append(
                 PartitionLeadership(

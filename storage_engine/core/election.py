@@ -16,6 +16,8 @@ class Elected:
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
+    retires: bool = False
+    """True when from this write on only the targets of a reassignment are replicas (R-CTL8)."""
 
 
 def _in_assignment_order(

@@ -5,6 +5,7 @@ Rule: a value that is not allowed never gets in; the error names key, value and 
 
 import difflib
 import enum
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -68,6 +69,10 @@ class Setting:
     """Inclusive."""
     choices: tuple[str, ...] = ()
     """Of a string, or of each item of a list; empty: any."""
+    item_pattern: str = ""
+    """A regular expression that each item of a list matches as a whole; empty: any."""
+    item_form: str = ""
+    """The same for people."""
     unit: str = ""
     required: bool = False
     """Has no default that could be right."""
@@ -106,7 +111,7 @@ class Setting:
             case SettingType.STRING:
                 return " or ".join(self.choices) if self.choices else "some text"
             case SettingType.LIST:
-                items = ", ".join(self.choices)
+                items = ", ".join(self.choices) or self.item_form
                 return f"a comma-separated list of: {items}" if items else "a comma-separated list"
 
     def parse(self, text: str, *, key: str = "") -> SettingValue:
@@ -140,8 +145,12 @@ class Setting:
                 return text if not self.choices or text in self.choices else None
             case SettingType.LIST:
                 items = tuple(item.strip() for item in text.split(",")) if text else ()
-                good = all(item and (not self.choices or item in self.choices) for item in items)
-                return items if good else None
+                return items if all(map(self._is_item, items)) else None
+
+    def _is_item(self, item: str) -> bool:
+        if not item or (self.choices and item not in self.choices):
+            return False
+        return not self.item_pattern or re.fullmatch(self.item_pattern, item) is not None
 
     def _in_range(self, value: SettingValue) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):

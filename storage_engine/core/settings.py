@@ -7,7 +7,15 @@ what we do not do is not in the table (decision 12).
 from storage_engine.core.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.topic_settings import TOPIC_SETTINGS
 
+LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
+FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
+
 _SYSTEM_BUFFER = -1
+
+REPLICA_SELECTOR = "replica.selector.class"
+_SELECTORS = "org.apache.kafka.common.replica."
+RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareReplicaSelector")
+LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
 
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     # ---- who and where ----
@@ -183,6 +191,24 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="The longest that a follower's fetch waits; below replica.lag.time.max.ms.",
     ),
     Setting(
+        name=LEADER_THROTTLED_RATE,
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        unit="bytes per second",
+        live=True,
+        doc="The most that is sent to replicas that are throttled and not in sync.",
+    ),
+    Setting(
+        name=FOLLOWER_THROTTLED_RATE,
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        unit="bytes per second",
+        live=True,
+        doc="The most that is taken for replicas that are throttled and not in sync.",
+    ),
+    Setting(
         name="replica.fetch.backoff.ms",
         type=SettingType.INT,
         default=1000,
@@ -197,6 +223,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         doc="How often the high watermarks are written to disk.",
+    ),
+    Setting(
+        name=REPLICA_SELECTOR,
+        type=SettingType.STRING,
+        choices=RACK_AWARE_SELECTORS + LEADER_SELECTORS,
+        doc="RackAwareReplicaSelector: consumers read from in-sync replicas in their rack.",
     ),
     # ---- controller ----
     Setting(
@@ -278,12 +310,33 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="Connections from one address.",
     ),
     Setting(
+        name="max.connections.per.ip.overrides",
+        type=SettingType.LIST,
+        doc="Other numbers for some hosts or addresses: host:number,host:number.",
+    ),
+    Setting(
+        name="queued.max.request.bytes",
+        type=SettingType.LONG,
+        default=-1,
+        minimum=-1,
+        unit="bytes",
+        doc="Memory for large requests that are being received; -1: no bound.",
+    ),
+    Setting(
         name="connections.max.idle.ms",
         type=SettingType.LONG,
         default=600_000,
         minimum=-1,
         unit="ms",
         doc="A connection without a request for so long is closed; -1: never.",
+    ),
+    Setting(
+        name="max.incremental.fetch.session.cache.slots",
+        type=SettingType.INT,
+        default=1000,
+        minimum=0,
+        unit="sessions",
+        doc="Fetch sessions that are remembered at a time; 0: none.",
     ),
     # ---- background work of the log ----
     Setting(

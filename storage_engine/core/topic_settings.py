@@ -16,6 +16,9 @@ _WEEK_MS = 7 * _DAY_MS
 MAX_SEGMENT_BYTES = INT_MAX
 """Positions in an offset index are int32."""
 
+LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
+
 TOPIC_SETTINGS: tuple[Setting, ...] = (
     # ---- replication ----
     Setting(
@@ -33,6 +36,24 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default=False,
         scope=Scope.BOTH,
         doc="When no replica in sync is left, lead with one that is not: records may be lost.",
+    ),
+    Setting(
+        name=LEADER_THROTTLED_REPLICAS,
+        type=SettingType.LIST,
+        default=(),
+        item_pattern=r"\*|[0-9]+:[0-9]+",
+        item_form="PARTITION:BROKER, or *",
+        scope=Scope.BOTH,
+        doc="Leaders that send only so much to replicas that are not in sync as the rate says.",
+    ),
+    Setting(
+        name=FOLLOWER_THROTTLED_REPLICAS,
+        type=SettingType.LIST,
+        default=(),
+        item_pattern=r"\*|[0-9]+:[0-9]+",
+        item_form="PARTITION:BROKER, or *",
+        scope=Scope.BOTH,
+        doc="Followers that take only so much as the rate says until they are in sync.",
     ),
     # ---- records ----
     Setting(

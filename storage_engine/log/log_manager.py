@@ -120,6 +120,7 @@ class LogManager:
             self.set_cluster_id(cluster_id)
         self._in_each_folder(self._begin)
         self._load_logs(self._find_partitions())
+        self._in_each_folder(self._lower_recovery_points)
         self._loaded = True
 
     def close(self) -> None:
@@ -209,7 +210,7 @@ class LogManager:
         if log is not None and topic_id is not None:
             known = read_topic_id(self._disk, log.directory)
             if known is None:
-                write_topic_id(self._disk, log.directory, topic_id)
+                write_topic_id(self._disk, log.directory, topic_id, sync=True)
             elif known != topic_id:
                 target = self._take_out(log, STRAY_FOLDER_SUFFIX)
                 logger.error(
@@ -249,9 +250,14 @@ class LogManager:
                 log.update_config(config)
 
     def remove_files(self, paths: list[Path]) -> None:
-        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
+        can't be removed keeps none of the others, which may be on other disks.
+        """
         for path in paths:
-            self._disk.remove(path)
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                logger.error("file of a deleted segment stays file=%s error=%s", path, error)
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -466,6 +472,17 @@ class LogManager:
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
         return log
+
+    def _lower_recovery_points(self, folder: DataFolder) -> None:
+        """A log that was found to end below its recovery point may grow past it again: what is new
+        there must not count as flushed after a crash."""
+        points = folder.recovery_points
+        if any(
+            log.recovery_point < points.get(topic_partition, 0)
+            for topic_partition, log in self.logs.items()
+            if self._folder_of[topic_partition] is folder
+        ):
+            self._write_lowered_of(folder)
 
     def _forget_checkpoints(self, folder: DataFolder, topic_partition: TopicPartition) -> None:
         """A partition made anew must not inherit the offsets of one deleted before, not even after

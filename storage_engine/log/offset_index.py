@@ -47,8 +47,13 @@ class OffsetIndex:
         return len(self.file)
 
     @property
+    def room(self) -> int:
+        """Entries that can come before it is full."""
+        return max(0, self._max_entries - len(self.file))
+
+    @property
     def is_full(self) -> bool:
-        return len(self.file) >= self._max_entries
+        return not self.room
 
     def append(self, last_offset: int, position: int) -> None:
         self.file.append(ENTRY.pack(last_offset - self._base_offset, position))

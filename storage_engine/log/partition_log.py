@@ -7,12 +7,12 @@ batch only the header is looked at. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from storage_engine.core.compaction import CompactionPlan
-from storage_engine.core.errors import LogStorageError, RecordListTooLargeError
+from storage_engine.core.errors import KafkaError, LogStorageError, RecordListTooLargeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
 from storage_engine.core.ports import Clock
@@ -24,8 +24,10 @@ from storage_engine.log.append_check import (
     has_gaps,
 )
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.append_run import AppendRun
+from storage_engine.log.column_append import producers_allow, record_producers
 from storage_engine.log.compaction_job import CompactionJob
-from storage_engine.log.disk import REAL_DISK, Disk
+from storage_engine.log.disk import REAL_DISK, Buffer, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
 from storage_engine.log.free_space import FreeSpace
@@ -43,6 +45,7 @@ from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import BadRange, SegmentScrub
 from storage_engine.log.storage_errors import storage_error, storage_errors
+from storage_engine.protocol.batch_columns import BatchColumns
 from storage_engine.protocol.control_record import encode_marker, read_marker
 from storage_engine.protocol.record_batch import (
     LENGTH_END,
@@ -234,30 +237,93 @@ class PartitionLog(ReadableLog):
         it. Control batches are always refused: see `append_marker`. Raises what the producer is to
         get; the log is unchanged then.
         """
-        batches = validate_for_append(
-            records,
-            max_message_bytes=self._max_message_bytes,
+        outcomes = self.append_run_as_leader(
+            [records],
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
             allow_transactional=allow_transactional,
         )
-        size = len(records)
-        if size > self._roll_rule.segment_bytes:
-            raise RecordListTooLargeError(
-                f"{size} bytes for one partition are more than segment.bytes ="
-                f" {self._roll_rule.segment_bytes}: send less at a time"
+        return _only(outcomes)
+
+    def append_run_as_leader(
+        self,
+        appends: Sequence[memoryview],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool = True,
+    ) -> list[AppendResult | KafkaError]:
+        """Several appends one after the other, each with its own outcome, in as few writes as can
+        be.
+        """
+        run = self._new_run(now_ms)
+        max_message_bytes, segment_bytes = self._max_message_bytes, self._roll_rule.segment_bytes
+        for records in appends:
+            try:
+                batches = validate_for_append(
+                    records,
+                    max_message_bytes=max_message_bytes,
+                    allow_transactional=allow_transactional,
+                )
+                if len(records) > segment_bytes:
+                    raise _too_large(len(records), segment_bytes)
+                if not run.goes_on_with(batches):
+                    # The producers' state must know what came before.
+                    self._write_run(run, now_ms)
+                    first_time = check_producers(self.producer_state, batches)
+                    if first_time is not None:
+                        run.outcomes.append(self._duplicate(*first_time))
+                        continue
+                if self._compacts:
+                    check_keys(records, batches)
+                if records.readonly:
+                    records = memoryview(bytearray(records))
+                self._take(run, records, batches, leader_epoch, now_ms)
+            except KafkaError as failure:
+                run.outcomes.append(failure)
+        self._write_run(run, now_ms)
+        return run.outcomes
+
+    def append_columns_as_leader(
+        self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
+    ) -> list[int] | None:
+        """As `append_run_as_leader` of these batches, each an append of its own and none of a
+        transaction: their base offsets, then the offset that follows.
+
+        None, and nothing is done, unless all of them are good and go to the active segment as they
+        are. Raises what all of them are to get.
+        """
+        segment = self._segments.active
+        if (
+            self._closed
+            or self._compacts
+            or self._stamps_append_time
+            or leader_epoch != self.leader_epochs.latest_epoch
+            or self._epochs.unsaved
+            or not segment.size
+            or len(columns) >= segment.index_room
+            or max(columns.sizes) > self._roll_rule.segment_bytes
+            # Batches without a time make a segment roll by another rule.
+            or min(columns.max_timestamps) < 0
+        ):
+            return None
+        offsets = columns.offsets_from(self.log_end_offset)
+        size = sum(columns.sizes)
+        if (
+            self._roll_rule.demands_roll(
+                segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
             )
-        first_time = check_producers(self.producer_state, batches)
-        if first_time is not None:
-            base_offset, last_offset, timestamp_ms = first_time
-            if not self._stamps_append_time:
-                timestamp_ms = -1
-            return AppendResult(
-                base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0
-            )
-        if self._compacts:
-            check_keys(records, batches)
-        if records.readonly:
-            records = memoryview(bytearray(records))
-        return self._append(records, batches, leader_epoch, now_ms)
+            or not columns.are_plain(max_message_bytes=self._max_message_bytes)
+            or not producers_allow(self.producer_state, columns)
+            or not self._room.has(size)
+        ):
+            return None
+        self._room.take(size)
+        segment.write(columns.placed(offsets, leader_epoch))
+        segment.note_run(columns.sizes, offsets, columns.max_timestamps)
+        record_producers(self.producer_state, columns, offsets, now_ms)
+        self.log_end_offset = offsets[-1]
+        return offsets
 
     def append_marker(
         self,
@@ -276,27 +342,57 @@ class PartitionLog(ReadableLog):
         """
         self.producer_state.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
         records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
-        return self._append(records, [(0, read_header(records))], leader_epoch, now_ms)
+        run = self._new_run(now_ms)
+        self._take(run, records, [(0, read_header(records))], leader_epoch, now_ms)
+        self._write_run(run, now_ms)
+        return _only(run.outcomes)
 
-    def _append(
+    def _new_run(self, now_ms: int) -> AppendRun:
+        return AppendRun(self.log_end_offset, now_ms if self._stamps_append_time else -1)
+
+    def _take(
         self,
+        run: AppendRun,
         records: memoryview,
         batches: list[tuple[int, BatchHeader]],
         leader_epoch: int,
         now_ms: int,
-    ) -> AppendResult:
-        """At the log's end, after all checks."""
-        size = len(records)
-        self._room.take(size)
-        if leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved:
+    ) -> None:
+        """Gives batches that have passed all checks their place behind those of the run."""
+        self._room.take(len(records))
+        if not run.parts and leader_epoch != self.leader_epochs.latest_epoch:
             self.start_leader_epoch(leader_epoch)
-        base_offset = self.log_end_offset
-        stamps = self._stamps_append_time
-        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamps else None)
-        self._write(records, placed, now_ms, stamps)
-        end_offset = self.log_end_offset
-        return AppendResult(
-            base_offset, end_offset - 1, end_offset, now_ms if stamps else -1, False, size
+        stamp_ms = now_ms if self._stamps_append_time else None
+        run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
+
+    def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
+        if not self._stamps_append_time:
+            timestamp_ms = -1
+        return AppendResult(base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0)
+
+    def _write_run(self, run: AppendRun, now_ms: int) -> None:
+        """Stores what the run has; what can't be stored has failed, and is as if it never came."""
+        if not run.parts:
+            return
+        stamped = self._stamps_append_time
+        whole = len(run.parts) == 1 or self._fits_active_segment(run, now_ms, stamped)
+        for data, placed in [run.joined()] if whole else run.parts:
+            try:
+                self._write(data, placed, now_ms, stamped)
+            except KafkaError as failure:
+                run.fail_from(placed[0][0], failure)
+                break
+        run.begin_anew(self.log_end_offset)
+
+    def _fits_active_segment(self, run: AppendRun, now_ms: int, stamped: bool) -> bool:
+        """Whether the run's appends, one by one, would all go to the active segment."""
+        segment = self._segments.active
+        if not segment.size or len(run.placed) >= segment.index_room:
+            return False
+        times = [now_ms] if stamped else [header.max_timestamp for _, header in run.placed]
+        # Batches without a time make a segment roll by another rule.
+        return min(times) >= 0 and not self._roll_rule.demands_roll(
+            segment, run.size, run.end_offset - 1, max(times), now_ms
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
@@ -327,8 +423,8 @@ class PartitionLog(ReadableLog):
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
-        a newer one.
+        """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
+        a newer one. Touches no file: the next flush does.
         """
         self._epochs.start_epoch(epoch, self.log_end_offset)
 
@@ -560,7 +656,7 @@ class PartitionLog(ReadableLog):
     # -- helpers -----------------------------------------------------------------------------------
 
     def _write(
-        self, records: memoryview, placed: list[PlacedBatch], now_ms: int, stamped: bool
+        self, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
     ) -> None:
         """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
         time is `now_ms`.
@@ -573,7 +669,7 @@ class PartitionLog(ReadableLog):
         elif len(placed) == 1:
             max_timestamp = last_header.max_timestamp
         else:
-            max_timestamp = max(header.max_timestamp for _, header in placed)
+            max_timestamp = max([header.max_timestamp for _, header in placed])
         segment = self._segments.active
         try:
             if self._roll_rule.demands_roll(
@@ -633,6 +729,21 @@ class PartitionLog(ReadableLog):
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
+
+
+def _only(outcomes: list[AppendResult | KafkaError]) -> AppendResult:
+    """The result of a run of one append; raises its failure."""
+    (outcome,) = outcomes
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
+
+
+def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
+    return RecordListTooLargeError(
+        f"{size} bytes for one partition are more than segment.bytes ="
+        f" {segment_bytes}: send less at a time"
+    )
 
 
 def _is_within(bad: BadRange, scrub: SegmentScrub) -> bool:

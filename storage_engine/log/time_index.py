@@ -49,9 +49,15 @@ class TimeIndex:
         return len(self.file)
 
     @property
+    def room(self) -> int:
+        """Entries that can come before it is full; one place stays free for the entry that seals
+        the segment.
+        """
+        return max(0, self._max_entries - 1 - len(self.file))
+
+    @property
     def is_full(self) -> bool:
-        """One place stays free for the entry that seals the segment."""
-        return len(self.file) >= self._max_entries - 1
+        return not self.room
 
     def append(self, timestamp_ms: int, last_offset: int) -> None:
         """Adds an entry, unless nothing later has come since the last one."""

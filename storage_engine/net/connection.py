@@ -81,20 +81,26 @@ class Connection(FrameProtocol):
         "_flush_scheduled",
         "_going_on",
         "_reading",
+        "_receiving",
         "_running",
         "_server",
+        "_short_of_memory",
         "_transport",
         "_unsent",
         "_write_paused",
         "active",
         "fd",
+        "memo",
         "name",
         "peer_host",
     )
 
     def __init__(self, server: "Server") -> None:
         super().__init__(
-            server.memory, server.limits.request_max_bytes, partial(server.handle, self)
+            server.memory,
+            server.limits.request_max_bytes,
+            partial(server.handle, self),
+            None if server.handle_run is None else partial(server.handle_run, self),
         )
         self._server = server
         self._transport: asyncio.Transport
@@ -106,12 +112,17 @@ class Connection(FrameProtocol):
         self._counted = 0
         # Inside buffer_updated: what is answered now goes out with the run.
         self._running = False
+        # Size of the large frame that is being received; 0: none.
+        self._receiving = 0
+        self._short_of_memory = False
         self._flush_scheduled = False
         self._going_on = False
         self._write_paused = False
         self._closing = False
         self._closed = False
         self._reading = True
+        self.memo: object = None
+        """What the handler of runs wants to know when the next one comes."""
         self.active = True
         self.name = "?"
         self.peer_host = "?"
@@ -123,6 +134,21 @@ class Connection(FrameProtocol):
     def closed(self) -> bool:
         """Nothing can be sent any more."""
         return self._closed
+
+    @property
+    def frame_max_bytes(self) -> int:
+        """`socket.request.max.bytes`."""
+        return self._frame_max_bytes
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that wait for their response, or for that of one before them."""
+        return len(self._exchanges)
+
+    @property
+    def room(self) -> int:
+        """How many more requests may be taken up before the run is halted; at least one."""
+        return max(1, self._budget + 1 - len(self._exchanges))
 
     def begin(self) -> Exchange:
         """Take up the present frame's exchange: its place in the order of responses."""
@@ -166,7 +192,10 @@ class Connection(FrameProtocol):
         self._exchanges.clear()
         self._unsent.clear()
         self._count()
+        self._received()
         self._deliver = _ignore
+        self._deliver_run = None
+        self.memo = None
         self._server.lost(self)
 
     def eof_received(self) -> bool:
@@ -227,6 +256,23 @@ class Connection(FrameProtocol):
         left = server.limits.queued_max_requests - server.pending + self._counted
         self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
 
+    def _may_receive(self, size: int) -> bool:
+        self._short_of_memory = not self._server.may_receive(size)
+        if self._short_of_memory:
+            self._halted = True
+        else:
+            self._receiving = size
+        return not self._short_of_memory
+
+    def _received(self) -> None:
+        size, self._receiving = self._receiving, 0
+        if size:
+            self._server.received(size)
+
+    def _deliver_large(self, frame: memoryview) -> None:
+        super()._deliver_large(frame)
+        self._received()
+
     def _run_ended(self) -> None:
         if self._unsent:
             self._flush()
@@ -247,6 +293,10 @@ class Connection(FrameProtocol):
         self._stop_reading()
         server = self._server
         pending = len(self._exchanges)
+        if self._short_of_memory:
+            self._short_of_memory = False
+            server.short_of_memory[self] = None
+            return
         if self._write_paused or pending > server.limits.pending_per_connection // 2:
             return
         if pending and server.pending >= server.limits.queued_max_requests:

@@ -19,6 +19,11 @@ from storage_engine.net.limits import EXACT_RECEIVE_BYTES, SCRATCH_BYTES
 _NOTHING = memoryview(b"")
 
 
+RunReceiver = Callable[[memoryview, int, int], int]
+"""(view, position, end) -> new position: may take whole frames, sizes included, from `position` of
+`view` on, up to `end` at most. What it leaves is delivered frame by frame."""
+
+
 class ReceiveMemory:
     """What the connections of one event loop receive into. Shared: a read is consumed before the
     next one starts."""
@@ -36,6 +41,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_deliver",
+        "_deliver_run",
         "_frame_max_bytes",
         "_halted",
         "_large",
@@ -49,10 +55,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
         memory: ReceiveMemory,
         frame_max_bytes: int,
         deliver: Callable[[memoryview], None],
+        deliver_run: RunReceiver | None = None,
     ) -> None:
         self._memory = memory
         self._frame_max_bytes = frame_max_bytes
         self._deliver = deliver
+        self._deliver_run = deliver_run
         # Received and not delivered: the head of the next frame, or whole frames while the run is
         # halted.
         self._rest = _NOTHING
@@ -92,6 +100,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _run(self, view: memoryview, total: int) -> None:
         """Deliver the whole frames of view[:total], keep the rest."""
         deliver = self._deliver
+        deliver_run = self._deliver_run
         unpack = LENGTH.unpack_from
         frame_max_bytes = self._frame_max_bytes
         position = 0
@@ -104,8 +113,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 end = start + size
                 if end > total or size > frame_max_bytes:
                     break
-                position = end
-                deliver(view[start:end])
+                following = position if deliver_run is None else deliver_run(view, position, total)
+                if following == position:
+                    following = end
+                    deliver(view[start:end])
+                position = following
                 if self._halted:
                     break
         except Exception as error:  # noqa: BLE001 - reported with the connection's name by the subclass
@@ -122,11 +134,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
             if size > self._frame_max_bytes:
                 self._frame_too_large(size)
                 return
-            if size > EXACT_RECEIVE_BYTES:
+            if size > EXACT_RECEIVE_BYTES and self._may_receive(size):
                 self._begin_large(view[position + LENGTH_BYTES : total], size)
                 return
         rest = view[position:total]
         self._rest = memoryview(bytearray(rest)) if view is self._memory.scratch else rest
+
+    def _may_receive(self, size: int) -> bool:
+        """Whether there is memory for a large frame now; else the run is halted by the subclass,
+        and its beginning waits."""
+        return True
 
     def _begin_large(self, head: memoryview, size: int) -> None:
         large = self._memory.pool.take(size)

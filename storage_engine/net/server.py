@@ -20,6 +20,11 @@ Handler = Callable[[Connection, memoryview], None]
 `connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
 connection."""
 
+RunHandler = Callable[[Connection, memoryview, int, int], int]
+"""Gets what was received before it is cut into frames, and may take frames that belong together;
+see `net.frames.RunReceiver`. It takes no more requests than `connection.room` says, unless it
+answers them within the call."""
+
 ABORT_MS = 200
 """How long an aborted connection may take to be gone: two turns of the event loop, in a busy
 process."""
@@ -39,17 +44,22 @@ class Server:
         handle: Handler,
         limits: ServerLimits | None = None,
         memory: ReceiveMemory | None = None,
+        handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
         self.host = host
         self.port = port
         self.handle = handle
+        self.handle_run = handle_run
         self.limits = limits or ServerLimits()
         self.memory = memory or ReceiveMemory()
         # Unanswered requests of all connections.
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
         self.crowded: set[Connection] = set()
+        # Bytes of large requests that are being received, and who waits to receive one.
+        self.receiving_bytes = 0
+        self.short_of_memory: dict[Connection, None] = {}
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
@@ -99,10 +109,10 @@ class Server:
         self._per_host[host] += 1
         if len(self.connections) > limits.max_connections:
             connection.close(f"there are max.connections={limits.max_connections} already")
-        elif self._per_host[host] > limits.max_connections_per_ip:
-            connection.close(
-                f"{host} has max.connections.per.ip={limits.max_connections_per_ip} already"
-            )
+            return
+        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if self._per_host[host] > per_ip:
+            connection.close(f"{host} has max.connections.per.ip={per_ip} already")
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -113,6 +123,7 @@ class Server:
         if not self._per_host[host]:
             del self._per_host[host]
         self.crowded.discard(connection)
+        self.short_of_memory.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
 
@@ -123,6 +134,21 @@ class Server:
             crowded, self.crowded = self.crowded, set()
             for connection in crowded:
                 connection.resume()
+
+    def may_receive(self, size: int) -> bool:
+        """Whether there is room for a large request; then it is counted."""
+        limit = self.limits.receiving_max_bytes
+        if limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit:
+            return False
+        self.receiving_bytes += size
+        return True
+
+    def received(self, size: int) -> None:
+        """A large request is there, or its client is gone."""
+        self.receiving_bytes -= size
+        waiting, self.short_of_memory = self.short_of_memory, {}
+        for connection in waiting:
+            connection.resume()
 
     def flush_soon(self, connection: Connection) -> None:
         """Send what was answered outside of the connection's own run, all connections together in

@@ -89,36 +89,48 @@ class _Request:
 
 
 class _Pipe:
-    """One direction of a connection: what is put in arrives later, in the same order."""
+    """One direction of a connection: what is put in arrives later, in the same order.
 
-    __slots__ = ("_due_ms", "_network", "_waiting", "direction", "name")
+    Invariant: for each thing in `_queue` there is one arrival, scheduled or held up.
+    """
+
+    __slots__ = ("_direction", "_due_ms", "_held_up", "_network", "_queue")
 
     def __init__(self, network: "SimulatedNetwork", direction: tuple[int, int]) -> None:
         self._network = network
-        self.direction = direction
+        self._direction = direction
         self._due_ms = 0
-        self._waiting: list[Callable[[], None]] = []
-        """Held up by a partition."""
+        self._queue: deque[Callable[[], None]] = deque()
+        self._held_up = 0
+        """Arrivals that wait for the end of a partition."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._direction not in self._network.held_up
 
     def put(self, arrive: Callable[[], None]) -> None:
+        self._queue.append(arrive)
+        self._schedule()
+
+    def _schedule(self) -> None:
         network = self._network
         now_ms = network.loop.now_ms
         self._due_ms = max(self._due_ms, now_ms + network.delay_ms())
-        network.loop.call_later(self._due_ms - now_ms, lambda: self._arrive(arrive))
+        network.loop.call_later(self._due_ms - now_ms, self._arrive)
 
-    def _arrive(self, arrive: Callable[[], None]) -> None:
-        if self._waiting or self.direction in self._network.held_up:
-            if not self._waiting:
-                self._network.waiting.append(self)
-            self._waiting.append(arrive)
-        else:
-            arrive()
+    def _arrive(self) -> None:
+        if self.is_open:
+            self._queue.popleft()()
+            return
+        if not self._held_up:
+            self._network.waiting.append(self)
+        self._held_up += 1
 
     def go_on(self) -> None:
         """The partition is over."""
-        waiting, self._waiting = self._waiting, []
-        for arrive in waiting:
-            self.put(arrive)
+        held_up, self._held_up = self._held_up, 0
+        for _ in range(held_up):
+            self._schedule()
 
 
 class SimulatedConnection:
@@ -315,10 +327,10 @@ class SimulatedNetwork:
         """Let go on what no partition holds up any more."""
         waiting, self.waiting = self.waiting, []
         for pipe in waiting:
-            if pipe.direction in self.held_up:
-                self.waiting.append(pipe)
-            else:
+            if pipe.is_open:
                 pipe.go_on()
+            else:
+                self.waiting.append(pipe)
 
     def gone(self, broker: int) -> None:
         """A process has ended: its connections break."""

@@ -64,7 +64,7 @@ class SimulatedZooKeeper:
     live: set[int] = field(default_factory=set)
     """Sessions that were neither closed nor expired."""
     delay_ms: Callable[[], int] = lambda: DELAY_MS
-    """Of each message, either way."""
+    """Of each message of the sessions that begin from now on, either way."""
     on_write: OnWrite | None = None
     """Hears of every write, in order."""
     _names: dict[str, set[str]] = field(default_factory=dict)

@@ -34,6 +34,8 @@ class SimulatedSession:
         self.timeout_ms = timeout_ms
         self.session_id = 0
         self.state = SessionState.LOST
+        self.delay_ms = server.delay_ms
+        """Of each message, either way."""
         self.lose_answers = 0
         """So many of the next writes are done, but answered UNKNOWN."""
         self._loop = server.loop
@@ -107,7 +109,7 @@ class SimulatedSession:
                 self._fire_watches()
                 self.reconnect()
 
-        delay_ms = 2 * self.server.delay_ms()
+        delay_ms = 2 * self.delay_ms()
         self._loop.call_later(delay_ms, lambda: self._scheduler.call_soon(heartbeat_answered))
 
     def close(self) -> None:
@@ -255,7 +257,7 @@ class SimulatedSession:
     def _hear(self, callback: Callable[[], None]) -> None:
         """Something comes from the server, after what it sent before."""
         now_ms = self._loop.now_ms
-        self._heard_due_ms = max(self._heard_due_ms, now_ms + self.server.delay_ms())
+        self._heard_due_ms = max(self._heard_due_ms, now_ms + self.delay_ms())
         self._scheduler.call_later(self._heard_due_ms - now_ms, callback)
 
     def _submit(
@@ -289,7 +291,7 @@ class SimulatedSession:
                 self._hear(lambda: answer(reply if connection == self._connection else UNKNOWN))
 
             now_ms = self._loop.now_ms
-            self._sent_due_ms = max(self._sent_due_ms, now_ms + self.server.delay_ms())
+            self._sent_due_ms = max(self._sent_due_ms, now_ms + self.delay_ms())
             self._loop.call_later(self._sent_due_ms - now_ms, arrive)
 
         if self.state is SessionState.CONNECTED:

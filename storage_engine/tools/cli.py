@@ -51,6 +51,12 @@ COMMANDS = (
     Command(name="down", module="down", summary="stop all that runs in a folder, keep the data"),
     Command(name="broker", module="broker", summary="run one broker in the foreground"),
     Command(name="topics", module="topics", summary="create, list, describe, alter, delete topics"),
+    Command(name="reassign", module="reassign", summary="move partitions to other brokers"),
+    Command(
+        name="elect-preferred",
+        module="elect_preferred",
+        summary="have the preferred replicas of partitions lead",
+    ),
     Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
     Command(name="consume", module="consume", summary="print the records of a topic"),
     Command(name="dump-log", module="dump_log", summary="show and check the batches of log files"),
@@ -58,6 +64,14 @@ COMMANDS = (
         name="merge-state-log",
         module="merge_state_log",
         summary="merge the state-change logs of brokers by time",
+    ),
+    Command(
+        name="simulate", module="simulate", summary="run brokers in simulated time, with faults"
+    ),
+    Command(
+        name="verify-replicas",
+        module="verify_replicas",
+        summary="compare the replicas of topics offset by offset",
     ),
     Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
 )

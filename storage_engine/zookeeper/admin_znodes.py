@@ -76,6 +76,8 @@ class ReassignPartitionsZNode:
     PATH: ClassVar[str] = "/admin/reassign_partitions"
 
     target_replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    problems: tuple[str, ...] = ()
+    """What is wrong with the entries that can't be read; of those there is nothing else here."""
 
     def encode(self) -> bytes:
         return encode_object(
@@ -90,20 +92,36 @@ class ReassignPartitionsZNode:
 
     @classmethod
     def decode(cls, data: bytes) -> "ReassignPartitionsZNode":
+        """An entry that can't be read keeps no other from being carried out. ZnodeFormatError when
+        there are no entries at all to be found."""
         targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-        for item in object_list(cls.PATH, decode_object(cls.PATH, data), "partitions"):
-            tp = TopicPartition(
-                str_field(cls.PATH, item, "topic"), int_field(cls.PATH, item, "partition")
-            )
-            replicas = int_list(cls.PATH, "replicas", required_value(cls.PATH, item, "replicas"))
-            if not replicas or len(set(replicas)) != len(replicas):
-                raise ZnodeFormatError(
-                    f"znode {cls.PATH}: {tp} needs one or more brokers, each once"
-                )
+        problems: list[str] = []
+        items = required_value(cls.PATH, decode_object(cls.PATH, data), "partitions")
+        if not isinstance(items, list):
+            raise ZnodeFormatError(f"znode {cls.PATH}: 'partitions' must be a list of objects")
+        for item in items:
+            try:
+                tp, replicas = cls._entry(item)
+            except ZnodeFormatError as failure:
+                problems.append(str(failure))
+                continue
             if tp in targets:
-                raise ZnodeFormatError(f"znode {cls.PATH} names {tp} twice")
-            targets[tp] = tuple(BrokerId(broker) for broker in replicas)
-        return cls(target_replicas=targets)
+                problems.append(f"znode {cls.PATH} names {tp} twice: the first counts")
+            else:
+                targets[tp] = replicas
+        return cls(target_replicas=targets, problems=tuple(problems))
+
+    @classmethod
+    def _entry(cls, item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
+        if not isinstance(item, dict):
+            raise ZnodeFormatError(f"znode {cls.PATH}: 'partitions' must be a list of objects")
+        tp = TopicPartition(
+            str_field(cls.PATH, item, "topic"), int_field(cls.PATH, item, "partition")
+        )
+        replicas = int_list(cls.PATH, "replicas", required_value(cls.PATH, item, "replicas"))
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise ZnodeFormatError(f"znode {cls.PATH}: {tp} needs one or more brokers, each once")
+        return tp, tuple(BrokerId(broker) for broker in replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

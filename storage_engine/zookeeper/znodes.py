@@ -94,6 +94,10 @@ class TopicZNode:
     """Partition id -> brokers; every broker at most once."""
     topic_id: uuid.UUID | None = None
     """None when a program that knows no topic ids wrote the node."""
+    original_replicas: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    """Of the partitions that are being reassigned: the replicas that they had (R-CTL8)."""
+    target_replicas: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    """Of the same partitions: those that they will have."""
 
     @classmethod
     def path(cls, topic: str) -> str:
@@ -102,8 +106,11 @@ class TopicZNode:
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
             "version": 1,
-            "partitions": {str(p): list(self.assignment[p]) for p in sorted(self.assignment)},
+            "partitions": _replicas_to_json(self.assignment),
         }
+        if self.target_replicas:
+            fields["original_replicas"] = _replicas_to_json(self.original_replicas)
+            fields["target_replicas"] = _replicas_to_json(self.target_replicas)
         if self.topic_id is not None:
             fields["topic_id"] = topic_id_to_text(self.topic_id)
         return encode_object(fields)
@@ -112,25 +119,48 @@ class TopicZNode:
     def decode(cls, topic: str, data: bytes) -> "TopicZNode":
         path = cls.path(topic)
         fields = decode_object(path, data)
-        partitions = required_value(path, fields, "partitions")
-        if not isinstance(partitions, dict):
-            raise ZnodeFormatError(f"znode {path}: 'partitions' must be an object")
-        assignment: dict[int, tuple[BrokerId, ...]] = {}
-        for key, value in partitions.items():
-            if not (key.isascii() and key.isdigit()):
-                raise ZnodeFormatError(f"znode {path}: '{key}' is not a partition id")
-            replicas = int_list(path, f"partitions.{key}", value)
-            if not replicas or len(set(replicas)) != len(replicas):
-                raise ZnodeFormatError(
-                    f"znode {path}: partition {key} needs brokers, each once, not {value}"
-                )
-            assignment[int(key)] = tuple(BrokerId(broker) for broker in replicas)
+        assignment = _replicas_of(path, fields, "partitions")
+        original = _replicas_of(path, fields, "original_replicas", optional=True)
+        target = _replicas_of(path, fields, "target_replicas", optional=True)
+        if original.keys() != target.keys() or not target.keys() <= assignment.keys():
+            raise ZnodeFormatError(
+                f"znode {path}: 'original_replicas' and 'target_replicas' must name the same "
+                "partitions of the topic"
+            )
         topic_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
         return cls(
             topic=topic,
-            assignment=dict(sorted(assignment.items())),
+            assignment=assignment,
             topic_id=_topic_id(path, topic_id) if topic_id else None,
+            original_replicas=original,
+            target_replicas=target,
         )
+
+
+def _replicas_to_json(replicas: Mapping[int, tuple[BrokerId, ...]]) -> dict[str, list[BrokerId]]:
+    return {str(partition): list(replicas[partition]) for partition in sorted(replicas)}
+
+
+def _replicas_of(
+    path: str, fields: dict[str, Any], key: str, *, optional: bool = False
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Partition id -> brokers, from an object whose keys are partition ids."""
+    if optional and key not in fields:
+        return {}
+    partitions = required_value(path, fields, key)
+    if not isinstance(partitions, dict):
+        raise ZnodeFormatError(f"znode {path}: '{key}' must be an object")
+    found: dict[int, tuple[BrokerId, ...]] = {}
+    for partition, value in partitions.items():
+        if not (partition.isascii() and partition.isdigit()):
+            raise ZnodeFormatError(f"znode {path}: '{partition}' is not a partition id")
+        replicas = int_list(path, f"{key}.{partition}", value)
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise ZnodeFormatError(
+                f"znode {path}: partition {partition} needs brokers, each once, not {value}"
+            )
+        found[int(partition)] = tuple(BrokerId(broker) for broker in replicas)
+    return dict(sorted(found.items()))
 
 
 class PartitionsZNode:

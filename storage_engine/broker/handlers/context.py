@@ -8,8 +8,10 @@ from storage_engine.broker.cold_reads import ColdReads
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
@@ -36,6 +38,8 @@ class BrokerContext:
     config: DynamicConfig
     replicas: ReplicaManager
     reader: FetchReader
+    fetch_sessions: FetchSessions
+    follower_waits: FollowerWaits
     cold_reads: ColdReads
     metadata: MetadataCache
     controller: ControllerRunner

@@ -6,36 +6,147 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 """
 
 import logging
+from itertools import pairwise
 
 from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.append_result import AppendResult
+from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import (
+    API,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
 )
+from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.produce_run import (
+    FIRST_VERSION_WITH_V2_BATCHES,
+    ProducePattern,
+    ProduceRun,
+)
+from storage_engine.protocol.record_batch import NO_TIMESTAMP
+
+Outcome = AppendResult | KafkaError
 
 log = logging.getLogger(__name__)
-
-FIRST_VERSION_WITH_V2_BATCHES = 3
 
 LONGEST_WAIT_MS = 600_000
 """However long a client is willing to wait for the followers."""
 
 
 def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
-    acks = request.acks
     refusal = _refusal(call, request)
-    responses: list[ProducePartitionResponse] = []
-    waiting: list[AwaitedAppend] = []
+    outcomes: list[Outcome] = []
     for item in request.partitions:
         if refusal is None:
-            responses.append(_append(context, item, acks, waiting, len(responses)))
+            tp = TopicPartition(item.topic, item.partition)
+            outcomes.append(_append(context, tp, item, request.acks))
         else:
-            responses.append(_failed(item, refusal))
+            outcomes.append(refusal)
+    _answer(context, call, request, outcomes)
+
+
+def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
+    """As `handle` for each of the requests in turn, with one append for all of them."""
+    pattern = run.pattern
+    tp = pattern.partition
+    outcomes = context.replicas.append_run(tp, run.records, acks=pattern.acks)
+    if answers_at_once(context, connection, pattern):
+        base_offsets = [
+            outcome.base_offset
+            for outcome in outcomes
+            if isinstance(outcome, AppendResult) and outcome.log_append_time_ms == NO_TIMESTAMP
+        ]
+        if len(base_offsets) == len(outcomes):
+            _answer_together(context, connection, pattern, run.correlation_ids, base_offsets)
+            return
+    for correlation_id, records, outcome in zip(
+        run.correlation_ids, run.records, outcomes, strict=True
+    ):
+        _answer_one(context, connection, pattern, correlation_id, records, outcome)
+
+
+def handle_columns(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_ids: list[int],
+    columns: BatchColumns,
+) -> bool:
+    """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
+    are."""
+    outcome = context.replicas.append_columns(pattern.partition, columns, acks=pattern.acks)
+    if outcome is None:
+        return False
+    if isinstance(outcome, KafkaError):
+        for correlation_id in correlation_ids:
+            _answer_one(context, connection, pattern, correlation_id, None, outcome)
+        return True
+    if answers_at_once(context, connection, pattern):
+        _answer_together(context, connection, pattern, correlation_ids, outcome[:-1])
+        return True
+    for correlation_id, size, (base_offset, following) in zip(
+        correlation_ids, columns.sizes, pairwise(outcome), strict=True
+    ):
+        result = AppendResult(base_offset, following - 1, following, NO_TIMESTAMP, False, size)
+        _answer_one(context, connection, pattern, correlation_id, None, result)
+    return True
+
+
+def _answer_together(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_ids: list[int],
+    base_offsets: list[int],
+) -> None:
+    partition = context.replicas.get(pattern.partition)
+    assert partition is not None
+    log_start_offset = partition.log.log_start_offset
+    answers = pattern.answers(correlation_ids, base_offsets, log_start_offset)
+    connection.begin().respond([answers])
+
+
+def _answer_one(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_id: int,
+    records: memoryview | None,
+    outcome: Outcome,
+) -> None:
+    call = Call(API, pattern.version, correlation_id, connection, connection.begin())
+    tp = pattern.partition
+    item = ProducePartition(tp.topic, tp.partition, records)
+    request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+    _answer(context, call, request, [outcome])
+
+
+def answers_at_once(
+    context: BrokerContext, connection: Connection, pattern: ProducePattern
+) -> bool:
+    """Whether all requests of a run are answered, and their answers released, within the call."""
+    if pattern.acks != 1 or connection.unanswered:
+        return False
+    partition = context.replicas.get(pattern.partition)
+    return partition is None or not partition.config.flush_before_ack
+
+
+def _answer(
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: list[Outcome]
+) -> None:
+    """Respond to a request whose appends are done, or see to it that this happens later."""
+    acks = request.acks
+    responses: list[ProducePartitionResponse] = []
+    waiting: list[AwaitedAppend] = []
+    for item, outcome in zip(request.partitions, outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            responses.append(_failed(item, outcome))
+        else:
+            responses.append(_appended(context, item, outcome, acks, waiting, len(responses)))
     if acks == 0:
         _finish_unacknowledged(call, responses)
     elif not waiting:
@@ -69,23 +180,25 @@ def _refusal(call: Call, request: ProduceRequest) -> KafkaError | None:
 
 
 def _append(
+    context: BrokerContext, tp: TopicPartition, item: ProducePartition, acks: int
+) -> Outcome:
+    records = item.records
+    if not isinstance(records, memoryview):
+        return InvalidRecordError("the request has no records for this partition")
+    return context.replicas.append_run(tp, [records], acks=acks)[0]
+
+
+def _appended(
     context: BrokerContext,
     item: ProducePartition,
+    result: AppendResult,
     acks: int,
     waiting: list[AwaitedAppend],
     index: int,
 ) -> ProducePartitionResponse:
-    tp = TopicPartition(item.topic, item.partition)
-    records = item.records
-    try:
-        if not isinstance(records, memoryview):
-            raise InvalidRecordError("the request has no records for this partition")
-        replicas = context.replicas
-        result = replicas.append(tp, records, acks=acks)
-        partition = replicas.get(tp)
-        assert partition is not None
-    except KafkaError as failure:
-        return _failed(item, failure)
+    """The response for one partition, and what it waits for."""
+    partition = context.replicas.get(TopicPartition(item.topic, item.partition))
+    assert partition is not None
     required_offset = result.last_offset + 1
     if acks == -1:
         waiting.append(AwaitedAppend(partition, required_offset=required_offset, index=index))

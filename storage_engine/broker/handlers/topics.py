@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.acting_controller import ActingController
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.controller_only import acting_controller
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -72,16 +72,6 @@ def _text(outcome: Outcome) -> str | None:
     return None if outcome is None else str(outcome)
 
 
-def _controller(context: BrokerContext) -> ActingController:
-    """Raises KafkaError NOT_CONTROLLER on every other broker, and while the controller loads."""
-    acting = context.controller.acting
-    if acting is None or not acting.loaded:
-        raise KafkaError(
-            f"broker {context.broker_id} is not the controller", ErrorCode.NOT_CONTROLLER
-        )
-    return acting
-
-
 def _duplicates(names: list[str]) -> set[str]:
     return {name for name in names if names.count(name) > 1}
 
@@ -115,7 +105,7 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
         try:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
-            acting = _controller(context)
+            acting = acting_controller(context)
             if topic.name in acting.core.topics:
                 raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
             plan = context.topic_admin.plan(_new_topic(topic))
@@ -180,7 +170,7 @@ def delete_topics(context: BrokerContext, call: Call, request: Any) -> None:
         try:
             if not context.config.flag("delete.topic.enable"):
                 raise KafkaError("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
-            acting = _controller(context)
+            acting = acting_controller(context)
             if name is None:
                 raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
             if name not in acting.core.topics:
@@ -250,7 +240,7 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> None:
         try:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
-            acting = _controller(context)
+            acting = acting_controller(context)
             info = acting.core.topics.get(topic.name)
             if info is None or topic.name in acting.core.deleting:
                 raise KafkaError(

@@ -47,8 +47,12 @@ _SERVED: dict[int, ApiEntry] = {
     23: _entry("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 4),
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
+    35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 3, 2),
     37: _entry("CreatePartitions", "create_partitions", 0, 3, 2),
+    43: _entry("ElectLeaders", "elect_leaders", 0, 2, 2),
     44: _entry("IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    45: _entry("AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
+    46: _entry("ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),
 }
 

@@ -227,6 +227,8 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "flush.messages": "77",
         "flush.ms": "77",
         "flush.before.ack": "true",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
     }
     only_one_value = {"compression.type"}
     assert set(changed) | only_one_value == set(BY_TOPIC_KEY)

@@ -8,6 +8,7 @@ import pytest
 
 from storage_engine.broker.fetcher import FetcherSettings, PeerFetcher
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.topic_config import TopicConfig
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.log_config import LogConfig
@@ -71,8 +72,12 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
         scheduler=loop, clock=loop,
         broker_epoch=lambda: 1, flush=lambda *_: None,
         on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: None,
+        throttle=ReplicationThrottle(
+            2, clock=loop, leader_rate=lambda: 1, follower_rate=lambda: 1
+        ),
     )  # fmt: skip
     fetcher.add(partition)
+    fetcher.wake()
     loop.run_for(1)
     assert leader.answer(HOSTILE[name]) == 0
     assert log.log_end_offset == 0

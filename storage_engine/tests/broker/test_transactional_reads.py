@@ -10,6 +10,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import TransactionMarker
+from storage_engine.log.append_result import AppendResult
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -55,7 +56,9 @@ def write(cluster, producer: int) -> int:
     broker = leader(cluster)
     batch = encoded([KEY], (producer, 0, next_sequence(log_of(broker), producer)))
     replicas = broker.context.replicas
-    return replicas.append(TP, transactional(batch), acks=-1, in_transaction=True).base_offset
+    (outcome,) = replicas.append_run(TP, [transactional(batch)], acks=-1, in_transaction=True)
+    assert isinstance(outcome, AppendResult), outcome
+    return outcome.base_offset
 
 
 def end(cluster, producer: int, *, commits: bool, coordinator_epoch: int = 0) -> int:

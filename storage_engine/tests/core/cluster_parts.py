@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
+    AssignmentsWritten,
     BrokersChanged,
     DeleteTopicNodes,
     Deliver,
+    DropReassignmentRequests,
     ReadStates,
+    ReassignmentRequested,
     StatesRead,
     StatesWritten,
     StateWrite,
     TopicDeleted,
+    WriteAssignments,
     WriteOutcome,
     WriteStates,
 )
@@ -101,6 +105,10 @@ class ControllerHost:
                     self.deliveries.append(effect)
                 case DeleteTopicNodes():
                     self._delete(effect)
+                case WriteAssignments():
+                    self._assign(effect)
+                case DropReassignmentRequests():
+                    self._drop(effect)
 
     def _write(self, writes: tuple[StateWrite, ...]) -> None:
         outcomes: dict = {}
@@ -144,6 +152,53 @@ class ControllerHost:
                 self._delete(effect)
                 if done is None and self.core.controller_epoch == self.world.controller_epoch
                 else self.step(TopicDeleted(topic=effect.topic))
+            ),
+        )
+
+    def _assign(self, effect: WriteAssignments) -> None:
+        """Done or not, the topic is read and told as it is afterwards."""
+        epoch = self.core.controller_epoch
+        topic = effect.topic
+
+        def read(done) -> None:
+            if done is not None:
+                self.closed |= epoch != self.world.controller_epoch
+            self.world.request(
+                self.client,
+                lambda: (self.world.topics.get(topic),),
+                lambda found: (
+                    read(None)
+                    if found is None
+                    else self.step(AssignmentsWritten(topic=topic, info=found[0]))
+                ),
+            )
+
+        self.world.request(self.client, lambda: self.world.write_assignments(effect, epoch), read)
+
+    def _drop(self, effect: DropReassignmentRequests) -> None:
+        """What could not be done is decided anew, by what is asked for then."""
+        epoch = self.core.controller_epoch
+
+        def read(version: int | None) -> None:
+            if version is None:
+                self.look_at_requests()
+                return
+            self.world.request(
+                self.client,
+                lambda: self.world.drop_requests(effect, version, epoch),
+                lambda done: None if done else self.look_at_requests(),
+            )
+
+        self.world.request(self.client, lambda: self.world.targets_version, read)
+
+    def look_at_requests(self) -> None:
+        self.world.request(
+            self.client,
+            lambda: dict(self.world.targets),
+            lambda targets: (
+                self.look_at_requests()
+                if targets is None
+                else self.step(ReassignmentRequested(targets=targets))
             ),
         )
 

@@ -14,17 +14,20 @@ from uuid import UUID
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
+    AssignmentChange,
     BalanceChecked,
     ControlledShutdownRequested,
     Deliver,
     Delivered,
     Delivery,
     DeliveryFailed,
+    DropReassignmentRequests,
     Loaded,
     PartitionLeadership,
     StateWrite,
     TopicDeletionRequested,
     TopicsChanged,
+    WriteAssignments,
 )
 from storage_engine.core.follower import divergence, truncation_offset
 from storage_engine.core.ids import (
@@ -75,6 +78,12 @@ class World:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.to_delete: set[str] = set()
+        self.targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        """What reassignments are asked for."""
+        self.targets_version = 0
+        self.moves_done = 0
+        self.caught_up: set[TopicPartition] = set()
+        """Partitions on the move whose targets have all been in sync."""
         self.registered: dict[BrokerId, BrokerInfo] = {}
         self.isr_changes: list[TopicPartition] = []
         self.brokers = {b: Broker(b) for b in BROKERS}
@@ -111,6 +120,7 @@ class World:
         self._check_transition(write.partition, known, write.state)
         self.zxid += 1
         self.states[write.partition] = replace(write.state, written_zxid=self.zxid)
+        self._note_caught_up(write.partition)
         return True
 
     def write_isr(self, tp: TopicPartition, leader: int, epoch: int, propose: ProposeIsr) -> int:
@@ -125,6 +135,7 @@ class World:
         self.states[tp] = replace(
             known, isr=isr, partition_epoch=PartitionEpoch(version), written_zxid=self.zxid
         )
+        self._note_caught_up(tp)
         self.isr_changes.append(tp)
         return version
 
@@ -136,6 +147,54 @@ class World:
         for tp in [tp for tp in self.states if tp.topic == topic]:
             del self.states[tp]
         return True
+
+    def write_assignments(self, effect: WriteAssignments, controller_epoch: int) -> bool:
+        info = self.topics.get(effect.topic)
+        if info is None or controller_epoch != self.controller_epoch:
+            return False
+        if any(info.assigned(c.partition) != c.expected for c in effect.changes):
+            return False
+        for change in effect.changes:
+            self._check_move(TopicPartition(effect.topic, change.partition), change)
+            info = info.with_assigned(change.partition, change.wanted)
+            self.caught_up.discard(TopicPartition(effect.topic, change.partition))
+        self.topics[effect.topic] = info
+        for change in effect.changes:
+            self._note_caught_up(TopicPartition(effect.topic, change.partition))
+        return True
+
+    def _check_move(self, tp: TopicPartition, change: AssignmentChange) -> None:
+        """Nobody of the ISR may be dropped, and what is dropped by a live broker is deleted."""
+        state = self.states.get(tp)
+        if state is not None:
+            assert set(state.isr) <= set(change.wanted.replicas), f"{tp}: {state} {change}"
+        if change.wanted.reassignment is None:
+            self.moves_done += 1
+            assert change.expected.reassignment is not None
+            assert change.wanted.replicas == change.expected.reassignment.target
+            back = change.expected.reassignment.is_cancellation
+            assert back or tp in self.caught_up, f"{tp}: {change} before all were in sync"
+
+    def drop_requests(
+        self, effect: DropReassignmentRequests, version: int, controller_epoch: int
+    ) -> bool:
+        if controller_epoch != self.controller_epoch:
+            return True
+        if version != self.targets_version:
+            return False
+        for tp, (target, why) in effect.requests.items():
+            if self.targets.get(tp) == target:
+                del self.targets[tp]
+                info = self.topics.get(tp.topic)
+                assert why or (info is not None and info.assignment[tp.partition] == target)
+        self.targets_version += 1
+        return True
+
+    def _note_caught_up(self, tp: TopicPartition) -> None:
+        state, info = self.states.get(tp), self.topics.get(tp.topic)
+        move = info.reassignments.get(tp.partition) if info is not None else None
+        if move is not None and state is not None and set(move.target) <= set(state.isr):
+            self.caught_up.add(tp)
 
     def _check_transition(self, tp, old: PartitionState | None, new: PartitionState) -> None:
         assigned = self.topics[tp.topic].assignment[tp.partition]
@@ -189,6 +248,7 @@ class World:
                 deleting=tuple(self.to_delete),
             )
         )
+        host.look_at_requests()
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.numbers += 1
@@ -207,6 +267,23 @@ class World:
     def request_deletion(self, name: str) -> None:
         self.to_delete.add(name)
         self.tell(TopicDeletionRequested(topics=(name,)))
+
+    def request_move(self, tp: TopicPartition, target: tuple[int, ...]) -> None:
+        self.targets[tp] = tuple(BrokerId(b) for b in target)
+        self.targets_version += 1
+        for host in self.hosts[-1:]:
+            host.look_at_requests()
+
+    def _random_move(self) -> None:
+        """To any brokers, or back."""
+        tp = self.random.choice(sorted(self.states) or [TopicPartition("t", 0)])
+        info = self.topics.get(tp.topic)
+        move = info.reassignments.get(tp.partition) if info is not None else None
+        if move is not None and self.random.random() < 0.3:
+            self.request_move(tp, move.original)
+            return
+        count = self.random.choice((1, 2, 3, 3))
+        self.request_move(tp, tuple(self.random.sample(BROKERS, count)))
 
     def tell(self, event) -> None:
         for host in self.hosts[-1:]:
@@ -236,6 +313,9 @@ class World:
             named = {item.partition for item in delivery.leadership}
             for tp in [tp for tp in broker.replicas if tp not in named]:
                 del broker.replicas[tp]
+            for known in delivery.metadata:
+                if broker.id not in known.assigned:
+                    broker.logs.pop(known.partition, None)
             broker.fenced = False
         for tp in delivery.stop:
             broker.replicas.pop(tp, None)
@@ -437,7 +517,9 @@ class World:
 
     def _trouble(self) -> None:
         broker = self.random.choice(list(self.brokers.values()))
-        match self.random.randint(0, 9):
+        match self.random.randint(0, 11):
+            case 10 | 11:
+                self._random_move()
             case 0 | 1 if broker.up:
                 self.kill(broker)
             case 2 if not broker.up:
@@ -548,7 +630,9 @@ class World:
     def check_settled(self) -> None:
         self.check()
         assert not self.to_delete
+        assert not self.targets, f"never done: {self.targets}"
         for topic, info in self.topics.items():
+            assert not info.reassignments, f"still on the move: {info}"
             for partition, assigned in info.assignment.items():
                 tp = TopicPartition(topic, partition)
                 state = self.states[tp]
@@ -565,5 +649,10 @@ class World:
                 assert not leader.fenced
                 assert leading.high_watermark == leader.logs[tp].end, f"{tp}: uncommitted records"
         for broker in self.brokers.values():
-            extra = {tp.topic for tp in broker.logs} - set(self.topics)
+            extra = {
+                tp
+                for tp in broker.logs
+                if tp.topic not in self.topics
+                or broker.id not in self.topics[tp.topic].assignment[tp.partition]
+            }
             assert not extra, f"broker {broker.id} still has {extra}"

@@ -84,12 +84,21 @@ class Driven:
             controller_epoch=ControllerEpoch(9), delete_topic_enable=delete_topic_enable
         )
         self.effects: list = []
+        self.all_effects: list = []
         self.deliveries: list[Deliver] = []
 
     def step(self, event) -> list:
         self.effects = self.core.step(event)
+        self.all_effects += self.effects
         self.deliveries += self.of(Deliver)
         return self.effects
+
+    def of_all_deliveries(self) -> list[Deliver]:
+        return [effect for effect in self.all_effects if isinstance(effect, Deliver)]
+
+    def last_of(self, kind) -> list:
+        """The last effect of a kind, in a list; whenever it came."""
+        return [effect for effect in self.all_effects if isinstance(effect, kind)][-1:]
 
     def of(self, kind) -> list:
         return [effect for effect in self.effects if isinstance(effect, kind)]
@@ -101,6 +110,11 @@ class Driven:
         return self.step(
             StatesWritten(outcomes={w.partition: (outcome, w.state) for w in self.writes()})
         )
+
+    def answer_last(self) -> list:
+        """Accept the last writes, whatever has happened since."""
+        self.effects = self.last_of(WriteStates)
+        return self.answer()
 
     def deliver_all(self) -> list:
         """Answer deliveries until none is under way; those that were made."""
@@ -134,6 +148,13 @@ def running(
 
 
 # --- loading and creation ---
+
+
+def test_a_notice_of_a_partition_that_does_not_exist_is_passed_over():
+    driven = running()
+    driven.step(StatesRead(states={TopicPartition("t", 99): state(1, 1, version=9)}))
+    driven.step(StatesRead(states={TopicPartition("t", 99): None}))
+    assert not driven.writes()
 
 
 def test_a_new_controller_tells_every_broker_everything():

@@ -201,20 +201,58 @@ def test_a_damaged_topic_is_told_in_one_line(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    "entry",
     [
-        b'{"partitions":[{"topic":"t","partition":0}]}',
-        b'{"partitions":[{"topic":"t","partition":0,"replicas":[]}]}',
-        b'{"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}',
-        b'{"partitions":[7]}',
-        b'{"partitions":{"t":0}}',
-        b'{"partitions":[{"topic":"t","partition":0,"replicas":[1]},'
-        b'{"topic":"t","partition":0,"replicas":[2]}]}',
+        b'{"topic":"t","partition":0}',
+        b'{"topic":"t","partition":0,"replicas":[]}',
+        b'{"topic":"t","partition":0,"replicas":[1,1]}',
+        b'{"topic":7,"partition":0,"replicas":[1]}',
+        b"7",
+        b'{"topic":"good","partition":0,"replicas":[2]}',
     ],
 )
-def test_a_damaged_reassignment_is_told(data: bytes) -> None:
+def test_a_damaged_entry_of_a_reassignment_is_told_and_keeps_no_other_out(entry: bytes) -> None:
+    good = b'{"topic":"good","partition":0,"replicas":[1]}'
+    node = ReassignPartitionsZNode.decode(b'{"partitions":[%b,%b]}' % (good, entry))
+    assert node.target_replicas == {TopicPartition("good", 0): (1,)}
+    (problem,) = node.problems
+    assert problem.startswith("znode /admin/reassign_partitions")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"partitions":{"t":0}}'])
+def test_a_reassignment_without_entries_is_told(data: bytes) -> None:
     with pytest.raises(ZnodeFormatError, match=r"^znode /admin/reassign_partitions\b.+$"):
         ReassignPartitionsZNode.decode(data)
+
+
+@pytest.mark.parametrize(
+    "moving",
+    [
+        b'"target_replicas":{"0":[2]}',
+        b'"original_replicas":{"0":[1]}',
+        b'"original_replicas":{"0":[1]},"target_replicas":{"1":[2]}',
+        b'"original_replicas":{"7":[1]},"target_replicas":{"7":[2]}',
+        b'"original_replicas":{"0":[1]},"target_replicas":{"0":[]}',
+        b'"original_replicas":[],"target_replicas":[]',
+    ],
+)
+def test_a_topic_with_half_a_reassignment_is_told(moving: bytes) -> None:
+    with pytest.raises(ZnodeFormatError, match=r"^znode /brokers/topics/t\b.+$"):
+        TopicZNode.decode("t", b'{"partitions":{"0":[1,2],"1":[1,2]},%b}' % moving)
+
+
+@given(_topics, st.dictionaries(st.integers(0, 9999), _replicas), st.data())
+def test_topics_on_the_move_survive(
+    topic: str, assignment: dict[int, tuple[BrokerId, ...]], data: st.DataObject
+) -> None:
+    moving = data.draw(st.sets(st.sampled_from(sorted(assignment)))) if assignment else set()
+    node = TopicZNode(
+        topic=topic,
+        assignment=assignment,
+        original_replicas={p: assignment[p] for p in moving},
+        target_replicas={p: data.draw(_replicas) for p in moving},
+    )
+    assert TopicZNode.decode(topic, node.encode()) == node
 
 
 @pytest.mark.parametrize("data", [b"", b"1.5", b'{"version":1}', b"x" * 1000])

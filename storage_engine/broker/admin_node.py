@@ -1,0 +1,119 @@
+"""One znode by which others ask something of the controller: read, watched, changed.
+
+Rule: the watch is set in the read that answers it; a node that is not there is waited for. Source:
+R-CTL10; document 001 (controller failover, steps 2 and 3).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+
+RETRY_MS = 500
+
+
+class Content(NamedTuple):
+    """What a node holds; a node that is not there holds nothing and has no version."""
+
+    data: bytes | None
+    version: int
+
+
+ABSENT = Content(None, -1)
+
+
+class AdminNode:
+    """A node that is watched as long as its controller acts."""
+
+    def __init__(
+        self,
+        path: str,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        *,
+        on_content: Callable[[Content], None],
+    ) -> None:
+        """`on_content` hears the content at the start and after every change."""
+        self.path = path
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._on_content = on_content
+        self._generation = 0
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    def read(self) -> None:
+        """Read now; the content is told."""
+        self._generation += 1
+        generation = self._generation
+
+        def is_old() -> bool:
+            return self._closed or generation != self._generation
+
+        def fired() -> None:
+            if not is_old():
+                self.read()
+
+        def on_data(reply: ZkReply) -> None:
+            if is_old():
+                return
+            if reply.ok and reply.stat is not None:
+                self._on_content(Content(reply.value, reply.stat.version))
+            elif reply.status is ZkStatus.NO_NODE:
+                self._coordination.exists(self.path, on_existence, fired)
+            else:
+                self._scheduler.call_later(RETRY_MS, fired)
+
+        def on_existence(reply: ZkReply) -> None:
+            if is_old():
+                return
+            if reply.status is ZkStatus.NO_NODE:
+                self._on_content(ABSENT)
+            elif reply.ok:
+                self.read()
+            else:
+                self._scheduler.call_later(RETRY_MS, fired)
+
+        self._coordination.get(self.path, on_data, fired)
+
+    def change(
+        self,
+        new_data: Callable[[bytes | None], bytes | None],
+        done: Callable[[bool], None],
+        *,
+        once: bool = False,
+    ) -> None:
+        """Replace the content by what `new_data` makes of it; None removes the node.
+
+        `done(False)`: ZooKeeper did not answer, it may or may not have happened; or, with `once`,
+        somebody else was faster, and what he wrote may ask for something else.
+        """
+
+        def on_data(reply: ZkReply) -> None:
+            if reply.ok and reply.stat is not None:
+                put(reply.value, reply.stat.version)
+            elif reply.status is ZkStatus.NO_NODE:
+                put(None, -1)
+            else:
+                done(False)
+
+        def put(data: bytes | None, version: int) -> None:
+            wanted = new_data(data)
+            if wanted == data:
+                done(True)
+            elif wanted is None:
+                self._coordination.delete(self.path, version, on_put)
+            elif data is None:
+                self._coordination.create(self.path, wanted, on_put, make_parents=True)
+            else:
+                self._coordination.set(self.path, wanted, version, on_put)
+
+        def on_put(reply: ZkReply) -> None:
+            if reply.ok or once or reply.status is ZkStatus.UNKNOWN:
+                done(reply.ok)
+            else:
+                self.change(new_data, done)
+
+        self._coordination.get(self.path, on_data)

@@ -1,0 +1,268 @@
+"""Fetch sessions: the broker remembers what a client fetches, so that neither says it again.
+
+    session id, epoch   meaning of a request
+    0, -1               no session: all partitions are named, all are answered
+    any, 0              all partitions are named; the broker may open a session (and ends the old)
+    any, -1             likewise, without a session; the old one ends
+    id, n > 0           only what has changed since request n - 1, and what is forgotten
+
+Rule: a partition is left out of an answer only if its client knows all that it would say: it was
+not named in this request, has no records and no error, and its watermarks are as last told. When
+slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
+"""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ports import Clock
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from storage_engine.protocol.fetch_session import (
+    FULL_EPOCH,
+    NO_SESSION,
+    NO_SESSION_EPOCH,
+    epoch_after,
+)
+
+EVICTION_MS = 120_000
+"""A session unused for so long makes room for any other; one that is older makes room for a larger
+one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting there either."""
+
+REMEMBERED_PARTITIONS_MAX = 200_000
+"""Of all sessions together, some 400 bytes each: slots alone would not bound the memory, because
+one request may name a million partitions."""
+
+Key = tuple[str, int]
+
+
+class _Remembered:
+    """One partition of a session."""
+
+    __slots__ = ("told", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.told: tuple[int, int, int] | None = None
+        """High watermark, last stable offset and log start as the client knows them; None: it is
+        to be answered in any case."""
+
+
+class FetchSession:
+    """One client's partitions, in the order in which they are served."""
+
+    __slots__ = ("_wanted", "created_ms", "epoch", "is_follower", "partitions", "session_id")
+
+    def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.epoch = FULL_EPOCH + 1
+        """That of the next request."""
+        self.is_follower = is_follower
+        self.created_ms = now_ms
+        self.partitions: dict[Key, _Remembered] = {}
+        self._wanted: list[FetchPartition] | None = None
+
+    def update(
+        self, named: Iterable[FetchPartition], forgotten: Iterable[tuple[str, Sequence[int]]]
+    ) -> None:
+        """Take what a request says anew."""
+        partitions = self.partitions
+        for topic, indexes in forgotten:
+            for index in indexes:
+                if partitions.pop((topic, index), None) is not None:
+                    self._wanted = None
+        for wanted in named:
+            self._wanted = None
+            key = wanted.topic, wanted.partition
+            remembered = partitions.get(key)
+            if remembered is None:
+                partitions[key] = _Remembered(wanted)
+            else:
+                remembered.wanted = wanted
+                remembered.told = None
+
+    def wanted(self) -> list[FetchPartition]:
+        """All partitions, those that were served last at the end."""
+        if self._wanted is None:
+            self._wanted = [each.wanted for each in self.partitions.values()]
+        return self._wanted
+
+    def news(self, answers: Iterable[FetchPartitionResponse]) -> list[FetchPartitionResponse]:
+        """The answers that the client can't do without."""
+        partitions = self.partitions
+        news = []
+        for answer in answers:
+            key = answer.topic, answer.partition
+            remembered = partitions[key]
+            told = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
+            if answer.records:
+                # To the end: a full answer serves the others first next time.
+                partitions[key] = partitions.pop(key)
+                self._wanted = None
+            elif (
+                remembered.told == told
+                and not answer.error_code
+                and answer.diverging_epoch is None
+                and answer.preferred_read_replica < 0
+            ):
+                continue
+            is_error = answer.error_code or answer.diverging_epoch is not None
+            # What failed is told again as long as it fails, and once when it is over.
+            remembered.told = None if is_error else told
+            news.append(answer)
+        return news
+
+
+class SessionFetch:
+    """One request, with all partitions of its session, and the form of its answer."""
+
+    __slots__ = ("_epoch", "_opener", "_session", "request")
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        session: FetchSession | None = None,
+        opener: "FetchSessions | None" = None,
+    ) -> None:
+        self.request = request
+        """As if the client had named everything."""
+        self._session = session
+        self._epoch = 0 if session is None else session.epoch
+        self._opener = opener
+
+    def response(self, answers: Sequence[FetchPartitionResponse]) -> FetchResponse:
+        """To be made once, from the answers to `request`, when they leave."""
+        session = self._session
+        if session is not None:
+            if session.epoch != self._epoch:
+                # A later request of the session has been taken while this one waited.
+                return FetchResponse(
+                    (), int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id
+                )
+            return FetchResponse(session.news(answers), 0, session.session_id)
+        if self._opener is not None:
+            session = self._opener.open(self.request)
+            if session is not None:
+                session.news(answers)
+                return FetchResponse(answers, 0, session.session_id)
+        return FetchResponse(answers)
+
+
+class FetchSessions:
+    """The sessions of one broker: `max.incremental.fetch.session.cache.slots` of them."""
+
+    def __init__(
+        self,
+        slots: int,
+        clock: Clock,
+        *,
+        ids: Random,
+        partitions_max: int = REMEMBERED_PARTITIONS_MAX,
+    ) -> None:
+        """`ids`: a source of session ids that an earlier run of this broker did not give out."""
+        self._slots = slots
+        self._clock = clock
+        self._ids = ids
+        self._partitions_max = partitions_max
+        self._used: dict[FetchSession, int] = {}
+        """When each was used last, in that order."""
+        self._by_id: dict[int, FetchSession] = {}
+        self.remembered = 0
+        """Partitions of all sessions."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def begin(self, request: FetchRequest) -> SessionFetch | FetchResponse:
+        """What to read for a request, or the refusal that is its whole answer."""
+        epoch = request.session_epoch
+        if epoch in (NO_SESSION_EPOCH, FULL_EPOCH):
+            old = self._by_id.get(request.session_id)
+            if old is not None:
+                self._end(old)
+            if epoch == FULL_EPOCH and request.partitions:
+                return SessionFetch(request, opener=self)
+            return SessionFetch(request)
+        session = self._by_id.get(request.session_id)
+        if session is None:
+            return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
+        if session.epoch != epoch:
+            code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            return FetchResponse((), int(code), request.session_id)
+        before = len(session.partitions)
+        session.update(request.partitions, request.forgotten)
+        self.remembered += len(session.partitions) - before
+        if self.remembered > self._partitions_max and len(session.partitions) > before:
+            self._end(session)
+            return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
+        full = request._replace(partitions=session.wanted(), forgotten=())
+        if not session.partitions:
+            self._end(session)
+            return SessionFetch(full)
+        session.epoch = epoch_after(epoch)
+        self._touch(session)
+        return SessionFetch(full, session)
+
+    def open(self, request: FetchRequest) -> FetchSession | None:
+        """A session of a request that names all its partitions; None where there is no room."""
+        now_ms = self._clock.monotonic_ms()
+        is_follower = request.replica_id >= 0
+        session = FetchSession(self._new_id(), is_follower=is_follower, now_ms=now_ms)
+        session.update(request.partitions, ())
+        size = len(session.partitions)
+        if size > self._partitions_max or not self._slots:
+            return None
+        if len(self) >= self._slots and not self._evict_for(session, now_ms):
+            return None
+        while self.remembered + size > self._partitions_max:
+            if not self._evict_for(session, now_ms):
+                return None
+        self._by_id[session.session_id] = session
+        self.remembered += size
+        self._touch(session)
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._ids.randrange(1, 1 << 31)
+            if session_id not in self._by_id:
+                return session_id
+
+    def _touch(self, session: FetchSession) -> None:
+        self._used.pop(session, None)
+        self._used[session] = self._clock.monotonic_ms()
+
+    def _end(self, session: FetchSession) -> None:
+        del self._by_id[session.session_id]
+        del self._used[session]
+        self.remembered -= len(session.partitions)
+
+    def _evict_for(self, new: FetchSession, now_ms: int) -> bool:
+        """Make room: the one that is unused for too long, else the least important of those that
+        may go. A follower's counts more than any client's, then a larger one more than a smaller.
+        """
+        longest_unused = next(iter(self._used), None)
+        if longest_unused is None:
+            return False
+        if now_ms - self._used[longest_unused] > EVICTION_MS:
+            self._end(longest_unused)
+            return True
+        may_go = [
+            session
+            for session in self._used
+            if now_ms - session.created_ms > EVICTION_MS
+            or (new.is_follower and not session.is_follower)
+        ]
+        least = min(may_go, key=_importance, default=None)
+        if least is None or _importance(new) <= _importance(least):
+            return False
+        self._end(least)
+        return True
+
+
+def _importance(session: FetchSession) -> tuple[bool, int]:
+    return session.is_follower, len(session.partitions)

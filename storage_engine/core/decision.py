@@ -1,0 +1,84 @@
+"""What leader and ISR a partition should have, given everything that is known of it.
+
+Rule: a pure function of the situation; the first rule that wants something wins. Source: R-CTL2,
+R-CTL4, R-CTL7 to R-CTL9.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from storage_engine.core.cluster_state import PartitionState
+from storage_engine.core.election import (
+    Elected,
+    controlled_shutdown_election,
+    first_election,
+    offline_election,
+    preferred_election,
+    shrink_to_live,
+)
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.reassignment import Reassignment, reassignment_election
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """One partition as its controller sees it."""
+
+    assigned: tuple[BrokerId, ...]
+    state: PartitionState | None
+    running: Set[BrokerId]
+    """Brokers that run and can serve their replica."""
+    bounced: Set[BrokerId]
+    """Brokers that have been restarted since the state was written: dead for this decision."""
+    leaving: Set[BrokerId]
+    """Brokers in controlled shutdown."""
+    unclean: bool
+    preferring: bool
+    """The preferred replica was asked for."""
+    renewing: bool
+    """Leader and followers have to hear of another assignment: a new leader epoch tells them."""
+    move: Reassignment | None
+    """The reassignment under way, as long as its old replicas count."""
+
+
+def wanted(situation: Situation) -> Elected | None:
+    """What should be written; None when leader and ISR are as they should be."""
+    assigned, state, leaving = situation.assigned, situation.state, situation.leaving
+    live = situation.running - situation.bounced
+    if state is None:
+        return first_election(assigned, live - leaving)
+    if state.leader not in live:
+        elected = _offline_election(situation, state, live)
+        return None if elected.leader == -1 and state.leader == -1 else elected
+    for broker in sorted(leaving & set(assigned)):
+        moved = controlled_shutdown_election(
+            assigned, state.leader, state.isr, live - leaving, broker
+        )
+        if moved is not None:
+            return moved
+    shrunk = shrink_to_live(assigned, state.leader, state.isr, live)
+    if shrunk is not None:
+        return shrunk
+    move = situation.move
+    if move is not None and move.is_caught_up(state.isr, situation.running):
+        # Nobody else is preferred any more, and what is written here renews as well.
+        return reassignment_election(
+            move, state.leader, state.isr, live=situation.running, candidates=live - leaving
+        )
+    if situation.renewing:
+        return Elected(leader=state.leader, isr=state.isr)
+    if situation.preferring:
+        return preferred_election(assigned, state.leader, state.isr, live - leaving)
+    return None
+
+
+def _offline_election(situation: Situation, state: PartitionState, live: Set[BrokerId]) -> Elected:
+    """Who stays is preferred to who is leaving, both to a broker that has just come back, and
+    anyone in sync to an unclean leader. `live` is without those that have just come back."""
+    everybody, leaving = situation.running, situation.leaving
+    unclean = situation.unclean and everybody.isdisjoint(state.isr)
+    for candidates in (live - leaving, live, everybody - leaving, everybody):
+        elected = offline_election(situation.assigned, state.isr, candidates, unclean=unclean)
+        if elected.leader != -1:
+            break
+    return elected

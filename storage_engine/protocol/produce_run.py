@@ -1,0 +1,311 @@
+"""Produce requests in a row that differ in correlation id and records alone, as a producer with
+many small batches for one partition sends them.
+
+    request    size | api key, version | correlation id | client id ... partition | size of records
+               | records | [three empty tag buffers, when flexible]
+    response   size | correlation id | ... | base offset | ...
+
+Rule: a frame counts as alike only if it is byte for byte what the encoder would make of the same
+request with other records; all others go the general way, which decodes them. The general decoder
+gives the pattern, and the general encoder the answers.
+"""
+
+import struct
+from collections.abc import Hashable, Sequence
+from itertools import repeat
+from typing import NamedTuple, Self
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis import produce
+from storage_engine.protocol.apis.wire import INT32, uvarint
+from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.framing import encode_response_frame
+from storage_engine.protocol.record_batch import ATTRIBUTES_AT, HEADER_BYTES, LENGTH_END, MAGIC
+
+FIRST_VERSION_WITH_V2_BATCHES = 3
+
+SIZES_KNOWN = 1024
+"""Sizes of frames whose layout a pattern remembers."""
+
+LEAST_COLUMNS = 2
+"""Requests for which columns are worth their while."""
+
+LONGEST_SPAN = 1024
+"""Frames unpacked together."""
+
+_SIZE_BYTES = 4
+_IDS_BYTES = 8
+"""Api key, version and correlation id."""
+_TAGS = b"\x00\x00\x00"
+_MARK = 0x0102030405060708
+"""A base offset to find again; its bytes can't be in the name of a topic."""
+_TAIL = struct.Struct(">3s")
+
+
+class ProduceRun(NamedTuple):
+    """Requests that follow one another."""
+
+    pattern: "ProducePattern"
+    correlation_ids: list[int]
+    records: list[memoryview]
+
+
+class _Layout:
+    """Frames of one size: what is where, and what must be there."""
+
+    __slots__ = (
+        "batch_length",
+        "front",
+        "front_bytes",
+        "head",
+        "middle",
+        "records_size",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        size: int,
+        api_and_version: bytes,
+        middle: bytes,
+        records_size: bytes,
+        records_bytes: int,
+        tail_bytes: int,
+    ) -> None:
+        """`records_size` is the size of the records as it is encoded."""
+        self.records_size = records_size
+        self.front = struct.Struct(f">4si{len(middle)}s{len(records_size)}s")
+        """From the api key to the records."""
+        self.front_bytes = _SIZE_BYTES + self.front.size
+        self.head = INT32.pack(size) + api_and_version
+        self.middle = middle + records_size
+        self.batch_length = records_bytes - LENGTH_END
+        """Of a batch that fills the records."""
+        self.whole: struct.Struct | None = None
+        """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
+        middle, batch length, magic, CRC, what the CRC protects, tail."""
+        if records_bytes >= HEADER_BYTES:
+            tail = f"{tail_bytes}s" if tail_bytes else ""
+            self.whole = struct.Struct(
+                f">{len(self.head)}si{len(self.middle)}s8xi4xBI{records_bytes - ATTRIBUTES_AT}s"
+                + tail
+            )
+
+
+def _count_of(column: Sequence[Hashable], value: Hashable) -> int:
+    """How many at the beginning of the column are `value`."""
+    if column.count(value) == len(column):
+        return len(column)
+    return next(number for number, each in enumerate(column) if each != value)
+
+
+class ProducePattern:
+    """What requests to one partition have in common."""
+
+    __slots__ = (
+        "_answer",
+        "_answer_log_start",
+        "_api_and_version",
+        "_flexible",
+        "_frame_max_bytes",
+        "_middle",
+        "_sizes",
+        "_span",
+        "_tail_bytes",
+        "acks",
+        "partition",
+        "timeout_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        frame: memoryview,
+        version: int,
+        request: produce.ProduceRequest,
+        *,
+        middle_end: int,
+        frame_max_bytes: int,
+    ) -> None:
+        """Use `of`."""
+        (item,) = request.partitions
+        self.version = version
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        self.partition = TopicPartition(item.topic, item.partition)
+        self._flexible = version >= produce.FIRST_FLEXIBLE
+        self._frame_max_bytes = frame_max_bytes
+        self._api_and_version = bytes(frame[:4])
+        self._middle = bytes(frame[_IDS_BYTES:middle_end])
+        self._tail_bytes = len(_TAGS) if self._flexible else 0
+        # By size, without the four bytes of the size itself.
+        self._sizes: dict[int, _Layout] = {}
+        self._span = 1
+        self._answer: tuple[struct.Struct, bytes, bytes, bytes] | None = None
+        self._answer_log_start = -1
+
+    @classmethod
+    def of(
+        cls,
+        frame: memoryview,
+        version: int,
+        request: produce.ProduceRequest,
+        *,
+        frame_max_bytes: int,
+    ) -> Self | None:
+        """The pattern of a decoded request, given with its frame; None when it has none: several
+        partitions, a transaction, no answer wanted, or an unusual encoding.
+
+        Frames above `frame_max_bytes` are never alike."""
+        if (
+            version < FIRST_VERSION_WITH_V2_BATCHES
+            or request.acks not in (-1, 1)
+            or request.transactional_id is not None
+            or len(request.partitions) != 1
+        ):
+            return None
+        records = request.partitions[0].records
+        if not isinstance(records, memoryview):
+            return None
+        flexible = version >= produce.FIRST_FLEXIBLE
+        size = uvarint(len(records) + 1) if flexible else INT32.pack(len(records))
+        tail = _TAGS if flexible else b""
+        middle_end = len(frame) - len(tail) - len(records) - len(size)
+        pattern = cls(
+            frame, version, request, middle_end=middle_end, frame_max_bytes=frame_max_bytes
+        )
+        rest = bytes(frame[middle_end : middle_end + len(size)])
+        if rest != size or bytes(frame[len(frame) - len(tail) :]) != tail:
+            return None
+        return pattern
+
+    def match_columns(
+        self, view: memoryview, position: int, end: int, most: int
+    ) -> tuple[list[int], BatchColumns | None, int]:
+        """As `match`, with correlation ids and batches in columns; a frame with anything but one
+        batch of magic 2 ends the run. None: not even two.
+        """
+        ids: list[int] = []
+        crcs: list[int] = []
+        sealed: list[bytes] = []
+        # Frames of one size are unpacked together, twice as many as the last time they all fitted.
+        span = self._span
+        while end - position >= _SIZE_BYTES and len(ids) < most:
+            size = INT32.unpack_from(view, position)[0]
+            known = self._sizes.get(size) or self._learn(size)
+            stride = _SIZE_BYTES + size
+            count = min(span, (end - position) // stride, most - len(ids))
+            if known is None or known.whole is None or count < 1:
+                break
+            starts = range(position, position + count * stride, stride)
+            rows = map(known.whole.unpack_from, repeat(view), starts)
+            heads, some_ids, middles, lengths, magics, some_crcs, some_sealed, *tails = zip(
+                *rows, strict=True
+            )
+            good = min(
+                _count_of(heads, known.head),
+                _count_of(middles, known.middle),
+                _count_of(lengths, known.batch_length),
+                _count_of(magics, MAGIC),
+                *(_count_of(tail, _TAGS) for tail in tails),
+            )
+            ids += some_ids[:good]
+            crcs += some_crcs[:good]
+            sealed += some_sealed[:good]
+            position += good * stride
+            if good < count:
+                span = max(1, good)
+                if not good:
+                    break
+            elif good == span:
+                span *= 2
+        self._span = min(span, LONGEST_SPAN)
+        if len(ids) < LEAST_COLUMNS:
+            return ids, None, position
+        return ids, BatchColumns(crcs, sealed), position
+
+    def match(self, view: memoryview, position: int, end: int, most: int) -> tuple[ProduceRun, int]:
+        """The whole frames from `position` on that are alike, at most `most`, and where they end.
+
+        `view` up to `end` is what was received; frames have their size in front.
+        """
+        ids: list[int] = []
+        records: list[memoryview] = []
+        sizes = self._sizes
+        flexible = self._flexible
+        head, middle = self._api_and_version, self._middle
+        tail = _TAIL.unpack_from
+        unpack_size = INT32.unpack_from
+        while end - position >= _SIZE_BYTES and len(ids) < most:
+            size = unpack_size(view, position)[0]
+            known = sizes.get(size) or self._learn(size)
+            frame_end = position + _SIZE_BYTES + size
+            if known is None or frame_end > end:
+                break
+            layout, records_size, head_bytes = known.front, known.records_size, known.front_bytes
+            found = layout.unpack_from(view, position + _SIZE_BYTES)
+            if found[0] != head or found[2] != middle or found[3] != records_size:
+                break
+            records_end = frame_end
+            if flexible:
+                records_end -= 3
+                if tail(view, records_end)[0] != _TAGS:
+                    break
+            ids.append(found[1])
+            records.append(view[position + head_bytes : records_end])
+            position = frame_end
+        return ProduceRun(self, ids, records), position
+
+    def _learn(self, size: int) -> "_Layout | None":
+        """How a frame of that size is laid out; None when it is too small or too
+        large."""
+        if size > self._frame_max_bytes:
+            return None
+        left = size - _IDS_BYTES - len(self._middle) - self._tail_bytes
+        encoded = None
+        if self._flexible:
+            for size_bytes in range(1, 6):
+                if left >= size_bytes and len(uvarint(left - size_bytes + 1)) == size_bytes:
+                    encoded = uvarint(left - size_bytes + 1)
+        elif left >= _SIZE_BYTES:
+            encoded = INT32.pack(left - _SIZE_BYTES)
+        if encoded is None:
+            return None
+        if len(self._sizes) >= SIZES_KNOWN:
+            self._sizes.clear()
+        self._sizes[size] = known = _Layout(
+            size,
+            self._api_and_version,
+            self._middle,
+            encoded,
+            left - len(encoded),
+            self._tail_bytes,
+        )
+        return known
+
+    def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start: int) -> bytes:
+        """The response frames for batches that were appended at these offsets."""
+        if self._answer is None or log_start != self._answer_log_start:
+            self._answer = self._cut_answer(log_start)
+            self._answer_log_start = log_start
+        layout, size, middle, tail = self._answer
+        return b"".join(
+            map(
+                layout.pack,
+                repeat(size),
+                correlation_ids,
+                repeat(middle),
+                base_offsets,
+                repeat(tail),
+            )
+        )
+
+    def _cut_answer(self, log_start: int) -> tuple[struct.Struct, bytes, bytes, bytes]:
+        topic, index = self.partition
+        row = produce.ProducePartitionResponse(topic, index, 0, _MARK, -1, log_start)
+        response = produce.ProduceResponse([row])
+        (frame,) = encode_response_frame(produce.API, self.version, 0, response)
+        assert isinstance(frame, bytes)
+        at = frame.index(_MARK.to_bytes(8, "big"))
+        size, middle, tail = frame[:4], frame[8:at], frame[at + 8 :]
+        return struct.Struct(f">4si{len(middle)}sq{len(tail)}s"), size, middle, tail

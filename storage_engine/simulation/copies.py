@@ -1,0 +1,99 @@
+"""What the checkers remember of logs: a note per batch, chained, so that two logs that agree in
+one note agree in all before it.
+
+Rule: a note's chain stands for everything up to and including its batch.
+"""
+
+from typing import NamedTuple
+
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.record_batch import BatchHeader, iter_headers
+
+READ_BYTES = 1 << 20
+
+
+class BatchNote(NamedTuple):
+    """A batch in a log."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    crc: int
+    producer: tuple[int, int, int]
+    """Producer id, producer epoch, first sequence."""
+    chain: int
+
+    def __str__(self) -> str:
+        return f"{self.base_offset}..{self.end_offset - 1} of epoch {self.leader_epoch}"
+
+
+class NotedLog:
+    """Notes of all batches from offset 0."""
+
+    def __init__(self) -> None:
+        self.notes: list[BatchNote] = []
+        self.place_of_end: dict[int, int] = {0: -1}
+        """End offset -> index of the note that ends there."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.notes[-1].end_offset if self.notes else 0
+
+    def add(self, note: BatchNote) -> None:
+        self.place_of_end[note.end_offset] = len(self.notes)
+        self.notes.append(note)
+
+    def cut_to(self, end_offset: int) -> list[BatchNote]:
+        """Drop what ends above; what was dropped."""
+        dropped = []
+        while self.notes and self.notes[-1].end_offset > end_offset:
+            note = self.notes.pop()
+            del self.place_of_end[note.end_offset]
+            dropped.append(note)
+        return dropped
+
+    def holds(self, other: "NotedLog") -> bool:
+        """Whether it begins with all of the other."""
+        count = len(other.notes)
+        if not count:
+            return True
+        return len(self.notes) >= count and self.notes[count - 1].chain == other.notes[-1].chain
+
+    def follow(self, log: PartitionLog) -> tuple[list[BatchNote], list[BatchNote]]:
+        """Bring the notes up to a log that has either grown or been cut since; (cut, added)."""
+        end_offset = log.log_end_offset
+        cut = self.cut_to(end_offset) if end_offset < self.end_offset else []
+        if end_offset == self.end_offset:
+            return cut, []
+        added = self._read(log, self.end_offset)
+        return cut, added
+
+    def _read(self, log: PartitionLog, offset: int) -> list[BatchNote]:
+        added = []
+        chain = self.notes[-1].chain if self.notes else 0
+        while (piece := log.read(offset, max_bytes=READ_BYTES)) is not None:
+            for _, header in iter_headers(piece.view()):
+                note = _note(header, chain)
+                chain = note.chain
+                self.add(note)
+                added.append(note)
+                offset = note.end_offset
+        return added
+
+
+def noted(log: PartitionLog) -> NotedLog:
+    """Notes of a whole log."""
+    notes = NotedLog()
+    notes.follow(log)
+    return notes
+
+
+def _note(header: BatchHeader, chain: int) -> BatchNote:
+    return BatchNote(
+        header.base_offset,
+        header.next_offset,
+        header.partition_leader_epoch,
+        header.crc,
+        (header.producer_id, header.producer_epoch, header.base_sequence),
+        hash((chain, header.base_offset, header.partition_leader_epoch, header.crc)),
+    )

@@ -1,0 +1,192 @@
+"""What goes wrong in a run, as data: a schedule that follows from the seed alone.
+
+Rule: each fault says when it begins, whom it befalls and how long it lasts, and ends by itself. So
+any part of a schedule is a schedule, which is what makes a failing one shrink.
+"""
+
+import enum
+import random
+from dataclasses import dataclass
+
+
+class FaultKind(enum.Enum):
+    """Names as they are printed."""
+
+    KILL = "kill"
+    """SIGKILL: the page cache is kept, the session lives until its timeout."""
+    QUICK_RESTART = "quick restart"
+    """SIGKILL and start: the new incarnation ends the session of the old one."""
+    POWER_LOSS = "power loss"
+    """What was not flushed may be lost."""
+    POWER_LOSS_OF_ALL = "power loss of all"
+    LEAVE = "controlled shutdown"
+    PAUSE = "pause"
+    """SIGSTOP and SIGCONT."""
+    SLOW_DISK = "slow disk"
+    """Background work (flushes, deletions) begins only at the end of it."""
+    CUT = "cut"
+    """Connections between two break, and none can be made."""
+    RESET = "reset"
+    """Connections between two break."""
+    GIVE_UP = "give up"
+    """One takes its connections to the other for broken; what it sent still arrives."""
+    PARTITION = "partition"
+    """Nothing gets through between two; what is sent arrives afterwards."""
+    ONE_WAY_PARTITION = "one-way partition"
+    SLOW_NETWORK = "slow network"
+    SESSION_CUT = "session cut"
+    """No connection to ZooKeeper; longer than the timeout it costs the session."""
+    LOST_ANSWERS = "lost answers"
+    """ZooKeeper does some writes, and their answers are lost."""
+    SLOW_ZOOKEEPER = "slow zookeeper"
+    SLOW_SESSION = "slow session"
+    """One broker's messages to and from ZooKeeper take long."""
+    CONTROLLER_CHANGE = "controller change"
+    """Somebody removes /controller; the old one hears of it in its own time."""
+    STALE_ORDERS = "stale orders"
+    """What the controller orders one broker is held up, while another broker restarts twice, the
+    controller gives its connection up, and perhaps is replaced; then the old orders arrive."""
+    CREATE_TOPIC = "create topic"
+    DELETE_TOPIC = "delete topic"
+    GROW_TOPIC = "grow topic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault; `number` is its place in the whole schedule of the seed."""
+
+    number: int
+    at_ms: int
+    kind: FaultKind
+    broker: int = 0
+    other: int = 0
+    """The second of two; 0 is the clients."""
+    for_ms: int = 0
+    seed: int = 0
+    """Of what else is chosen in it."""
+
+    def __str__(self) -> str:
+        who = f" broker {self.broker}" if self.broker else ""
+        if self.kind in BETWEEN_TWO:
+            who += f" and {f'broker {self.other}' if self.other else 'the clients'}"
+        return f"{self.kind.value}{who}" + (f" for {self.for_ms} ms" if self.for_ms else "")
+
+
+BETWEEN_TWO = frozenset(
+    {
+        FaultKind.CUT,
+        FaultKind.RESET,
+        FaultKind.GIVE_UP,
+        FaultKind.PARTITION,
+        FaultKind.ONE_WAY_PARTITION,
+    }
+)
+
+_WEIGHTS = {
+    FaultKind.KILL: 10,
+    FaultKind.QUICK_RESTART: 8,
+    FaultKind.LEAVE: 3,
+    FaultKind.PAUSE: 8,
+    FaultKind.SLOW_DISK: 3,
+    FaultKind.CUT: 8,
+    FaultKind.RESET: 5,
+    FaultKind.GIVE_UP: 6,
+    FaultKind.PARTITION: 8,
+    FaultKind.ONE_WAY_PARTITION: 8,
+    FaultKind.SLOW_NETWORK: 3,
+    FaultKind.SESSION_CUT: 10,
+    FaultKind.LOST_ANSWERS: 8,
+    FaultKind.SLOW_ZOOKEEPER: 4,
+    FaultKind.SLOW_SESSION: 6,
+    FaultKind.CONTROLLER_CHANGE: 5,
+    FaultKind.STALE_ORDERS: 6,
+    FaultKind.CREATE_TOPIC: 2,
+    FaultKind.DELETE_TOPIC: 2,
+    FaultKind.GROW_TOPIC: 2,
+}
+_POWER_WEIGHTS = {FaultKind.POWER_LOSS: 12, FaultKind.POWER_LOSS_OF_ALL: 4}
+
+_AT_ONCE = frozenset(
+    {
+        FaultKind.QUICK_RESTART,
+        FaultKind.RESET,
+        FaultKind.GIVE_UP,
+        FaultKind.LOST_ANSWERS,
+        FaultKind.CONTROLLER_CHANGE,
+        FaultKind.CREATE_TOPIC,
+        FaultKind.DELETE_TOPIC,
+        FaultKind.GROW_TOPIC,
+    }
+)
+
+MEAN_PAUSE_MS = 700
+LONGEST_MS = 14_000
+"""More than twice the session timeout: whoever is away so long has been replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What a seed chooses for the whole run."""
+
+    brokers: int
+    min_insync_replicas: int
+    durable: bool
+    """`flush.before.ack`: the power may fail."""
+    network_delay_max_ms: int
+    zookeeper_delay_max_ms: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.brokers} brokers, min.insync.replicas={self.min_insync_replicas}"
+            f"{', flush.before.ack' if self.durable else ''}, network up to"
+            f" {self.network_delay_max_ms} ms, zookeeper up to {self.zookeeper_delay_max_ms} ms"
+        )
+
+
+def profile_of(seed: int) -> Profile:
+    choose = random.Random(f"profile {seed}")
+    return Profile(
+        brokers=choose.choice((3, 3, 3, 4)),
+        min_insync_replicas=choose.choice((1, 2, 2)),
+        durable=choose.random() < 0.25,
+        network_delay_max_ms=choose.choice((1, 3, 10, 40)),
+        zookeeper_delay_max_ms=choose.choice((1, 3, 10, 40)),
+    )
+
+
+def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
+    """The faults of a seed's run, by time; those of a longer run begin with those of a shorter."""
+    profile = profile_of(seed)
+    choose = random.Random(f"faults {seed}")
+    weights = {**_WEIGHTS, **(_POWER_WEIGHTS if profile.durable else {})}
+    kinds = list(weights)
+    # Each seed has its own favourites, so that some have many of one kind and none of another.
+    likely = [weights[kind] * choose.choice((0, 0.3, 1, 1, 3)) for kind in kinds]
+    if not any(likely):
+        likely = [1.0] * len(kinds)
+    brokers = range(1, profile.brokers + 1)
+    faults: list[Fault] = []
+    at_ms = 0
+    while True:
+        at_ms += int(choose.expovariate(1 / MEAN_PAUSE_MS))
+        if at_ms >= seconds * 1000:
+            return faults
+        (kind,) = choose.choices(kinds, likely)
+        broker = choose.choice(brokers)
+        others = [b for b in (0, *brokers, *brokers) if b != broker]
+        faults.append(
+            Fault(
+                number=len(faults) + 1,
+                at_ms=at_ms,
+                kind=kind,
+                broker=broker,
+                other=choose.choice(others),
+                for_ms=0 if kind in _AT_ONCE else _duration_ms(choose),
+                seed=choose.getrandbits(32),
+            )
+        )
+
+
+def _duration_ms(choose: random.Random) -> int:
+    """Mostly short; some longer than a session lives."""
+    return min(LONGEST_MS, 5 + int(choose.lognormvariate(6.8, 1.3)))

@@ -1,0 +1,418 @@
+"""Carries out the faults of a schedule on a cluster.
+
+Rule: a fault that can't befall its broker just then (it is down already, say) does nothing; what
+one fault began only that fault ends, or `heal`, which ends all.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import SessionState
+from storage_engine.protocol.apis import (
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from storage_engine.simulation.broker import SimulatedBroker
+from storage_engine.simulation.checkers import Checker
+from storage_engine.simulation.cluster import CLIENT_TIMEOUT_MS, SimulatedCluster
+from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
+from storage_engine.simulation.network import CLIENT
+from storage_engine.simulation.requests import create_topic_request, delete_topic_request
+from storage_engine.simulation.trace import Trace
+from storage_engine.zookeeper.znodes import ControllerZNode
+
+RESTART_PAUSE_MS = 30
+"""How soon a supervisor starts a broker again."""
+SLOW_NETWORK_MAX_MS = 400
+SLOW_ZOOKEEPER_MAX_MS = 1500
+LEAVE_MS = 3000
+"""How long a leaving broker waits for its leaders to move."""
+
+End = Callable[[], None]
+
+GROWN_PARTITIONS = 4
+"""More are never asked for."""
+
+
+class Injector:
+    """The faults of one run."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checker: Checker,
+        trace: Trace,
+        profile: Profile,
+        choose: random.Random,
+        *,
+        growing_topic: str,
+    ) -> None:
+        self._cluster = cluster
+        self._checker = checker
+        self._trace = trace
+        self._profile = profile
+        self._choose = choose
+        self._growing_topic = growing_topic
+        self._slow_network = 0
+        self._slow_zookeeper = 0
+        self._healed = False
+        self._topics: list[str] = []
+        """Made by faults, and not deleted by one."""
+        self._partitions = 1
+        self.done: Counter[FaultKind] = Counter()
+        self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
+            FaultKind.KILL: self._kill,
+            FaultKind.POWER_LOSS: self._kill,
+            FaultKind.POWER_LOSS_OF_ALL: self._kill_all,
+            FaultKind.QUICK_RESTART: self._restart_quickly,
+            FaultKind.LEAVE: self._leave,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.SLOW_DISK: self._slow_disk,
+            FaultKind.SESSION_CUT: self._cut_session,
+            FaultKind.LOST_ANSWERS: self._lose_answers,
+            FaultKind.SLOW_SESSION: self._slow_session,
+            FaultKind.CONTROLLER_CHANGE: self._change_controller,
+            FaultKind.STALE_ORDERS: self._delay_orders,
+            FaultKind.SLOW_NETWORK: self._slow_down_network,
+            FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
+            FaultKind.CREATE_TOPIC: self._change_topics,
+            FaultKind.DELETE_TOPIC: self._change_topics,
+            FaultKind.GROW_TOPIC: self._change_topics,
+            **dict.fromkeys(BETWEEN_TWO, self._between_two),
+        }
+        cluster.network.delay_ms = self._network_delay_ms
+        cluster.zookeeper.delay_ms = self._zookeeper_delay_ms
+        for broker in cluster.brokers:
+            broker.session.delay_ms = self._zookeeper_delay_ms
+
+    def schedule(self, faults: list[Fault]) -> None:
+        for fault in faults:
+            self._later(fault.at_ms, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+
+    def heal(self) -> None:
+        """No more faults; what is down is started, what is cut off connected."""
+        self._healed = True
+        self._slow_network = self._slow_zookeeper = 0
+        self._trace.note("--- the faults are over ---")
+        self._cluster.network.heal()
+        for broker in self._cluster.brokers:
+            if broker.serving and broker.context.leaving:
+                broker.kill()
+            if not broker.up:
+                self._start(broker)
+                continue
+            if broker.loop.paused:
+                broker.resume()
+            broker.loop.release()
+            broker.session.lose_answers = 0
+            broker.session.delay_ms = self._zookeeper_delay_ms
+            if broker.session.state is SessionState.SUSPENDED:
+                broker.session.reconnect()
+
+    # --- delays ---
+
+    def _network_delay_ms(self) -> int:
+        if self._slow_network:
+            return self._choose.randint(1, SLOW_NETWORK_MAX_MS)
+        return self._choose.randint(1, self._profile.network_delay_max_ms)
+
+    def _zookeeper_delay_ms(self) -> int:
+        if self._slow_zookeeper:
+            return self._choose.randint(1, SLOW_ZOOKEEPER_MAX_MS)
+        return self._choose.randint(1, self._profile.zookeeper_delay_max_ms)
+
+    # --- faults ---
+
+    def _later(self, delay_ms: int, what: Callable[[], None]) -> None:
+        self._cluster.loop.call_later(delay_ms, lambda: None if self._healed else what())
+
+    def _begin(self, fault: Fault) -> None:
+        end = self._carry_out(fault, self._cluster[fault.broker])
+        if end is None:
+            return
+        self.done[fault.kind] += 1
+        self._trace.note(f"fault {fault.number}: {fault}")
+        if fault.for_ms:
+
+            def over() -> None:
+                self._trace.note(f"fault {fault.number} is over: {fault}")
+                end()
+
+            self._later(fault.for_ms, over)
+
+    def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+        """Begin a fault; how it ends, None when it can't be."""
+        if fault.kind in _OF_RUNNING and (not broker.serving or broker.loop.paused):
+            return None
+        return self._ways[fault.kind](fault, broker)
+
+    # --- of one broker ---
+
+    def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        broker.kill(session_ends_at_once=True)
+        self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
+        return _nothing
+
+    def _kill(self, fault: Fault, broker: SimulatedBroker) -> End:
+        broker.kill()
+        lost = fault.kind is FaultKind.POWER_LOSS
+        if lost:
+            self._lose_power(fault, broker)
+        return lambda: self._start_if_down(broker)
+
+    def _kill_all(self, fault: Fault, _broker: SimulatedBroker) -> End:
+        for broker in self._cluster.brokers:
+            if broker.up:
+                broker.kill()
+            self._lose_power(fault, broker)
+
+        def start_all() -> None:
+            for broker in self._cluster.brokers:
+                self._start_if_down(broker)
+
+        return start_all
+
+    def _lose_power(self, fault: Fault, broker: SimulatedBroker) -> None:
+        assert isinstance(broker.disk, SimulatedDisk)
+        broker.disk.lose_power(random.Random(f"{fault.seed} {broker.id}"))
+        self._checker.lost_power(broker)
+
+    def _start_if_down(self, broker: SimulatedBroker) -> None:
+        if not broker.up:
+            self._start(broker)
+
+    def _start(self, broker: SimulatedBroker) -> None:
+        self._trace.note(f"broker {broker.id} starts")
+        broker.begin()
+        self._checker.started(broker)
+
+    def _leave(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
+        """A controlled shutdown, done or not after a while, then the end in order."""
+        controller = self._cluster.controller
+        if controller is None:
+            return None
+        life = broker.life
+        broker.context.leaving = True
+        request = controlled_shutdown.ControlledShutdownRequest(
+            broker_id=BrokerId(broker.id), broker_epoch=broker.context.broker_epoch()
+        )
+        answers = self._cluster.ask(controller.id, controlled_shutdown.API, 0, request)
+
+        def stop() -> None:
+            if broker.life == life and broker.serving and not broker.loop.paused:
+                self._trace.note(f"broker {broker.id} stops {'after' if answers else 'without'} it")
+                broker.stop()
+
+        self._later(LEAVE_MS, stop)
+
+        def start() -> None:
+            if broker.life == life and broker.up:
+                if broker.serving and not broker.loop.paused:
+                    broker.stop()
+                else:
+                    broker.kill()
+            self._start_if_down(broker)
+
+        return start
+
+    def _pause(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        life = broker.life
+        broker.pause()
+
+        def resume() -> None:
+            if broker.life == life and broker.up:
+                broker.resume()
+
+        return resume
+
+    def _slow_disk(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
+        loop = broker.loop
+        if loop.held is not None:
+            return None
+        loop.held = []
+
+        def release() -> None:
+            if broker.up and broker.loop is loop:
+                loop.release()
+
+        return release
+
+    def _cut_session(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+        session = broker.session
+        if session.state is not SessionState.CONNECTED:
+            return None
+        session.cut_off(arrives=fault.seed % 2 == 0)
+
+        def reconnect() -> None:
+            if not broker.up or broker.session is not session:
+                return
+            if broker.loop.paused:
+                self._later(RESTART_PAUSE_MS, reconnect)
+            elif session.state is SessionState.SUSPENDED:
+                session.reconnect()
+
+        return reconnect
+
+    def _lose_answers(self, fault: Fault, broker: SimulatedBroker) -> End:
+        broker.session.lose_answers = 1 + fault.seed % 3
+        return _nothing
+
+    def _slow_session(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        session = broker.session
+        session.delay_ms = lambda: self._choose.randint(1, SLOW_ZOOKEEPER_MAX_MS)
+
+        def end() -> None:
+            session.delay_ms = self._zookeeper_delay_ms
+
+        return end
+
+    # --- of the controller ---
+
+    def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> End | None:
+        if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
+            return None
+        self._cluster.zookeeper.drop(ControllerZNode.PATH)
+        return _nothing
+
+    def _delay_orders(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        controller = self._cluster.controller
+        others = [b for b in self._cluster.brokers if b is not controller]
+        if controller is None or len(others) < 2:
+            return None
+        told, restarted = random.Random(fault.seed).sample(others, 2)
+        direction = (controller.id, told.id)
+        network, zookeeper = self._cluster.network, self._cluster.zookeeper
+        network.held_up.add(direction)
+        self._trace.note(
+            f"orders from broker {controller.id} to {told.id} are held up, broker {restarted.id}"
+            " restarts twice"
+        )
+
+        def restart() -> None:
+            if restarted.serving and not restarted.loop.paused:
+                restarted.kill(session_ends_at_once=True)
+                self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(restarted))
+
+        def replace() -> None:
+            if zookeeper.data(ControllerZNode.PATH) is not None:
+                zookeeper.drop(ControllerZNode.PATH)
+
+        restart()
+        step_ms = max(1, fault.for_ms // 4)
+        self._later(step_ms, lambda: network.give_up(*direction))
+        self._later(2 * step_ms, restart)
+        if fault.seed % 2:
+            self._later(3 * step_ms, replace)
+
+        def end() -> None:
+            network.held_up.discard(direction)
+            network.release()
+
+        return end
+
+    # --- of many ---
+
+    def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+        self._slow_network += 1
+
+        def end() -> None:
+            self._slow_network -= 1
+
+        return end
+
+    def _slow_down_zookeeper(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+        self._slow_zookeeper += 1
+
+        def end() -> None:
+            self._slow_zookeeper -= 1
+
+        return end
+
+    def _between_two(self, fault: Fault, _broker: SimulatedBroker) -> End:
+        network, one, other = self._cluster.network, fault.broker, fault.other
+        match fault.kind:
+            case FaultKind.RESET:
+                network.reset(one, other)
+            case FaultKind.GIVE_UP:
+                network.give_up(one, other)
+            case FaultKind.CUT:
+                pair = frozenset((one, other))
+                network.cut(one, other)
+                return lambda: network.cuts.discard(pair)
+            case _:
+                directions = {(one, other), (other, one)}
+                if fault.kind is FaultKind.ONE_WAY_PARTITION:
+                    directions = {(one, other) if fault.seed % 2 else (other, one)}
+                network.held_up |= directions
+
+                def heal() -> None:
+                    network.held_up -= directions
+                    network.release()
+
+                return heal
+        return _nothing
+
+    # --- topics ---
+
+    def _change_topics(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        controller = self._cluster.controller
+        if controller is None:
+            return None
+        spec, version, request = create_topics.API, 5, None
+        if fault.kind is FaultKind.CREATE_TOPIC:
+            name = f"x{fault.number}"
+            self._checker.expect_topic(name, unclean=False, min_in_sync=1)
+            self._topics.append(name)
+            request = create_topic_request(name, 1 + fault.seed % 2, {})
+        elif fault.kind is FaultKind.DELETE_TOPIC and self._topics:
+            name = self._topics.pop(fault.seed % len(self._topics))
+            spec, version = delete_topics.API, 4
+            request = delete_topic_request(name)
+        elif fault.kind is FaultKind.GROW_TOPIC and self._partitions < GROWN_PARTITIONS:
+            self._partitions += 1
+            spec, version = create_partitions.API, 1
+            request = create_partitions.CreatePartitionsRequest(
+                topics=[
+                    create_partitions.CreatePartitionsRequest.CreatePartitionsTopic(
+                        name=self._growing_topic, count=self._partitions, assignments=None
+                    )
+                ],
+                timeout_ms=10_000,
+                validate_only=False,
+            )
+        if request is None:
+            return None
+        self._cluster.network.send(
+            CLIENT,
+            controller.id,
+            spec,
+            version,
+            request,
+            timeout_ms=CLIENT_TIMEOUT_MS,
+            on_reply=lambda _answer: None,
+        )
+        return _nothing
+
+
+def _nothing() -> None:
+    """It has no end."""
+
+
+_OF_RUNNING = frozenset(
+    {
+        FaultKind.KILL,
+        FaultKind.QUICK_RESTART,
+        FaultKind.POWER_LOSS,
+        FaultKind.LEAVE,
+        FaultKind.PAUSE,
+        FaultKind.SLOW_DISK,
+        FaultKind.SESSION_CUT,
+        FaultKind.LOST_ANSWERS,
+        FaultKind.SLOW_SESSION,
+    }
+)

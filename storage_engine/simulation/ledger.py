@@ -1,0 +1,140 @@
+"""What must stay true, as far as it is known by now: which batches are committed, who led when, and
+what ZooKeeper says.
+
+Rule: it only grows. A batch is committed once some leader's high watermark has passed it; with
+unclean election off it stays so for ever, and every member of the true ISR holds it (StrongIsr).
+Source: ARCHITECTURE.md decision 4, R-REP5, R-REP7.
+"""
+
+from dataclasses import dataclass, field
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.copies import BatchNote, NotedLog
+from storage_engine.zookeeper.znodes import PartitionStateZNode
+
+
+class InvariantViolation(Exception):
+    """The cluster broke a promise."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+        """The same for all violations of one promise."""
+
+
+@dataclass(slots=True)
+class PartitionRecord:
+    """Everything known of one partition."""
+
+    partition: TopicPartition
+    unclean: bool
+    """Its topic allows unclean election: committed batches may be lost."""
+    min_in_sync: int
+    state: PartitionStateZNode | None = None
+    """As it is in ZooKeeper."""
+    assigned: tuple[int, ...] = ()
+    committed: NotedLog = field(default_factory=NotedLog)
+    copies: dict[int, NotedLog] = field(default_factory=dict)
+    """Broker -> its log; of a dead one as it was last seen."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch -> the broker that has led under it."""
+    chains: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(base offset, leader epoch) -> chain: equal in all logs that have such a batch."""
+    next_sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(producer id, producer epoch) -> the sequence that its next committed batch begins with."""
+
+    def copy(self, broker: int) -> NotedLog:
+        return self.copies.setdefault(broker, NotedLog())
+
+    def committed_at(self, offset: int) -> BatchNote | None:
+        """The committed batch that begins at an offset."""
+        place = self.committed.place_of_end.get(offset)
+        if place is None or place + 1 >= len(self.committed.notes):
+            return None
+        return self.committed.notes[place + 1]
+
+    def lead(self, leader_epoch: int, broker: int) -> None:
+        """Somebody leads, or is to lead, under an epoch."""
+        other = self.leaders.setdefault(leader_epoch, broker)
+        if other != broker:
+            raise InvariantViolation(
+                "one leader per epoch",
+                f"{self.partition} has brokers {other} and {broker} in epoch {leader_epoch}",
+            )
+
+    def note_chain(self, broker: int, note: BatchNote) -> None:
+        """A batch was appended somewhere."""
+        key = note.base_offset, note.leader_epoch
+        if self.chains.setdefault(key, note.chain) != note.chain:
+            raise InvariantViolation(
+                "logs that share a batch agree below it",
+                f"{self.partition} on broker {broker} has another log up to {note} than others",
+            )
+
+    def check_replica(self, broker: int, high_watermark: int) -> None:
+        """Below its high watermark a replica has what is committed."""
+        place = self.committed.place_of_end.get(high_watermark)
+        notes = self.copy(broker).notes
+        if place == -1:
+            return
+        if (
+            place is None
+            or place >= len(notes)
+            or notes[place].chain != self.committed.notes[place].chain
+        ):
+            raise InvariantViolation(
+                "logs are equal below the high watermark",
+                f"{self.partition} on broker {broker} differs below {high_watermark} from what was"
+                f" committed up to {self.committed.end_offset}",
+            )
+
+    def commit(self, broker: int, high_watermark: int) -> None:
+        """A leader's high watermark is where none was before."""
+        copy = self.copy(broker)
+        if not copy.holds(self.committed):
+            raise InvariantViolation(
+                "logs are equal below the high watermark",
+                f"{self.partition} is led by broker {broker} with the high watermark"
+                f" {high_watermark}, but it does not hold all that was committed up to"
+                f" {self.committed.end_offset}",
+            )
+        for note in copy.notes[len(self.committed.notes) :]:
+            if note.end_offset > high_watermark:
+                break
+            self._check_sequence(note)
+            self.committed.add(note)
+        if self.committed.end_offset != high_watermark:
+            raise InvariantViolation(
+                "a high watermark is the end of a batch in the log",
+                f"{self.partition} on broker {broker}: {high_watermark}, the log ends at"
+                f" {copy.end_offset}",
+            )
+        self.check_in_sync()
+
+    def check_in_sync(self) -> None:
+        """StrongIsr: whoever may be elected holds all that is committed."""
+        if self.state is None or self.unclean:
+            return
+        for broker in self.state.isr:
+            if not self.copy(broker).holds(self.committed):
+                raise InvariantViolation(
+                    "every member of the ISR holds what is committed",
+                    f"{self.partition} is committed up to {self.committed.end_offset}, broker"
+                    f" {broker} of the ISR {list(self.state.isr)} ends at"
+                    f" {self.copy(broker).end_offset} or differs",
+                )
+
+    def _check_sequence(self, note: BatchNote) -> None:
+        """No batch of an idempotent producer is committed twice or out of order (R-CLI7)."""
+        producer_id, producer_epoch, sequence = note.producer
+        if producer_id < 0:
+            return
+        key = producer_id, producer_epoch
+        expected = self.next_sequences.get(key, 0)
+        if sequence != expected:
+            raise InvariantViolation(
+                "an idempotent producer's batches are committed once and in order",
+                f"{self.partition} at {note}: producer {producer_id} has sequence {sequence},"
+                f" {expected} comes next",
+            )
+        self.next_sequences[key] = sequence + note.end_offset - note.base_offset

@@ -1,0 +1,256 @@
+"""One run: a cluster, clients and a schedule of faults from a seed, the promises checked after
+every event, then the end of the faults and what must come of it.
+
+    0 ....... seconds: faults ....... heal: converge ... one follower is cut off: it leaves the ISR
+    ... heal: converge again, every producer is acknowledged once more
+
+Rule: a run is a function of (seed, seconds, the numbers of the faults that take place).
+"""
+
+import random
+import traceback
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.checkers import Checker
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.convergence import open_ends
+from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.faults import (
+    Fault,
+    FaultKind,
+    Profile,
+    profile_of,
+    schedule_of,
+)
+from storage_engine.simulation.injection import Injector
+from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.workload import Consumer, Producer
+
+LAG_MAX_MS = 3000
+"""replica.lag.time.max.ms, short, so that a minute has many changes of ISRs."""
+CONVERGE_MS = 45_000
+"""A session's timeout, a lag time, the longest back-off and the longest request that nobody
+answers (30 s), one after another."""
+LAGGARD_MS = 2 * (LAG_MAX_MS + LAG_MAX_MS // 2) + 4000
+"""Found at the latest half a lag time after the lag time, and a write to ZooKeeper later; a new
+leader (the preferred one returns) gives it all that time once more."""
+LOOK_MS = 250
+"""How often a cluster is asked whether it has converged."""
+FULL_CHECK_MS = 20_000
+"""How often all logs are read again."""
+
+SAFE = "t"
+UNCLEAN = "u"
+SAFE_PARTITIONS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    profile: Profile
+    faults: list[Fault]
+    done: Counter[FaultKind] = field(default_factory=Counter)
+    events: int = 0
+    simulated_ms: int = 0
+    acknowledged: int = 0
+    rule: str | None = None
+    """The promise that was broken; None when all were kept."""
+    failure: str | None = None
+    trace: list[str] = field(default_factory=list)
+    """Of a failure."""
+
+
+class Run:
+    """One seed's cluster at work."""
+
+    def __init__(self, seed: int, *, seconds: int, only: Collection[int] | None = None) -> None:
+        """`only`: the numbers of the faults that take place; None: all."""
+        self.seed = seed
+        self.profile = profile_of(seed)
+        self._seconds = seconds
+        self.faults = [
+            fault
+            for fault in schedule_of(seed, seconds=seconds)
+            if only is None or fault.number in only
+        ]
+        self._choose = random.Random(f"run {seed}")
+        root = Path("/simulated")
+        self.cluster = SimulatedCluster(
+            root,
+            self.profile.brokers,
+            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
+            replica_lag_time_max_ms=str(LAG_MAX_MS),
+            default_replication_factor="3",
+        )
+        self.trace = Trace(self.cluster.loop)
+        self.checker = Checker(self.cluster, self.trace)
+        self.injector = Injector(
+            self.cluster,
+            self.checker,
+            self.trace,
+            self.profile,
+            random.Random(f"delays {seed}"),
+            growing_topic=UNCLEAN,
+        )
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+
+    def outcome(self) -> Outcome:
+        """Run to the end, or to the first broken promise."""
+        rule = failure = None
+        try:
+            self._run()
+        except InvariantViolation as violation:
+            rule, failure = violation.rule, str(violation)
+        except Exception as error:  # noqa: BLE001 - any that escapes is what we look for
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            rule = f"nothing escapes: {type(error).__name__} in {where.name}"
+            failure = f"{rule} ({Path(where.filename).name}:{where.lineno}): {error}"
+        if failure is not None:
+            self.trace.note(f"VIOLATED {failure}")
+        return Outcome(
+            seed=self.seed,
+            profile=self.profile,
+            faults=self.faults,
+            done=self.injector.done,
+            events=self.cluster.loop.events,
+            simulated_ms=self.cluster.loop.now_ms,
+            acknowledged=sum(producer.acknowledged for producer in self.producers),
+            rule=rule,
+            failure=failure,
+            trace=self.trace.lines() if failure else [],
+        )
+
+    def _run(self) -> None:
+        self._watch()
+        self._create_topics()
+        self._start_clients()
+        self.injector.schedule(self.faults)
+        left_ms = self._seconds * 1000
+        while left_ms > 0:
+            self.cluster.loop.run_for(min(left_ms, FULL_CHECK_MS))
+            left_ms -= FULL_CHECK_MS
+            self.checker.check_everything()
+        self.injector.heal()
+        self._converge()
+        self._expel_a_laggard()
+        self.cluster.network.heal()
+        self._converge()
+        self._finish_producers()
+        self.checker.check_everything()
+
+    def _watch(self) -> None:
+        for broker in self.cluster.brokers:
+            self.checker.started(broker)
+        self.cluster.loop.after_event = self.checker.after_event
+        self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
+
+    def _create_topics(self) -> None:
+        profile = self.profile
+        settings = {"min_insync_replicas": str(profile.min_insync_replicas)}
+        if profile.durable:
+            settings["flush_before_ack"] = "true"
+        self.checker.expect_topic(SAFE, unclean=False, min_in_sync=profile.min_insync_replicas)
+        self.checker.expect_topic(UNCLEAN, unclean=True, min_in_sync=1)
+        self.cluster.create_topic(SAFE, SAFE_PARTITIONS, **settings)
+        self.cluster.create_topic(UNCLEAN, 1, unclean_leader_election_enable="true")
+
+    def _start_clients(self) -> None:
+        choose = self._choose
+        safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
+        unclean = TopicPartition(UNCLEAN, 0)
+        kinds = [
+            (safe[0], -1, True),
+            (safe[0], -1, False),
+            (safe[1], -1, True),
+            (safe[1], 1, False),
+            (safe[choose.randrange(SAFE_PARTITIONS)], 0, False),
+            (unclean, -1, False),
+        ]
+        for number, (tp, acks, idempotent) in enumerate(kinds, 1):
+            producer = Producer(
+                self.cluster,
+                self.checker,
+                random.Random(f"producer {self.seed} {number}"),
+                tp,
+                number=number,
+                acks=acks,
+                idempotent=idempotent,
+                pause_ms=choose.choice((50, 200, 600)),
+            )
+            self.producers.append(producer)
+            producer.run()
+        for number in (1, 2):
+            consumer = Consumer(
+                self.cluster,
+                self.checker,
+                random.Random(f"consumer {self.seed} {number}"),
+                [*safe, unclean],
+                number=number,
+                pause_ms=choose.choice((100, 400)),
+            )
+            self.consumers.append(consumer)
+            consumer.run()
+
+    # --- after the faults ---
+
+    def _converge(self) -> None:
+        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
+        while left := open_ends(self.cluster, self.checker):
+            if self.cluster.loop.now_ms >= end_ms:
+                raise InvariantViolation(
+                    "a cluster without faults converges",
+                    f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
+                )
+            self.cluster.loop.run_for(LOOK_MS)
+
+    def _expel_a_laggard(self) -> None:
+        """A follower that can't fetch, though its session lives, leaves the ISRs of others."""
+        controller = self.cluster.controller
+        assert controller is not None
+        laggard = self._choose.choice([b for b in self.cluster.brokers if b is not controller])
+        self.trace.note(f"--- broker {laggard.id} can't fetch any more ---")
+        for broker in self.cluster.brokers:
+            if broker is not laggard:
+                self.cluster.network.hold_up(laggard.id, broker.id)
+        end_ms = self.cluster.loop.now_ms + LAGGARD_MS
+        while kept := self._kept_by_others(laggard.id):
+            if self.cluster.loop.now_ms >= end_ms:
+                raise InvariantViolation(
+                    "a laggard leaves the ISR",
+                    f"broker {laggard.id} can fetch no more for {LAGGARD_MS} ms: {', '.join(kept)}",
+                )
+            self.cluster.loop.run_for(LOOK_MS)
+
+    def _kept_by_others(self, laggard: int) -> list[str]:
+        """Partitions that are produced to, led by others, with the laggard in their ISR."""
+        kept = []
+        for tp in (TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)):
+            state = self.cluster.state(tp)
+            if state.leader != laggard and laggard in state.isr:
+                kept.append(f"{tp} has ISR {list(state.isr)}")
+        return kept
+
+    def _finish_producers(self) -> None:
+        since_ms = self.cluster.loop.now_ms
+        waiting = [p for p in self.producers if p.acks]
+        end_ms = since_ms + CONVERGE_MS
+        while waiting := [p for p in waiting if p.acknowledged_ms < since_ms]:
+            if self.cluster.loop.now_ms >= end_ms:
+                names = ", ".join(f"{p.name} to {p.partition}" for p in waiting)
+                raise InvariantViolation(
+                    "every producer is acknowledged", f"not within {CONVERGE_MS} ms: {names}"
+                )
+            self.cluster.loop.run_for(LOOK_MS)
+
+
+def run_seed(seed: int, *, seconds: int, only: Collection[int] | None = None) -> Outcome:
+    """Run one seed."""
+    return Run(seed, seconds=seconds, only=only).outcome()

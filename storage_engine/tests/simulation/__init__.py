@@ -1,0 +1,1 @@
+"""Tests of the simulation, and what it finds."""

@@ -1,0 +1,195 @@
+"""Deliberate bugs, each a patch of the real code: what the simulation must find.
+
+Rule: a mutation changes one decision and leaves the rest as it is. Its name says what is wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from storage_engine.broker import fetch_reads
+from storage_engine.broker.delayed_produce import AwaitedAppend
+from storage_engine.broker.handlers import control
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.core import decision
+from storage_engine.core.controller import Controller
+from storage_engine.core.election import offline_election
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.isr import CommittedIsr, PendingExpand
+from storage_engine.core.partition import (
+    FollowerProgress,
+    LeaderPartition,
+)
+from storage_engine.core.producer_state import ProducerStates
+from storage_engine.log.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.simulation.run import run_seed
+
+Apply = Callable[[ExitStack], None]
+MUTATIONS: dict[str, Apply] = {}
+
+
+def mutation(apply: Apply) -> Apply:
+    MUTATIONS[apply.__name__] = apply
+    return apply
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The code with one bug more."""
+    with ExitStack() as stack:
+        MUTATIONS[name](stack)
+        yield
+
+
+def failure_of(name: str, seed: int, seconds: int) -> str | None:
+    """The promise that a seed finds broken under a mutation; for a process of its own."""
+    with mutated(name):
+        return run_seed(seed, seconds=seconds).rule
+
+
+def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
+    stack.enter_context(patch.object(owner, name, value))
+
+
+@mutation
+def truncate_to_the_high_watermark(stack: ExitStack) -> None:
+    follow = ReplicaManager._follow
+
+    def cut_and_follow(self: Any, partition: Any, item: Any, endpoints: Any) -> None:
+        partition._keep_high_watermark()
+        partition.log.truncate_to(partition.follower_high_watermark)
+        follow(self, partition, item, endpoints)
+
+    _set(stack, ReplicaManager, "_follow", cut_and_follow)
+
+
+@mutation
+def no_truncation_at_all(stack: ExitStack) -> None:
+    _set(stack, fetch_reads, "_diverging", lambda _partition, _wanted: None)
+
+
+@mutation
+def isr_without_the_pending_member(stack: ExitStack) -> None:
+    _set(stack, PendingExpand, "maximal", property(lambda self: self.members))
+
+
+@mutation
+def laggards_stay(stack: ExitStack) -> None:
+    _set(stack, LeaderPartition, "_shrink", lambda self, now_ms: [])
+
+
+@mutation
+def nobody_is_readmitted(stack: ExitStack) -> None:
+    _set(stack, LeaderPartition, "_expand", lambda self, replica: [])
+
+
+@mutation
+def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
+    def outcome(self: AwaitedAppend) -> ErrorCode | None:
+        return ErrorCode.NONE if self.partition.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    _set(stack, AwaitedAppend, "outcome", outcome)
+
+
+@mutation
+def controller_epoch_ignored(stack: ExitStack) -> None:
+    def refusal(context: Any, controller_epoch: Any, broker_epoch: Any) -> ErrorCode:
+        if broker_epoch not in (-1, context.broker_epoch()):
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    _set(stack, control, "_refusal", refusal)
+
+
+@mutation
+def elected_outside_the_isr(stack: ExitStack) -> None:
+    def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
+        return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
+
+    _set(stack, decision, "offline_election", first_alive)
+
+
+@mutation
+def lost_answer_taken_for_a_refusal(stack: ExitStack) -> None:
+    def read_back(self: Any, partition: Any, leader: Any) -> None:
+        leader.isr = CommittedIsr(members=leader.isr.members)
+        leader._advance_high_watermark()
+
+    _set(stack, IsrWriter, "_read_back", read_back)
+
+
+@mutation
+def high_watermark_lost_on_restart(stack: ExitStack) -> None:
+    _set(stack, LogManager, "high_watermark", lambda self, tp: 0)
+
+
+@mutation
+def served_above_the_high_watermark(stack: ExitStack) -> None:
+    read = fetch_reads._read
+
+    def read_all(partition: Any, request: Any, wanted: Any, room: int, **how: Any) -> Any:
+        return read(partition, request._replace(replica_id=0), wanted, room, **how)
+
+    _set(stack, fetch_reads, "_read", read_all)
+
+
+@mutation
+def lease_ignored(stack: ExitStack) -> None:
+    _set(stack, ReplicaManager, "check_lease", lambda self: None)
+
+
+@mutation
+def fence_ignored(stack: ExitStack) -> None:
+    _set(stack, ReplicaManager, "fence", lambda self: None)
+
+
+@mutation
+def idempotent_state_not_kept_by_followers(stack: ExitStack) -> None:
+    append = PartitionLog.append_as_follower
+
+    def append_only(self: Any, records: Any) -> Any:
+        with patch.object(ProducerStates, "record", lambda self, *args, **named: None):
+            return append(self, records)
+
+    _set(stack, PartitionLog, "append_as_follower", append_only)
+
+
+@mutation
+def old_progress_of_followers_counts_for_a_new_leader(stack: ExitStack) -> None:
+    begin = LeaderPartition.__init__
+
+    def believe(self: Any, *args: Any, **named: Any) -> None:
+        with patch.object(FollowerProgress.__init__, "__defaults__", (1 << 40, 0, 0, 0)):
+            begin(self, *args, **named)
+
+    _set(stack, LeaderPartition, "__init__", believe)
+
+
+@mutation
+def min_insync_replicas_ignored(stack: ExitStack) -> None:
+    _set(stack, HostedPartition, "min_in_sync_count", property(lambda self: 1))
+
+
+@mutation
+def flush_before_ack_ignored(stack: ExitStack) -> None:
+    _set(stack, HostedPartition, "must_flush", property(lambda self: False))
+    _set(stack, HostedPartition, "flushed_end_offset", property(lambda self: None))
+
+
+@mutation
+def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
+    """The controller's writes are told under the epoch that was there, so nobody takes them."""
+    write = Controller._write
+
+    def same_epoch(self: Any, partition: Any, state: Any, wanted: Any) -> Any:
+        made = write(self, partition, state, wanted)
+        if state is None:
+            return made
+        return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
+
+    _set(stack, Controller, "_write", same_epoch)

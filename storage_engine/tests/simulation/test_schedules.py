@@ -1,0 +1,26 @@
+"""Faults follow from the seed, as data."""
+
+from storage_engine.simulation.faults import FaultKind, schedule_of
+
+SEEDS = range(200)
+
+
+def test_a_seed_has_one_schedule_and_a_longer_run_begins_with_it():
+    for seed in SEEDS:
+        short, long = schedule_of(seed, seconds=20), schedule_of(seed, seconds=40)
+        assert short == schedule_of(seed, seconds=20)
+        assert long[: len(short)] == short
+
+
+def test_schedules_differ_and_have_every_kind_of_fault():
+    schedules = [schedule_of(seed, seconds=20) for seed in SEEDS]
+    assert len({str(schedule) for schedule in schedules}) == len(SEEDS)
+    assert {fault.kind for schedule in schedules for fault in schedule} == set(FaultKind)
+
+
+def test_faults_are_in_order_and_never_between_a_broker_and_itself():
+    for seed in SEEDS:
+        schedule = schedule_of(seed, seconds=20)
+        assert [fault.number for fault in schedule] == list(range(1, len(schedule) + 1))
+        assert [fault.at_ms for fault in schedule] == sorted(fault.at_ms for fault in schedule)
+        assert all(fault.broker != fault.other for fault in schedule)

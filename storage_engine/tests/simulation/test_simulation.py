@@ -1,0 +1,58 @@
+"""A fixed set of seeds keeps every promise; `headrace simulate` runs more of them (issue 4).
+
+With HEADRACE_FAULTS=full ten times as many seeds run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from storage_engine.simulation.faults import FaultKind
+
+SEEDS = 400 if os.environ.get("HEADRACE_FAULTS") == "full" else 40
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "storage_engine.tools.cli", "simulate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_fixed_set_of_seeds_keeps_every_promise():
+    done = simulate("--seeds", str(SEEDS), "--jobs", "2", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["seeds"] == SEEDS
+    assert result["failures"] == []
+    assert result["acknowledged"] > 100 * SEEDS
+    assert set(result["faults"]) == {kind.value for kind in FaultKind}
+
+
+def test_a_seed_runs_the_same_in_every_process():
+    first, second = (simulate("--seed", "7", "--seconds", "5", "--json") for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    told = [json.loads(done.stdout) for done in (first, second)]
+    for result in told:
+        del result["elapsed_s"]
+    assert told[0] == told[1]
+
+
+def test_only_the_faults_that_were_asked_for_take_place():
+    done = simulate("--seed", "7", "--seconds", "5", "--faults", "1,2", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sum(json.loads(done.stdout)["faults"].values()) <= 2
+
+
+def test_a_list_of_faults_that_is_none_is_wrong_usage():
+    done = simulate("--seed", "7", "--faults", "one")
+    assert done.returncode == 2
+    assert "'one' is not a list of numbers" in done.stderr
+
+
+def test_faults_without_their_seed_are_wrong_usage():
+    done = simulate("--seeds", "2", "--faults", "1")
+    assert done.returncode == 2
+    assert "--faults needs --seed" in done.stderr

@@ -1,0 +1,261 @@
+"""Run whole clusters of real brokers in simulated time, with faults that follow from a seed, and
+check after every event that no promise is broken.
+
+Each seed stands for one cluster, its clients and its faults. A seed that fails is run again with
+fewer and fewer faults, until none can be left out; what is left is printed with the line that
+replays it. Exit status 1 when a seed failed.
+
+examples:
+  headrace simulate --seeds 1000 --jobs 2
+  headrace simulate --seed 4711 --faults 3,17 --trace
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from storage_engine.simulation.run import Outcome, run_seed
+from storage_engine.simulation.shrink import shrink
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_json, print_table, write_line
+
+DEFAULT_SEEDS = 100
+DEFAULT_SECONDS = 20
+LOGGED_PROGRESS_S = 60.0
+"""How often a line tells of the progress where nobody watches."""
+AHEAD = 4
+"""Seeds per process that wait: enough to keep it busy."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace simulate`."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=int, metavar="N", help="run this seed only")
+    which.add_argument(
+        "--seeds",
+        type=positive_integer,
+        default=DEFAULT_SEEDS,
+        metavar="N",
+        help=f"how many seeds to run (default {DEFAULT_SEEDS})",
+    )
+    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first seed (0)")
+    parser.add_argument(
+        "--seconds",
+        type=positive_integer,
+        default=DEFAULT_SECONDS,
+        metavar="T",
+        help=f"simulated seconds of faults in each seed (default {DEFAULT_SECONDS})",
+    )
+    parser.add_argument(
+        "--jobs", type=positive_integer, default=1, metavar="J", help="processes (default 1)"
+    )
+    parser.add_argument(
+        "--faults",
+        type=_numbers,
+        metavar="N,N",
+        help="with --seed: the numbers of the faults that take place (default all)",
+    )
+    parser.add_argument("--trace", action="store_true", help="print what happened in a failing run")
+    add_json(parser)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace simulate`."""
+    if args.faults is not None and args.seed is None:
+        raise UsageError("--faults needs --seed: each seed has faults of its own")
+    seeds = range(args.start, args.start + args.seeds) if args.seed is None else [args.seed]
+    only = args.faults
+    began_s = time.monotonic()
+    total = _Total()
+    progress = _Progress(len(seeds))
+    with workers(args.jobs) as pool:
+        for outcome in _outcomes(pool, seeds, args, only):
+            total.add(outcome)
+            progress.show(total)
+            if outcome.failure is not None:
+                _clear_progress()
+                total.failures.append(_explain(pool, outcome, args, only))
+    _clear_progress()
+    elapsed_s = time.monotonic() - began_s
+    if args.json:
+        print_json(_as_json(total, elapsed_s))
+    else:
+        _print_tables(total, elapsed_s)
+    return 1 if total.failures else 0
+
+
+class _Total:
+    """Sums over seeds."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.events = 0
+        self.simulated_ms = 0
+        self.acknowledged = 0
+        self.faults: Counter[str] = Counter()
+        self.failures: list[dict[str, Any]] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.events += outcome.events
+        self.simulated_ms += outcome.simulated_ms
+        self.acknowledged += outcome.acknowledged
+        self.faults.update({kind.value: count for kind, count in outcome.done.items()})
+
+
+# --- running ---
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes whose sets are in the same order each time: a run must be the same everywhere."""
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = "0"
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker) as pool:
+            yield pool
+    finally:
+        if before is None:
+            del os.environ["PYTHONHASHSEED"]
+        else:
+            os.environ["PYTHONHASHSEED"] = before
+
+
+def _begin_worker() -> None:
+    logging.disable(logging.CRITICAL)
+
+
+def _outcomes(
+    pool: ProcessPoolExecutor, seeds: Sequence[int], args: argparse.Namespace, only: Any
+) -> Iterator[Outcome]:
+    """As they come; not all are handed out at once, so that Ctrl-C ends it soon."""
+    open_runs: set[Future[Outcome]] = set()
+    left = iter(seeds)
+    while True:
+        while len(open_runs) < AHEAD * args.jobs and (seed := next(left, None)) is not None:
+            open_runs.add(pool.submit(run_seed, seed, seconds=args.seconds, only=only))
+        if not open_runs:
+            return
+        done, open_runs = wait(open_runs, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield future.result()
+
+
+def _explain(
+    pool: ProcessPoolExecutor, outcome: Outcome, args: argparse.Namespace, only: Any
+) -> dict[str, Any]:
+    """Shrink a failing seed's faults and print what is left."""
+    numbers = [fault.number for fault in outcome.faults]
+    best = outcome
+
+    def fails(part: Sequence[int]) -> bool:
+        nonlocal best
+        again = pool.submit(run_seed, outcome.seed, seconds=args.seconds, only=list(part)).result()
+        if again.rule == outcome.rule:
+            best = again
+            return True
+        return False
+
+    if only is None:
+        numbers = shrink(numbers, fails)
+    replay = (
+        f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
+        f" --faults {','.join(map(str, numbers)) or ','} --trace"
+    )
+    if not args.json:
+        write_line(f"seed {outcome.seed} failed ({outcome.profile})")
+        write_line(f"  {best.failure}")
+        write_line(f"  {len(numbers)} of {len(outcome.faults)} faults are needed:")
+        for fault in best.faults:
+            write_line(f"    {fault.at_ms / 1000:9.3f} s  {fault.number}: {fault}")
+        if args.trace:
+            for line in best.trace:
+                write_line(f"  {line}")
+        write_line(f"  replay: {replay}")
+    return {
+        "seed": outcome.seed,
+        "rule": outcome.rule,
+        "failure": best.failure,
+        "faults": [
+            {"number": f.number, "at_ms": f.at_ms, "kind": f.kind.value, "text": str(f)}
+            for f in best.faults
+        ],
+        "trace": best.trace if args.trace else None,
+        "replay": replay,
+    }
+
+
+# --- showing ---
+
+
+class _Progress:
+    """On a terminal one line that changes; elsewhere a line once in a while."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._began_s = self._told_s = time.monotonic()
+
+    def show(self, total: _Total) -> None:
+        now_s = time.monotonic()
+        rate = total.seeds / max(0.001, now_s - self._began_s)
+        failed = f", {len(total.failures)} failed" if total.failures else ""
+        line = f"{total.seeds} of {self._seeds} seeds, {rate:.1f}/s{failed}"
+        if sys.stderr.isatty():
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif now_s - self._told_s >= LOGGED_PROGRESS_S:
+            self._told_s = now_s
+            print(line, file=sys.stderr, flush=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _print_tables(total: _Total, elapsed_s: float) -> None:
+    print_table(["fault", "times"], sorted(total.faults.items()))
+    write_line("")
+    print_table(
+        ["seeds", "events", "simulated s", "acknowledged", "seconds", "failed"],
+        [
+            [
+                total.seeds,
+                total.events,
+                total.simulated_ms // 1000,
+                total.acknowledged,
+                round(elapsed_s, 1),
+                len(total.failures),
+            ]
+        ],
+    )
+    for failure in total.failures:
+        write_line(f"failed: {failure['replay']}")
+
+
+def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
+    return {
+        "seeds": total.seeds,
+        "events": total.events,
+        "simulated_ms": total.simulated_ms,
+        "acknowledged": total.acknowledged,
+        "elapsed_s": round(elapsed_s, 3),
+        "faults": dict(sorted(total.faults.items())),
+        "failures": total.failures,
+    }
