@@ -1,6 +1,7 @@
 """Crashes that once took what was flushed, or brought back what was cut: found by crash_program."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,22 @@ def test_a_segment_gets_its_name_only_when_those_before_have_theirs(disk, manage
     disk.lose_power(random.Random(seed))
     logs = started(disk).logs
     assert TP not in logs or logs[TP].log_start_offset == 0
+
+
+@pytest.mark.parametrize("change", range(1, 20))
+def test_a_log_that_is_emptied_at_its_start_does_not_go_back_behind_it(change):
+    """A start that no checkpoint had, and no segment that the crash left."""
+    for seed in range(6):
+        disk = SimulatedDisk(ROOT)
+        log = started(disk).logs[TP]
+        fill(log, 10)
+        log.flush()
+        flushed, count = log.log_end_offset, log.segment_count
+        while log.segment_count == count:
+            append(log, payload=bytes(100))
+        log.advance_log_start(log._segments.active.base_offset)
+        disk.crash_after = disk.changes + change
+        with suppress(CrashError):
+            log.truncate_to(log.log_start_offset)
+        disk.lose_power(random.Random(seed))
+        assert started(disk).logs[TP].log_end_offset >= flushed
