@@ -294,9 +294,9 @@ def test_a_thousand_cleanly_closed_partitions_open_quickly(tmp_path):
         log._flush_state.recovery_point = 1  # as if flushed: 1,000 fsyncs are not what is tested
         log._segments.active.seal()
     manager.close()
-    begin = time.monotonic()
+    begin = time.process_time()  # a busy machine is not what is tested
     again = open_manager(tmp_path)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
     assert len(again.logs) == 1000
     assert all(log.log_end_offset == 1 for log in again.logs.values())
     again.close()
