@@ -285,6 +285,16 @@ def test_a_run_is_one_write(tmp_path):
     log.close_without_flush()
 
 
+def test_large_batches_are_not_copied_together(tmp_path):
+    disk = CountingDisk()
+    log = open_log(tmp_path, LogConfig(), disk=disk)
+    run_of(log, [make_batch()])
+    before = disk.writes
+    run_of(log, [make_batch(payload=bytes(40_000)) for _ in range(3)])
+    assert disk.writes == before + 3
+    log.close_without_flush()
+
+
 def test_an_idempotent_producer_in_order_is_one_write(tmp_path):
     disk = CountingDisk()
     log = open_log(tmp_path, LogConfig(), disk=disk)
