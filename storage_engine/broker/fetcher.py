@@ -135,6 +135,8 @@ class PeerFetcher:
         self._keep_log_starts = keep_log_starts
         self._followed: dict[TopicPartition, _Followed] = {}
         self._session = ClientFetchSession()
+        self.heard_ms: int | None = None
+        """When the leader answered last."""
         self._in_flight = False
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
@@ -267,6 +269,7 @@ class PeerFetcher:
             log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
             self._schedule(self._settings.backoff_ms)
             return
+        self.heard_ms = self._clock.monotonic_ms()
         try:
             self._take_all(reply, asked)
         finally:
@@ -276,6 +279,7 @@ class PeerFetcher:
     def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
         moved: list[TopicPartition] = []
         shortened: list[HostedPartition] = []
+        watched: list[TopicPartition] = []
         for answer in reply.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             followed = self._followed.get(tp)
@@ -286,10 +290,16 @@ class PeerFetcher:
             if followed.partition.role is not Role.FOLLOWER:
                 continue
             start_offset = followed.partition.log.log_start_offset
+            if len(followed.partition.data_waiters):
+                watched.append(tp)
             if self._take(followed, answer):
                 moved.append(tp)
             if followed.partition.log.log_start_offset > start_offset:
                 shortened.append(followed.partition)
+        for tp in watched:
+            # Consumers that read here wait for the high watermark.
+            if tp in self._followed:
+                self._followed[tp].partition.data_waiters.wake()
         if shortened:
             # Before the next fetch reports it.
             self._keep_log_starts(shortened)
@@ -463,6 +473,10 @@ class FetcherManager:
                 throttle=self._throttle,
             )
         fetcher.add(partition)
+
+    def heard_ms(self, tp: TopicPartition) -> int | None:
+        """When the leader of a followed partition answered last, in monotonic ms; None: not yet."""
+        return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def remove(self, tp: TopicPartition, *, keep: tuple[Endpoint, str] | None = None) -> None:
         """Stop following; idle loops are closed (document 001, step 7)."""

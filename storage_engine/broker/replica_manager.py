@@ -36,6 +36,7 @@ from storage_engine.core.partition import (
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
@@ -82,6 +83,8 @@ class ReplicaManager:
         self._lease_valid = lease_valid
         self._partitions: dict[TopicPartition, HostedPartition] = {}
         self._dirty: list[HostedPartition] = []
+        self._background = background
+        self._codec_is_loaded = False
         self._stopped = False
         self._fenced = False
         self._isr = IsrWriter(
@@ -125,13 +128,7 @@ class ReplicaManager:
             if partition.role is Role.FAILED:
                 raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
-            raise KafkaError(
-                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < partition.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
@@ -396,6 +393,7 @@ class ReplicaManager:
             partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
+            self._prepare_for(config)
             partition = HostedPartition(
                 tp,
                 log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
@@ -405,6 +403,12 @@ class ReplicaManager:
             )
             self._partitions[tp] = partition
         return partition
+
+    def _prepare_for(self, config: TopicConfig) -> None:
+        """Before the first compacted topic takes a batch."""
+        if config.log.compacts and not self._codec_is_loaded:
+            self._codec_is_loaded = True
+            self._background.submit(load_codec, lambda _: None, _complain)
 
     def _lead(self, partition: HostedPartition, item: LeaderAndIsrPartition) -> None:
         leadership = Leadership(
@@ -536,6 +540,7 @@ class ReplicaManager:
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
+                self._prepare_for(config)
                 partition.config = config
                 partition.log.update_config(config.log)
                 self._flushed(partition)
@@ -589,3 +594,7 @@ class ReplicaManager:
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
+
+
+def _complain(error: Exception) -> None:
+    log.error("numpy and Arrow are loaded when they are needed, since now they can't be: %s", error)

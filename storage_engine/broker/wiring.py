@@ -22,6 +22,7 @@ from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.rack_reads import RackReads
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replication_throttle import ReplicationThrottle
@@ -32,7 +33,12 @@ from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
-from storage_engine.core.settings import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
+from storage_engine.core.settings import (
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    RACK_AWARE_SELECTORS,
+    REPLICA_SELECTOR,
+)
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -224,8 +230,21 @@ def build(
     config_changes = ConfigChanges(
         coordination, scheduler, clock, known=applier.known, take=applier.take
     )
+    rack_reads = RackReads(
+        broker_id=broker_id,
+        rack=config.rack,
+        metadata=metadata,
+        clock=clock,
+        lag_max_ms=config.integer("replica.lag.time.max.ms"),
+        has_lease=lambda: replicas.has_lease,
+        leader_heard_ms=fetchers.heard_ms,
+    )
     reader = FetchReader(
-        replicas, is_current=metadata.is_current, on_damage=scrubs.report, throttle=throttle
+        replicas,
+        is_current=metadata.is_current,
+        on_damage=scrubs.report,
+        throttle=throttle,
+        rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
     context = BrokerContext(
         broker_id=broker_id,

@@ -210,7 +210,7 @@ class LogManager:
         if log is not None and topic_id is not None:
             known = read_topic_id(self._disk, log.directory)
             if known is None:
-                write_topic_id(self._disk, log.directory, topic_id)
+                write_topic_id(self._disk, log.directory, topic_id, sync=True)
             elif known != topic_id:
                 target = self._take_out(log, STRAY_FOLDER_SUFFIX)
                 logger.error(
@@ -250,9 +250,14 @@ class LogManager:
                 log.update_config(config)
 
     def remove_files(self, paths: list[Path]) -> None:
-        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
+        can't be removed keeps none of the others, which may be on other disks.
+        """
         for path in paths:
-            self._disk.remove(path)
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                logger.error("file of a deleted segment stays file=%s error=%s", path, error)
 
     # -- checkpoints -------------------------------------------------------------------------------
 

@@ -295,6 +295,30 @@ def seal(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> 
     _write_crc(buffer, position, header.size_in_bytes)
 
 
+def empty_batch(*, base_offset: int, next_offset: int, leader_epoch: int) -> bytearray:
+    """A batch without records that stands for the offsets [base_offset, next_offset), as compaction
+    leaves one behind where it removed all of them.
+    """
+    buffer = bytearray(HEADER_BYTES)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=HEADER_BYTES - LENGTH_END,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=next_offset - 1 - base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=0,
+    )
+    seal(buffer, 0, header)
+    return buffer
+
+
 def patch(
     buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
 ) -> None:

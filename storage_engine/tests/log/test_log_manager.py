@@ -373,3 +373,28 @@ def test_a_log_that_does_not_tell_its_topic_keeps_its_records_and_learns_it(tmp_
     assert manager.get_or_create(A0, topic_id=OLD_TOPIC).log_end_offset == end
     assert manager.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == 0
     manager.close()
+
+
+def test_a_power_loss_takes_no_topic_id_whose_records_it_leaves():
+    """Else records of a topic that was deleted meanwhile would pass for those of the next one."""
+    root = Path("/disk")
+    disk = SimulatedDisk(root)
+    manager = open_manager(root, disk=disk)
+    log = manager.get_or_create(A0, topic_id=OLD_TOPIC)
+    fill(log, 30)
+    log.flush()
+    manager.write_recovery_points()
+    disk.lose_power()
+    manager = open_manager(root, disk=disk)
+    assert manager.logs[A0].log_end_offset > 0
+    assert manager.get_or_create(A0, topic_id=NEW_TOPIC).log_end_offset == 0
+
+
+def test_a_file_that_can_not_be_removed_keeps_no_other_one(tmp_path):
+    kept, gone = tmp_path / "kept", tmp_path / "gone"
+    kept.mkdir()
+    gone.touch()
+    manager = open_manager(tmp_path / "logs")
+    manager.remove_files([kept, gone])
+    assert kept.exists() and not gone.exists()
+    manager.close()
