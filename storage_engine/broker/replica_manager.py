@@ -318,8 +318,8 @@ class ReplicaManager:
     def apply_leadership(
         self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
     ) -> ErrorCode:
-        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked
-        before."""
+        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
+        and `roles_taken` follows after the last of them."""
         tp = TopicPartition(item.topic, item.partition)
         if self._settings.broker_id not in item.replicas:
             log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
@@ -353,6 +353,11 @@ class ReplicaManager:
             return failure.code
         return ErrorCode.NONE
 
+    def roles_taken(self) -> None:
+        """All that an order has to say is applied: what is now followed is fetched."""
+        if self.fetchers is not None:
+            self.fetchers.wake()
+
     def _take_role(
         self,
         partition: HostedPartition,
@@ -362,15 +367,8 @@ class ReplicaManager:
         partition.controller_epoch = item.controller_epoch
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._settings.broker_id:
-            # First, since it can fail: the log may be full, or know a newer epoch.
-            try:
-                partition.log.start_leader_epoch(item.leader_epoch)
-            except LogFullError as failure:
-                log.warning(
-                    "no room to lead %s, it takes nothing yet: %s",
-                    partition.topic_partition,
-                    failure,
-                )
+            # First, since it can fail: the log may know a newer epoch.
+            partition.log.start_leader_epoch(item.leader_epoch)
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)

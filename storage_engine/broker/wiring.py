@@ -11,6 +11,7 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
@@ -252,6 +253,7 @@ def build(
         config=dynamic,
         replicas=replicas,
         reader=reader,
+        follower_waits=FollowerWaits(),
         fetch_sessions=FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             clock,

@@ -105,6 +105,7 @@ class FlushState:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
         folders: list[Path] = []
+        self._epochs.save()
         with storage_errors("flush", directory):
             if self._epochs.unsynced and disk.exists(self._epochs.path):
                 # Replaced files count when their name does.

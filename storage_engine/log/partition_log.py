@@ -360,9 +360,7 @@ class PartitionLog(ReadableLog):
     ) -> None:
         """Gives batches that have passed all checks their place behind those of the run."""
         self._room.take(len(records))
-        if not run.parts and (
-            leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved
-        ):
+        if not run.parts and leader_epoch != self.leader_epochs.latest_epoch:
             self.start_leader_epoch(leader_epoch)
         stamp_ms = now_ms if self._stamps_append_time else None
         run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
@@ -431,8 +429,8 @@ class PartitionLog(ReadableLog):
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
-        a newer one.
+        """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
+        a newer one. Touches no file: the next flush does.
         """
         self._epochs.start_epoch(epoch, self.log_end_offset)
 
