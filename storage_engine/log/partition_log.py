@@ -299,7 +299,6 @@ class PartitionLog(ReadableLog):
             or self._compacts
             or self._stamps_append_time
             or leader_epoch != self.leader_epochs.latest_epoch
-            or self._epochs.unsaved
             or not segment.size
             or len(columns) >= segment.index_room
             or max(columns.sizes) > self._roll_rule.segment_bytes
