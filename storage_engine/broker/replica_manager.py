@@ -204,6 +204,8 @@ class ReplicaManager:
             if not isinstance(failure, LogFullError):
                 self.fail(partition, failure)
             return failure
+        except KafkaError:
+            return None
         if offsets is not None:
             self._appended(partition, len(columns))
         return offsets
