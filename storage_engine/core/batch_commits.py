@@ -18,11 +18,12 @@ Spark's ids, which repeat. Checked as a model: every rule here has a counterexam
 Source: R-SPARK2.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_origins import advanced, moved_since, sink_clock, sink_origins
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -41,7 +42,6 @@ from storage_engine.core.transaction_state import (
     LedgerRecord,
     MemberKey,
     MemberRecord,
-    Origin,
 )
 
 MEMBER_EPOCH = 0
@@ -157,7 +157,7 @@ class BatchCommits:
             batch=event.batch,
             epoch=MEMBER_EPOCH,
             timeout_ms=event.timeout_ms,
-            origin_clock=self._clock(event.sink),
+            origin_clock=sink_clock(self._of_sink(event.sink)),
         )
         producer_id = event.fresh_producer_id
         assert producer_id not in self._members, "a producer id is given out once"
@@ -170,7 +170,7 @@ class BatchCommits:
             request=event.request,
             producer_id=producer_id,
             producer_epoch=MEMBER_EPOCH,
-            origins=self._origins(event.sink),
+            origins=sink_origins(self._of_sink(event.sink)),
         )
         log.answer(answer, after=member.seen_at)
 
@@ -284,13 +284,10 @@ class BatchCommits:
         if not event.members or not event.origins:
             return False
         joined = min(self._members[each].record.origin_clock for each, _ in event.members)
-        return any(
-            ledger.record.origins[source].clock > joined
-            for key, ledger in self._ledgers.items()
-            if key.sink == event.sink and key.query != event.query
-            for source in event.origins
-            if source in ledger.record.origins
+        others = (
+            (key, record) for key, record in self._of_sink(event.sink) if key.query != event.query
         )
+        return moved_since(joined, others, event.origins)
 
     def _write_commit(self, event: CommitBatch, key: LedgerKey, ledger: _Ledger) -> None:
         winners = {producer_id for producer_id, _ in event.members}
@@ -314,7 +311,9 @@ class BatchCommits:
         ledger.record = LedgerRecord(
             last=event.batch,
             ends=self._carried(ledger) + ends,
-            origins=self._advanced(event, ledger.record.origins),
+            origins=advanced(
+                ledger.record.origins, event.origins, sink_clock(self._of_sink(event.sink)) + 1
+            ),
         )
         ledger.seen_at = self._log.append(key, ledger.record)
         self._send_ends(key, ledger)
@@ -322,17 +321,6 @@ class BatchCommits:
     def _carried(self, ledger: _Ledger) -> tuple[BatchEnd, ...]:
         """Ends whose markers are not all written: this record takes the place of theirs."""
         return ledger.record.ends
-
-    def _advanced(
-        self, event: CommitBatch, present: Mapping[TopicPartition, Origin]
-    ) -> Mapping[TopicPartition, Origin]:
-        clock = self._clock(event.sink) + 1
-        advanced = dict(present)
-        for source, offset in event.origins.items():
-            known = advanced.get(source)
-            if known is None or offset > known.offset:
-                advanced[source] = Origin(offset, clock)
-        return advanced
 
     # --- ends ---
 
@@ -429,18 +417,5 @@ class BatchCommits:
         if not any(self._members[each].batch == member.batch for each in ledger.members):
             self._touched.pop(member.batch, None)
 
-    def _of_sink(self, sink: str) -> Iterator[tuple[TopicPartition, Origin]]:
-        for key, ledger in self._ledgers.items():
-            if key.sink == sink:
-                yield from ledger.record.origins.items()
-
-    def _origins(self, sink: str) -> dict[TopicPartition, int]:
-        """Of the whole sink: by source partition the highest offset of any query."""
-        origins: dict[TopicPartition, int] = {}
-        for source, origin in self._of_sink(sink):
-            origins[source] = max(origin.offset, origins.get(source, origin.offset))
-        return origins
-
-    def _clock(self, sink: str) -> int:
-        """How many commits have moved the origins of the sink."""
-        return max((origin.clock for _, origin in self._of_sink(sink)), default=0)
+    def _of_sink(self, sink: str) -> Iterator[tuple[LedgerKey, LedgerRecord]]:
+        return ((key, ledger.record) for key, ledger in self._ledgers.items() if key.sink == sink)

@@ -23,6 +23,13 @@ from dataclasses import replace
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.producer_epochs import (
+    LAST_CLIENT_EPOCH,
+    bumped,
+    completed,
+    is_repeat,
+    may_go_on,
+)
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AddPartitions,
@@ -42,12 +49,6 @@ from storage_engine.core.transaction_state import (
     TransactionRecord,
     TransactionState,
 )
-
-LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
-"""The highest epoch that a producer is given; the one above fences it."""
-
-BUMPING_CLIENT = 2
-"""`client_version` of a client with an epoch for each transaction."""
 
 
 class _Entry:
@@ -105,7 +106,7 @@ class TransactionalIds:
             self._init_first(event)
         elif log.in_flight(entry.seen_at):
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
-        elif not _may_go_on(event, entry.record):
+        elif not may_go_on(event, entry.record):
             log.refuse(event.request, ErrorCode.PRODUCER_FENCED)
         elif entry.record.state.is_ending:
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -165,7 +166,7 @@ class TransactionalIds:
             log.refuse(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         elif log.in_flight(entry.seen_at):
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
-        elif event.bumps_epoch and _is_repeat(event, entry.record):
+        elif event.bumps_epoch and is_repeat(event, entry.record):
             self._repeat_end(event, entry.record)
         elif event.producer_id != entry.record.producer_id:
             log.refuse(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -304,7 +305,7 @@ class TransactionalIds:
             last_update_ms=event.now_ms,
         )
         if event.bumps_epoch:
-            new = _bumped(new, event.fresh_producer_id)
+            new = bumped(new, event.fresh_producer_id)
             entry.previous_epoch = NO_PRODUCER_EPOCH
         self._write(event.transactional_id, entry, new)
         self._answer_end(event, new, after=entry.seen_at)
@@ -320,8 +321,8 @@ class TransactionalIds:
         if event.commits:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
             return
-        new = _completed(
-            _bumped(replace(old, state=TransactionState.PREPARE_ABORT), event.fresh_producer_id),
+        new = completed(
+            bumped(replace(old, state=TransactionState.PREPARE_ABORT), event.fresh_producer_id),
             event.now_ms,
         )
         entry.previous_epoch = NO_PRODUCER_EPOCH
@@ -380,59 +381,4 @@ class TransactionalIds:
 
     def _complete(self, transactional_id: str, entry: _Entry, now_ms: int) -> None:
         del self._ending[entry.record.producer_id]
-        self._write(transactional_id, entry, _completed(entry.record, now_ms))
-
-
-def _may_go_on(event: InitProducer, record: TransactionRecord) -> bool:
-    """Whether a producer that names its id and epoch is the one that is known (KIP-360)."""
-    return event.producer_id in (NO_PRODUCER_ID, record.producer_id) or (
-        event.producer_id == record.previous_producer_id
-        and event.producer_epoch >= LAST_CLIENT_EPOCH
-    )
-
-
-def _is_repeat(event: EndTransaction, record: TransactionRecord) -> bool:
-    """Whether a bumping client's request is of the epoch that has ended last."""
-    if not (record.state.is_ending or record.state.is_complete):
-        return False
-    if event.producer_id == record.producer_id:
-        return event.producer_epoch == record.producer_epoch - 1
-    return (
-        event.producer_id == record.previous_producer_id
-        and event.producer_epoch == LAST_CLIENT_EPOCH
-        and record.producer_epoch == 0
-    )
-
-
-def _bumped(record: TransactionRecord, fresh_producer_id: int) -> TransactionRecord:
-    """The same under the next epoch; the last one for a producer brings a new id with it."""
-    used_up = record.producer_epoch >= LAST_CLIENT_EPOCH
-    return replace(
-        record,
-        producer_epoch=record.producer_epoch + 1,
-        next_producer_id=fresh_producer_id if used_up else NO_PRODUCER_ID,
-        previous_producer_id=NO_PRODUCER_ID,
-        client_version=BUMPING_CLIENT,
-    )
-
-
-def _completed(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    done = replace(
-        record,
-        state=(
-            TransactionState.COMPLETE_COMMIT
-            if record.state is TransactionState.PREPARE_COMMIT
-            else TransactionState.COMPLETE_ABORT
-        ),
-        partitions=frozenset(),
-        last_update_ms=now_ms,
-    )
-    if record.next_producer_id == NO_PRODUCER_ID:
-        return done
-    return replace(
-        done,
-        producer_id=record.next_producer_id,
-        producer_epoch=0,
-        previous_producer_id=record.producer_id,
-        next_producer_id=NO_PRODUCER_ID,
-    )
+        self._write(transactional_id, entry, completed(entry.record, now_ms))

@@ -149,7 +149,13 @@ class LeaderAppends:
         if not run.parts:
             return
         stamped = self._tail.stamps_append_time
-        whole = len(run.parts) == 1 or self._fits_active_segment(run, now_ms, stamped)
+        try:
+            whole = len(run.parts) == 1 or (
+                run.is_worth_joining and self._fits_active_segment(run, now_ms, stamped)
+            )
+        except KafkaError:
+            # The first batch of the segment is damaged: the writes meet it again.
+            whole = False
         for data, placed in [run.joined()] if whole else run.parts:
             try:
                 self._tail.write(data, placed, now_ms, stamped)

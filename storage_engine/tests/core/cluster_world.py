@@ -222,7 +222,15 @@ class World:
     def _note_vouched(self, tp, old: PartitionState | None, new: PartitionState) -> None:
         """Decision 4: who may have lost its tail leads only where no other member of the last ISR
         may return; what was acknowledged before and is not in its log is lost then."""
-        cut = self.cut.get(tp, set())
+        cut = self.cut.setdefault(tp, set())
+        if old is None:
+            # Chosen by a controller that had not heard of the loss yet.
+            cut.update(
+                member
+                for member in new.isr
+                if self.brokers[member].tail_lost_epoch
+                not in range(new.joined_epochs.get(member, 0) + 1)
+            )
         vouched = set()
         for member in cut.intersection(new.isr):
             lost_epoch = self.brokers[member].tail_lost_epoch

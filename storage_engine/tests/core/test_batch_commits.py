@@ -1,23 +1,17 @@
 """The counterexamples of the batch commit, each by name: it passes with the rules, and fails when
 its rule is taken out. Source: R-SPARK2, the page on the exactly-once sink."""
 
-from dataclasses import replace
-
 import pytest
 
 from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
-    AppendRecord,
-    Event,
     Heartbeat,
-    JoinBatch,
     VerifyMember,
 )
-from storage_engine.core.transaction_state import LedgerKey, MemberKey, MemberRecord
+from storage_engine.core.transaction_state import LedgerKey, MemberKey
 from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.core.verification_guard import VerificationGuards
 from storage_engine.tests.core.coordinator_bench import (
@@ -26,20 +20,27 @@ from storage_engine.tests.core.coordinator_bench import (
     TIMEOUT_MS,
     CoordinatorBench,
 )
+from storage_engine.tests.core.missing_rules import (
+    AbortsWhatIsListed,
+    AnswersAtOnce,
+    CommitsWhatIsOpen,
+    DeafGuards,
+    DoesNotCarry,
+    DoesNotWait,
+    DropsAtOnce,
+    ForgetsOrigins,
+    ForgetsTheBatchId,
+    HasNoTimeout,
+    KeepsPartitionsInMemory,
+    KeyedBySink,
+    KnowsAttemptsByTheirTask,
+    LooksAtDrainedFirst,
+    LooksAtMembersFirst,
+    TimesEachByItself,
+    with_rules,
+)
 
 SOURCE = TopicPartition("source", 0)
-
-
-def with_rules(rules: type[BatchCommits], log: type[StateLog] = StateLog):
-    """Coordinators with these rules in place of the true ones."""
-
-    def make() -> TransactionCoordinator:
-        coordinator = TransactionCoordinator()
-        coordinator._log.__class__ = log
-        coordinator.batches = rules(coordinator._log, timeout_max_ms=24 * 3600 * 1000)
-        return coordinator
-
-    return make
 
 
 def error(answer) -> ErrorCode | None:
@@ -47,13 +48,6 @@ def error(answer) -> ErrorCode | None:
 
 
 # --- 1: a delayed produce after its marker ---
-
-
-class DeafGuards(VerificationGuards):
-    __slots__ = ()
-
-    def note_marker(self, producer_id: int) -> None:
-        pass
 
 
 def delayed_produce(guards: VerificationGuards) -> None:
@@ -97,20 +91,6 @@ def test_1_a_delayed_produce_does_not_land_after_its_marker():
 # --- 2: a duplicate of CommitBatch while its members are being committed ---
 
 
-class AbortsWhatIsListed(BatchCommits):
-    def _abort_listed(self, key, members, batch):
-        for producer_id, _ in members:
-            ledger_key = self._ending.pop(producer_id, None)
-            if ledger_key is not None:
-                end = next(
-                    each
-                    for each in self._ledgers[ledger_key].record.ends
-                    if each.producer_id == producer_id
-                )
-                self._send_markers(producer_id, 0, False, end.partitions)
-        return super()._abort_listed(key, members, batch)
-
-
 def duplicate_commit(factory) -> None:
     bench = CoordinatorBench(factory)
     member = bench.attempt(0)
@@ -130,12 +110,6 @@ def test_2_a_duplicate_commit_aborts_nothing_that_is_being_committed():
 
 
 # --- 3: members dropped before their markers are written ---
-
-
-class DropsAtOnce(BatchCommits):
-    def _drop_ended(self, key, ledger):
-        ledger.unmarked = {}
-        super()._drop_ended(key, ledger)
 
 
 def failover_between_markers(factory, pause: int) -> None:
@@ -165,20 +139,6 @@ def test_3_a_failover_between_any_two_markers_forgets_none(pause):
 
 
 # --- 4: the next record replaces one whose markers are pending ---
-
-
-class DoesNotWait(BatchCommits):
-    """Rule 3 alone left out: the ends are still carried on."""
-
-    def _markers_are_missing(self, ledger):
-        return False
-
-
-class DoesNotCarry(DoesNotWait):
-    def _carried(self, ledger):
-        for end in ledger.record.ends:
-            del self._ending[end.producer_id]
-        return ()
 
 
 def next_commit_while_marking(factory) -> None:
@@ -223,13 +183,6 @@ def test_a_batch_waits_for_the_markers_of_the_last():
 # --- 5: the answer leaves before the record is replicated ---
 
 
-class AnswersAtOnce(StateLog):
-    __slots__ = ()
-
-    def after(self, number, action):
-        action()
-
-
 def answer_before_replication(factory) -> None:
     bench = CoordinatorBench(factory)
     member = bench.attempt(0)
@@ -268,18 +221,6 @@ def test_5_a_commit_that_nobody_heard_of_is_decided_by_the_log_of_the_next_coord
 # --- 6: Spark's attempt ids come again under a second driver ---
 
 
-class KnowsAttemptsByTheirTask(BatchCommits):
-    """Gives the first producer id of a (sink, query, batch) again, as Spark's ids come again."""
-
-    def join(self, event: JoinBatch) -> None:
-        for producer_id, record in self.members():
-            if (record.ledger, record.batch) == (LedgerKey(event.sink, event.query), event.batch):
-                del self._members[producer_id]
-                event = replace(event, fresh_producer_id=producer_id)
-                break
-        super().join(event)
-
-
 def second_driver(factory) -> None:
     bench = CoordinatorBench(factory)
     of_first_driver = bench.attempt(0)
@@ -298,11 +239,6 @@ def test_6_a_second_driver_s_attempts_are_others():
 
 
 # --- 7: state keyed by the sink alone ---
-
-
-class KeyedBySink(TransactionCoordinator):
-    def step(self, event: Event):
-        return super().step(replace(event, query="") if hasattr(event, "query") else event)
 
 
 def new_checkpoint(factory) -> None:
@@ -324,13 +260,6 @@ def test_7_a_new_checkpoint_has_a_counter_of_its_own():
 
 
 # --- 8: an old driver's late commit sweeps both attempts of the new one ---
-
-
-class LooksAtDrainedFirst(BatchCommits):
-    def _commit_refusal(self, event, ledger):
-        if event.drained > 0:
-            return ErrorCode.NOT_COMMITTED
-        return super()._commit_refusal(event, ledger)
 
 
 def swept_by_the_old_driver(factory) -> None:
@@ -357,13 +286,6 @@ def test_8_both_attempts_swept_and_the_driver_still_succeeds():
 # --- 9: members checked before the batch id ---
 
 
-class LooksAtMembersFirst(BatchCommits):
-    def _commit_refusal(self, event, ledger):
-        if self._a_member_is_lost(event):
-            return ErrorCode.MEMBER_LOST
-        return super()._commit_refusal(event, ledger)
-
-
 def lost_answer(factory) -> None:
     bench = CoordinatorBench(factory)
     member = bench.attempt(0)
@@ -379,15 +301,6 @@ def test_9_a_commit_whose_answer_was_lost_succeeds_again():
 
 
 # --- the others ---
-
-
-class CommitsWhatIsOpen(BatchCommits):
-    def _a_member_is_lost(self, event):
-        return False
-
-    def _write_commit(self, event, key, ledger):
-        members = {each for each in event.members if self._open_member(*each)}
-        super()._write_commit(replace(event, members=frozenset(members)), key, ledger)
 
 
 def part_of_a_batch(factory) -> None:
@@ -410,11 +323,6 @@ def test_a_part_of_a_batch_is_never_committed():
         part_of_a_batch(with_rules(CommitsWhatIsOpen))
 
 
-class ForgetsTheBatchId(BatchCommits):
-    def _is_committed(self, event, ledger):
-        return False
-
-
 def replayed_batch(factory) -> None:
     bench = CoordinatorBench(factory)
     zombie, member = bench.attempt(0), bench.attempt(0)
@@ -432,20 +340,6 @@ def test_a_batch_is_committed_once():
         replayed_batch(with_rules(ForgetsTheBatchId))
 
 
-class KeepsPartitionsInMemory(BatchCommits):
-    def enlist(self, event):
-        member = self._open_member(event.producer_id, event.producer_epoch)
-        before = self._log.appended
-        super().enlist(event)
-        if member is not None and self._log.appended > before:
-            # The record goes out, but without what it is about.
-            effect = self._log._effects[-1]
-            assert isinstance(effect, AppendRecord)
-            assert isinstance(effect.record, MemberRecord)
-            lost = replace(effect.record, partitions=frozenset())
-            self._log._effects[-1] = replace(effect, record=lost)
-
-
 def failover_after_enlisting(factory) -> None:
     bench = CoordinatorBench(factory)
     member = bench.attempt(0)
@@ -460,16 +354,6 @@ def test_enlisted_partitions_outlive_a_failover():
     failover_after_enlisting(TransactionCoordinator)
     with pytest.raises(AssertionError):
         failover_after_enlisting(with_rules(KeepsPartitionsInMemory))
-
-
-class TimesEachByItself(BatchCommits):
-    def heartbeat(self, event):
-        pass
-
-    def enlist(self, event):
-        touched = dict(self._touched)
-        super().enlist(event)
-        self._touched = touched
 
 
 def slow_sibling(factory) -> None:
@@ -493,11 +377,6 @@ def test_an_accepted_attempt_lives_as_long_as_a_slow_sibling_works():
     slow_sibling(TransactionCoordinator)
     with pytest.raises(AssertionError):
         slow_sibling(with_rules(TimesEachByItself))
-
-
-class HasNoTimeout(BatchCommits):
-    def tick(self, now_ms):
-        pass
 
 
 def dead_driver(factory) -> None:
@@ -569,11 +448,6 @@ def test_an_empty_batch_is_committed_and_remembered():
 
 
 # --- origins ---
-
-
-class ForgetsOrigins(BatchCommits):
-    def _origins_moved(self, event):
-        return False
 
 
 def two_queries_copy_one_source(factory) -> None:

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.batch_commits import BatchCommits
-from storage_engine.tests.core.batch_world import Violation, World
-from storage_engine.tests.core.test_batch_commits import (
+from storage_engine.tests.core.batch_world import World
+from storage_engine.tests.core.batch_world_parts import Violation
+from storage_engine.tests.core.missing_rules import (
     AbortsWhatIsListed,
     AnswersAtOnce,
     CommitsWhatIsOpen,

@@ -62,5 +62,5 @@ def test_without_suspects_a_broker_that_lost_its_tail_leads(monkeypatch):
     """The rule taken away: the random world finds it."""
     monkeypatch.setattr(controller, "suspects", lambda state, brokers: frozenset())
     with pytest.raises(AssertionError, match=r"lost its tail|acknowledged record \d+"):
-        for seed in range(20):
-            live(seed, 1500, power=True)
+        for seed in range(80):
+            live(seed, 1500, power=True).settle()

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.producer_epochs import LAST_CLIENT_EPOCH
 from storage_engine.core.transaction_events import (
     AddPartitions,
     EndTransaction,
@@ -22,7 +23,6 @@ from storage_engine.core.transaction_state import (
     TransactionRecord,
     TransactionState,
 )
-from storage_engine.core.transactional_ids import LAST_CLIENT_EPOCH
 from storage_engine.core.transactions import EXPIRATION_MS
 from storage_engine.tests.core.coordinator_bench import OUT0, OUT1, CoordinatorBench
 

@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import KafkaError, LogStorageError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.record_batch import read_header, seal
-from storage_engine.tests.log.support import columns_of, join, make_batch, open_log, read_all
+from storage_engine.tests.log.support import (
+    columns_of,
+    join,
+    make_batch,
+    open_log,
+    read_all,
+    segment_files,
+)
 
 NOW_MS = 5000
 SMALL_INDEX = LogConfig(
@@ -282,6 +289,37 @@ def test_a_run_is_one_write(tmp_path):
     outcomes = run_of(log, [make_batch(payload=bytes([number])) for number in range(30)])
     assert [outcome.base_offset for outcome in outcomes] == list(range(1, 31))
     assert disk.writes == before + 1
+    log.close_without_flush()
+
+
+def test_a_segment_with_a_damaged_beginning_fails_each_append_of_a_run(tmp_path):
+    config = LogConfig(index_interval_bytes=0)
+    log = open_log(tmp_path, config)
+    for _ in range(5):
+        run_of(log, [make_batch()])
+    end = log.log_end_offset
+    log.close()
+    reopened = open_log(tmp_path, config, clean=True, recovery_point=end)
+    (path,) = segment_files(tmp_path)
+    with path.open("r+b") as file:
+        file.write(bytes(20))
+    columns = columns_of([make_batch(), make_batch()])
+    with pytest.raises(CorruptRecordError):
+        reopened.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    (alone,) = run_of(reopened, [make_batch()])
+    assert alone[0] is CorruptRecordError
+    assert run_of(reopened, [make_batch(), make_batch()]) == [alone, alone]
+    assert reopened.log_end_offset == end
+    reopened.close_without_flush()
+
+
+def test_large_batches_are_not_copied_together(tmp_path):
+    disk = CountingDisk()
+    log = open_log(tmp_path, LogConfig(), disk=disk)
+    run_of(log, [make_batch()])
+    before = disk.writes
+    run_of(log, [make_batch(payload=bytes(40_000)) for _ in range(3)])
+    assert disk.writes == before + 3
     log.close_without_flush()
 
 
