@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.broker.durable_acks import DurableAcks
-from storage_engine.broker.fetcher import FetcherManager
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.replica_failures import ReplicaFailures
+from storage_engine.broker.replica_roles import ReplicaRoles
 from storage_engine.broker.topic_config import TopicConfig
 from storage_engine.core.errors import (
     ErrorCode,
@@ -29,8 +30,6 @@ from storage_engine.core.partition import (
     Flushed,
     FollowerFetched,
     LagLimits,
-    LeaderPartition,
-    Leadership,
     Tick,
 )
 from storage_engine.core.partition_transactions import TransactionMarker
@@ -93,13 +92,24 @@ class ReplicaManager:
             local=settings.broker_id,
             on_high_watermark=self._high_watermark_advanced,
         )
-        self._folder_notice = FolderNotice(coordination, scheduler, broker_id=settings.broker_id)
-        logs.on_folder_failed = self._fail_folder
         self.durable_acks = DurableAcks(
             background, scheduler, on_flushed=self._flushed, on_failure=self.fail
         )
-        self.fetchers: FetcherManager | None = None
-        """Set once by the wiring: the two need each other."""
+        self.roles = ReplicaRoles(
+            broker_id=settings.broker_id,
+            lag=settings.lag,
+            clock=clock,
+            isr=self._isr,
+            durable_acks=self.durable_acks,
+        )
+        self._failures = ReplicaFailures(
+            self._partitions,
+            logs=logs,
+            scheduler=scheduler,
+            notice=FolderNotice(coordination, scheduler, broker_id=settings.broker_id),
+            stop_fetching=self.roles.stop_fetching,
+        )
+        logs.on_folder_failed = self._failures.fail_folder
 
     def start(self) -> None:
         """Begin the periodic work."""
@@ -334,7 +344,7 @@ class ReplicaManager:
         if partition.role is Role.FAILED:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if item.leader_epoch == partition.leader_epoch and item.leader == partition.leader_id:
-            self._refresh_endpoint(partition, endpoints)
+            self.roles.refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
             state_change_log.info(
@@ -344,7 +354,7 @@ class ReplicaManager:
             )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
-            self._take_role(partition, item, endpoints)
+            self.roles.take(partition, item, endpoints)
         except LogStorageError as failure:
             self.fail(partition, failure)
             return failure.code
@@ -355,32 +365,7 @@ class ReplicaManager:
 
     def roles_taken(self) -> None:
         """All that an order has to say is applied: what is now followed is fetched."""
-        if self.fetchers is not None:
-            self.fetchers.wake()
-
-    def _take_role(
-        self,
-        partition: HostedPartition,
-        item: LeaderAndIsrPartition,
-        endpoints: dict[int, Endpoint],
-    ) -> None:
-        partition.controller_epoch = item.controller_epoch
-        partition.assigned_replicas = tuple(item.replicas)
-        if item.leader == self._settings.broker_id:
-            # First, since it can fail: the log may know a newer epoch.
-            partition.log.start_leader_epoch(item.leader_epoch)
-            self._lead(partition, item)
-        else:
-            self._follow(partition, item, endpoints)
-        state_change_log.info(
-            "became %s partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
-            partition.role.value,
-            partition.topic_partition,
-            item.leader,
-            item.leader_epoch,
-            list(item.isr),
-            item.controller_epoch,
-        )
+        self.roles.fetch()
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
@@ -408,62 +393,6 @@ class ReplicaManager:
             self._codec_is_loaded = True
             self._background.submit(load_codec, lambda _: None, _complain)
 
-    def _lead(self, partition: HostedPartition, item: LeaderAndIsrPartition) -> None:
-        leadership = Leadership(
-            leader_epoch=item.leader_epoch,
-            partition_epoch=item.partition_epoch,
-            isr=frozenset(item.isr),
-            assigned_replicas=tuple(item.replicas),
-        )
-        now_ms = self._clock.monotonic_ms()
-        if self.fetchers is not None:
-            self.fetchers.remove(partition.topic_partition)
-        partition.leader_id = item.leader
-        partition.leader_epoch = item.leader_epoch
-        leader = partition.leader
-        if leader is not None:
-            effects = leader.renew(leadership, now_ms=now_ms)
-        else:
-            leader = LeaderPartition(
-                leadership,
-                local=self._settings.broker_id,
-                log_end_offset=partition.log.log_end_offset,
-                high_watermark=partition.follower_high_watermark,
-                now_ms=now_ms,
-                limits=self._settings.lag,
-                flushed_end_offset=partition.flushed_end_offset,
-            )
-            partition.become_leader(leader)
-            effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
-        self._isr.carry_out(partition, leader, effects)
-        partition.wake_all()
-        if partition.must_flush:
-            self.durable_acks.flush(partition)
-
-    def _follow(
-        self,
-        partition: HostedPartition,
-        item: LeaderAndIsrPartition,
-        endpoints: dict[int, Endpoint],
-    ) -> None:
-        partition.leader_id = item.leader
-        partition.leader_epoch = item.leader_epoch
-        partition.become_follower(item.leader)
-        partition.wake_all()
-        if self.fetchers is None:
-            return
-        endpoint = endpoints.get(item.leader)
-        if item.leader == -1 or endpoint is None:
-            self.fetchers.remove(partition.topic_partition)
-        else:
-            self.fetchers.add(partition, endpoint)
-
-    def _refresh_endpoint(self, partition: HostedPartition, endpoints: dict[int, Endpoint]) -> None:
-        """The same leadership, said again: a leader that came back elsewhere is followed there."""
-        endpoint = endpoints.get(partition.leader_id)
-        if self.fetchers is not None and partition.role is Role.FOLLOWER and endpoint is not None:
-            self.fetchers.add(partition, endpoint)
-
     def fence(self) -> None:
         """The session is lost: others may lead what this broker led (R-REP11)."""
         self._fenced = True
@@ -475,8 +404,7 @@ class ReplicaManager:
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
         """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
         fails."""
-        if self.fetchers is not None:
-            self.fetchers.remove(tp)
+        self.roles.stop_fetching(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leader_id = -1
@@ -489,51 +417,14 @@ class ReplicaManager:
                 self._logs.delete(tp)
             except LogFolderError as failure:
                 if replica_log is not None:
-                    self._fail_folder(replica_log.directory.parent, failure)
+                    self._failures.fail_folder(replica_log.directory.parent, failure)
                 raise
             state_change_log.info("deleted partition=%s", tp)
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
         """Take a partition out of service, and with it all others of its data folder where that is
         what failed: a failed fsync (OSError) always means the folder."""
-        if self._partitions.get(partition.topic_partition) is not partition:
-            # Stopped or deleted meanwhile; a new replica of that name is another matter.
-            log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
-            return
-        if isinstance(failure, LogFullError):
-            log.warning("no room for partition %s: %s", partition.topic_partition, failure)
-        elif isinstance(failure, LogFolderError | OSError):
-            self._fail_folder(partition.log.directory.parent, failure)
-        elif partition.role is not Role.FAILED:
-            log.error("partition %s is offline: %s", partition.topic_partition, failure)
-            self._take_offline(partition)
-            self._folder_notice.send()
-
-    def _fail_folder(self, path: Path, failure: Exception) -> None:
-        if not self._logs.fail_folder(path):
-            return
-        offline = [
-            partition
-            for partition in self._partitions.values()
-            if partition.log.directory.parent == path and partition.role is not Role.FAILED
-        ]
-        log.error(
-            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
-            "restarted: %s",
-            path,
-            len(offline),
-            failure,
-        )
-        for partition in offline:
-            self._take_offline(partition)
-        self._folder_notice.send()
-
-    def _take_offline(self, partition: HostedPartition) -> None:
-        if self.fetchers is not None:
-            self.fetchers.remove(partition.topic_partition)
-        partition.fail()
-        state_change_log.info("failed partition=%s", partition.topic_partition)
-        self._scheduler.call_soon(partition.wake_all)
+        self._failures.fail(partition, failure)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         for partition in self._partitions.values():

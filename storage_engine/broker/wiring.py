@@ -177,7 +177,7 @@ def build(
         keep_log_starts=log_starts.keep_now,
         throttle=throttle,
     )
-    replicas.fetchers = fetchers
+    replicas.roles.fetchers = fetchers
     compactions = (
         Compactions(
             interval_ms=config.integer("log.cleaner.backoff.ms"),

@@ -93,11 +93,15 @@ class FlushState:
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
+        name_changes = segments.name_changes
+        with_names = segments.unsynced_names
 
         number = max(self._unfinished, default=0) + 1
 
         def on_flushed() -> None:
             self._unfinished.pop(number, None)
+            if with_names:
+                segments.names_are_synced(name_changes)
             if is_settling and is_last:
                 self._is_settling = False
             if self._generation == generation:
@@ -118,14 +122,13 @@ class FlushState:
                 folders = [directory]
             if is_settling:
                 folders = [directory]
-            if segments.unsynced_names:
+            if with_names:
                 folders = [directory, directory.parent]
             for other_paths, other_folders in self._unfinished.values():
                 folders += [path for path in other_folders if path not in folders]
                 paths += [p for p in other_paths if p not in paths and disk.exists(p)]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
         self._unfinished[number] = paths, folders
-        segments.unsynced_names = False
         self._epochs.unsynced = False
         self._last_flush_ms = self._clock.wall_ms()
         return job

@@ -233,12 +233,6 @@ class LogManager:
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Gives new settings to all logs of a topic."""
-        for topic_partition, log in self.logs.items():
-            if topic_partition.topic == topic:
-                log.update_config(config)
-
     def remove_files(self, paths: list[Path]) -> None:
         """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
         can't be removed keeps none of the others, which may be on other disks.

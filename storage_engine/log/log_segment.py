@@ -370,6 +370,9 @@ class LogSegment:
             logger.error("segment damaged segment=%s error=%s", self.file.path, error)
         self.size, self.next_offset = size, next_offset
         self.seal()
+        # No flush may come that would bring those of an older segment to the medium.
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cuts the file at the end of a batch."""

@@ -352,7 +352,7 @@ class PartitionLog(ReadableLog):
                 now_ms=self._clock.wall_ms(),
             )
         if self.log_end_offset < self.log_start_offset:
-            self._start_anew_at(self.log_start_offset)
+            self.truncate_fully_and_start_at(self.log_start_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )
@@ -360,10 +360,11 @@ class PartitionLog(ReadableLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
-        is_lower = offset < self.log_start_offset
+        is_higher = offset > self.log_start_offset
         self.log_start_offset = offset
-        if is_lower:
-            # A log that ends before its start would be dropped when it is opened.
+        if not is_higher:
+            # A log that ends before its start would be dropped when it is opened. And if a crash
+            # leaves no segment, only the checkpoint tells where the log begins.
             self._on_lowered()
         self._start_anew_at(offset)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)

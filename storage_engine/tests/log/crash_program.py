@@ -111,7 +111,8 @@ class CrashProgram:
         self.is_cutting = False
         self.jobs.clear()
         for model in self.models:
-            model.check(manager, self.disk, floor=self.floors.get(model.topic_partition, 0))
+            floor = self.floors.get(model.topic_partition, 0)
+            model.check(manager, self.disk, self.choose, floor=floor)
             self.tell(f"opened {model.topic_partition} {self._facts(model)}")
 
     def _crash(self) -> None:

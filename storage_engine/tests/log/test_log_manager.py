@@ -280,9 +280,6 @@ def test_each_topic_has_its_settings(tmp_path):
     manager = open_manager(tmp_path, config_of=config_of)
     assert manager.get_or_create(A0).config.max_message_bytes == 100
     assert manager.get_or_create(B0, LogConfig(max_message_bytes=5)).config.max_message_bytes == 5
-    manager.update_topic_config("a", LogConfig(max_message_bytes=7))
-    assert manager.logs[A0].config.max_message_bytes == 7
-    assert manager.logs[B0].config.max_message_bytes == 5
 
 
 def test_cleanly_closed_partitions_are_opened_without_reading_their_batches(tmp_path):
