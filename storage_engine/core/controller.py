@@ -161,13 +161,18 @@ class Controller:
 
     def _note_bounces_before_loading(self) -> None:
         """Who registered after a state was written has been restarted since: that state was told to
-        a former incarnation."""
+        a former incarnation. A leader counts by what it was elected as: one whose session expired
+        may write its ISR after it has registered anew, and has forgotten that it leads since then
+        if a former controller has told it everything."""
         for partition, state in self.states.items():
             bounced = {
                 b
                 for b in state.isr
                 if b in self.brokers and 0 < state.written_zxid < self.brokers[b].epoch
             }
+            leader = self.brokers.get(state.leader)
+            if leader is not None and 0 < state.joined_epochs.get(state.leader, 0) < leader.epoch:
+                bounced.add(state.leader)
             if bounced:
                 self._undecided.bounced[partition] = bounced
 
@@ -181,6 +186,7 @@ class Controller:
         self.shutting_down -= gone | bounced
         for broker in gone | bounced:
             self._deliveries.forget(broker)
+            self._deliveries.withdraw_stops(broker)
             self._reassigner.broker_gone(broker, self._deliveries)
             for partition in self._failed.pop(broker, ()):
                 self._metadata_changed(partition)
@@ -196,6 +202,8 @@ class Controller:
                 self._undecided.bounced.setdefault(partition, set()).update(restarted)
         for broker in fresh:
             self._deliveries.everything_to(broker)
+            for topic in self.deleting:
+                self._offer_stops(broker, topic)
         if gone or fresh or moved:
             for broker in brokers:
                 self._deliveries.brokers_to(broker)
@@ -302,6 +310,7 @@ class Controller:
         for partition in event.partitions:
             if partition not in failed and self._exists(partition):
                 failed.add(partition)
+                self._deliveries.withdraw_stop(event.broker, partition)
                 self._undecided.look_at([partition])
                 self._metadata_changed(partition)
 
@@ -339,8 +348,18 @@ class Controller:
                 for replica in replicas:
                     self._deliveries.stop_replica(replica, tp)
             for broker in self.brokers:
+                self._offer_stops(broker, topic)
                 self._deliveries.removal_to(broker, topic)
         return [DropDeletionRequests(topics=tuple(void))] if void else []
+
+    def _offer_stops(self, broker: BrokerId, topic: str) -> None:
+        """A broker that was dead when its replica went elsewhere would find that out from the
+        topic's metadata, which nobody is told any more."""
+        failed = self._failed.get(broker, set())
+        for number in self.topics[topic].assignment:
+            partition = TopicPartition(topic, number)
+            if partition not in failed:
+                self._deliveries.offer_stop(broker, partition)
 
     def _on_topic_deleted(self, topic: str) -> None:
         info = self.topics.pop(topic, None)

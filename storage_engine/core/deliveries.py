@@ -46,6 +46,8 @@ class Deliveries:
 
     _outboxes: dict[BrokerId, _Outbox] = field(default_factory=dict)
     _to_stop: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
+    _offered: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
+    """Those of `_to_stop` that are waited for only as long as their broker lives and can."""
     _stopping: set[str] = field(default_factory=set)
     _number: int = 0
 
@@ -71,6 +73,25 @@ class Deliveries:
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
         """Owed until it is delivered, whether the broker lives now or returns later."""
         self._to_stop.setdefault(broker, set()).add(partition)
+
+    def offer_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
+        """To a live broker that is no replica but may have been one: owed until it is delivered or
+        withdrawn. Not once the topic counts as stopped: it could delete a later topic's replica."""
+        stopping = partition.topic in self._stopping
+        if stopping and partition not in self._to_stop.get(broker, ()):
+            self._to_stop.setdefault(broker, set()).add(partition)
+            self._offered.setdefault(broker, set()).add(partition)
+
+    def withdraw_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
+        """What was offered can't be done; nobody waits for it."""
+        if partition in self._offered.get(broker, ()):
+            self._offered[broker].discard(partition)
+            self.cancel_stop(broker, partition)
+
+    def withdraw_stops(self, broker: BrokerId) -> None:
+        """The broker that it was offered to is gone."""
+        for partition in self._offered.pop(broker, ()):
+            self.cancel_stop(broker, partition)
 
     def cancel_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
         """The replica is wanted again, or its broker finds out by itself."""
@@ -119,6 +140,7 @@ class Deliveries:
         outbox.in_flight = None
         if owed := self._to_stop.get(broker):
             owed.difference_update(delivery.stop)
+            self._offered.get(broker, set()).difference_update(delivery.stop)
             if not owed:
                 del self._to_stop[broker]
 
