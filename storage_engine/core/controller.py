@@ -254,12 +254,22 @@ class Controller:
             if not self._exists(partition):
                 continue
             known = self.states.get(partition)
+            if state is not None and self._is_of_successor(state, known):
+                continue
             if state is not None and (
                 known is None or state.partition_epoch > known.partition_epoch
             ):
                 self.states[partition] = state
                 self._announce(partition)
             self._undecided.look_at([partition])
+
+    def _is_of_successor(self, state: PartitionState, known: PartitionState | None) -> bool:
+        """Whether a later controller wrote it. Told from here, it would go with the assignment that
+        is known here, and a leader takes a leader epoch only once: it could let in a replica that
+        the successor has retired. Epochs that were higher at the start say nothing: the node that
+        counts them may have been lost."""
+        seen = self.controller_epoch if known is None else known.controller_epoch
+        return state.controller_epoch > max(self.controller_epoch, seen)
 
     def _on_states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]

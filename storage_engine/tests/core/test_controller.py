@@ -388,6 +388,18 @@ def test_a_conflict_is_read_and_decided_again():
     assert (write.state.leader, write.expected_partition_epoch) == (3, 6)
 
 
+def test_what_a_later_controller_wrote_is_told_by_that_one_only():
+    """It may go with another assignment: the random world let a retired replica into an ISR (seed
+    10662)."""
+    driven = running()
+    driven.step(BrokersChanged(brokers=brokers(1, 2)))
+    driven.deliver_all()
+    driven.answer(WriteOutcome.CONFLICT)
+    newer = replace(state(2, 1, 2, epoch=4, version=6), controller_epoch=ControllerEpoch(10))
+    assert driven.step(StatesRead(states={TP: newer})) == []
+    assert driven.core.states[TP] != newer
+
+
 def test_an_unknown_outcome_that_was_written_is_taken_for_it():
     driven = running()
     driven.step(BrokersChanged(brokers=brokers(2, 3)))

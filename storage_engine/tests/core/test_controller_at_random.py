@@ -2,7 +2,7 @@
 once the faults stop. Source: decisions 3 and 4 of the architecture, R-CTL2 to R-CTL6, R-REP9."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core import controller
@@ -18,6 +18,9 @@ def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = Fal
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
+@example(548)
+@example(10662)
+@example(31644)
 def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world = live(seed, 1500)
     world.settle()
@@ -46,7 +49,7 @@ def test_records_are_acknowledged_in_spite_of_the_faults(seed):
     assert sum(map(len, world.acknowledged.values())) > 50
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(25), 2504, 2552, 3287])
 def test_a_record_is_lost_with_the_power_only_when_all_of_the_isr_lost_it(seed):
     world = live(seed, 1500, power=True)
     world.settle()
