@@ -22,6 +22,8 @@ from storage_engine.zookeeper.znodes import (
     TopicZNode,
 )
 
+DELETIONS_PATH = "/admin/delete_topics"
+
 _STATE_PARTS = 7
 """Of "/brokers/topics/<topic>/partitions/<partition>/state", split at slashes."""
 
@@ -44,10 +46,12 @@ class _Seen:
 class _Life:
     """What is known of one life of a broker's process."""
 
-    __slots__ = ("broker", "brokers_known", "replicas", "saved", "told")
+    __slots__ = ("broker", "brokers_known", "logs", "replicas", "saved", "told")
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
+        self.logs = 0
+        """So many it has, hosted or not."""
         self.replicas: dict[TopicPartition, _Seen] = {}
         self.brokers_known: object = None
         """The metadata's brokers, made anew with each UpdateMetadata."""
@@ -108,6 +112,10 @@ class Checker:
         if metadata.brokers is not life.brokers_known:
             life.brokers_known = metadata.brokers
             self._check_metadata(life)
+        logs = life.broker.logs.logs
+        if len(logs) != life.logs:
+            life.logs = len(logs)
+            self._check_deletions(life)
         replicas = life.replicas
         for partition in life.broker.context.replicas:
             seen = replicas.get(partition.topic_partition)
@@ -124,6 +132,16 @@ class Checker:
             if key != seen.key:
                 seen.key = key
                 self._changed(life, partition, seen)
+
+    def _check_deletions(self, life: _Life) -> None:
+        """Only what is no replica in sync is deleted, but for whole topics."""
+        broker = life.broker
+        for tp, record in self.records.items():
+            if broker.id in record.copies and tp not in broker.logs.logs:
+                self._trace.note(f"broker {broker.id} has deleted {tp}")
+                del record.copies[broker.id]
+                if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:
+                    record.check_in_sync()
 
     def _check_metadata(self, life: _Life) -> None:
         """R-CTL1: no order of a replaced controller is taken after one of a newer."""
@@ -278,10 +296,19 @@ class Checker:
             self._check_controller_epoch(int(new))
         elif len(parts) >= 4 and parts[1:3] == ["brokers", "topics"] and parts[3] in self._topics:
             if len(parts) == 4 and new is not None:
-                for partition, replicas in TopicZNode.decode(parts[3], new).assignment.items():
-                    self.record(TopicPartition(parts[3], partition)).assigned = replicas
+                self._topic_written(TopicZNode.decode(parts[3], new))
             elif len(parts) == _STATE_PARTS:
                 self._state_written(TopicPartition(parts[3], int(parts[5])), new)
+
+    def _topic_written(self, node: TopicZNode) -> None:
+        for partition, replicas in node.assignment.items():
+            target = node.target_replicas.get(partition)
+            move = None if target is None else (node.original_replicas[partition], target)
+            record = self.record(TopicPartition(node.topic, partition))
+            if (replicas, move) != (record.assigned, record.move):
+                going = "" if move is None else f" from {list(move[0])} to {list(move[1])}"
+                self._trace.note(f"zookeeper: {record.partition} on {list(replicas)}{going}")
+                record.assign(replicas, move)
 
     def _check_controller_epoch(self, epoch: int) -> None:
         if epoch < self._controller_epoch:
@@ -303,11 +330,7 @@ class Checker:
             f"zookeeper: {tp} leader {new.leader} epoch {new.leader_epoch} isr {list(new.isr)}"
             f" controller epoch {new.controller_epoch}"
         )
-        if not new.isr or not set(new.isr) <= set(record.assigned):
-            raise InvariantViolation(
-                "the ISR is a part of the replicas, never empty",
-                f"{tp} has ISR {list(new.isr)}, replicas {list(record.assigned)}",
-            )
+        record.note_isr(new.isr)
         if new.leader != -1:
             record.lead(new.leader_epoch, new.leader)
         if old is not None:

@@ -31,8 +31,17 @@ from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.trace import Trace
 from storage_engine.simulation.workload import Consumer, Producer
 
-LAG_MAX_MS = 3000
-"""replica.lag.time.max.ms, short, so that a minute has many changes of ISRs."""
+SESSION_TIMEOUT_MS = 2000
+LAG_MAX_MS = 1500
+"""replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "replica.lag.time.max.ms": LAG_MAX_MS,
+    "replica.fetch.backoff.ms": 300,
+    "replica.high.watermark.checkpoint.interval.ms": 1500,
+    "leader.imbalance.check.interval.seconds": 2,
+    "default.replication.factor": 3,
+}
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
 answers (30 s), one after another."""
@@ -86,8 +95,7 @@ class Run:
             root,
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            replica_lag_time_max_ms=str(LAG_MAX_MS),
-            default_replication_factor="3",
+            **{name: str(value) for name, value in SETTINGS.items()},
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
@@ -98,6 +106,7 @@ class Run:
             self.profile,
             random.Random(f"delays {seed}"),
             growing_topic=UNCLEAN,
+            partitions=[TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)],
         )
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []

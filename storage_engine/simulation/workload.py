@@ -21,9 +21,9 @@ from storage_engine.simulation.requests import fetch_request, make_batch, produc
 
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
-BROKER_TIMEOUT_MS = 4000
+BROKER_TIMEOUT_MS = 2000
 """How long a leader may wait for its followers."""
-CLIENT_TIMEOUT_MS = 6000
+CLIENT_TIMEOUT_MS = 3000
 RETRY_MS = 150
 MAX_RECORDS = 3
 """Of a batch."""

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from storage_engine.broker import fetch_reads
 from storage_engine.broker.delayed_produce import AwaitedAppend
+from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
@@ -22,9 +23,13 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.isr import CommittedIsr, PendingExpand
 from storage_engine.core.partition import (
     FollowerProgress,
+    IsrAccepted,
     LeaderPartition,
+    ProposeIsr,
 )
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.reassignment import Reassignment
+from storage_engine.core.undecided import Undecided
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.run import run_seed
@@ -104,6 +109,108 @@ def controller_epoch_ignored(stack: ExitStack) -> None:
         return ErrorCode.NONE
 
     _set(stack, control, "_refusal", refusal)
+
+
+@mutation
+def leader_epoch_ignored(stack: ExitStack) -> None:
+    """R-CTL3: whatever LeaderAndIsr comes last is taken."""
+    apply = ReplicaManager.apply_leadership
+
+    def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
+        partition = self._partitions.get((item.topic, item.partition))
+        if partition is not None and item.leader_epoch < partition.leader_epoch:
+            partition.leader_epoch = item.leader_epoch - 1
+        return apply(self, item, endpoints)
+
+    _set(stack, ReplicaManager, "apply_leadership", apply_any)
+
+
+@mutation
+def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
+    """What a fetch says to hold is believed, whatever epoch it was sent under (R-REP8). Two guards
+    are gone, the epoch of the request and the comparison with that of the follower's last batch:
+    each of them alone refuses an old fetch."""
+    leader, note = ReplicaManager.leader, FetchReader.note_progress
+
+    def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
+        return leader(self, tp)
+
+    def note_any(self: Any, request: Any) -> None:
+        wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
+        note(self, request._replace(partitions=wanted))
+
+    _set(stack, ReplicaManager, "leader", any_leader)
+    _set(stack, FetchReader, "note_progress", note_any)
+    _set(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
+
+
+@mutation
+def progress_kept_over_a_leadership_that_was_missed(stack: ExitStack) -> None:
+    """What followers held under the leader's former leadership counts on, though another has led
+    in between."""
+    renew = LeaderPartition.renew
+
+    def keep(self: Any, leadership: Any, *, now_ms: int) -> Any:
+        if self.leader_epoch >= 0:
+            self.leader_epoch = leadership.leader_epoch - 1
+        return renew(self, leadership, now_ms=now_ms)
+
+    _set(stack, LeaderPartition, "renew", keep)
+
+
+@mutation
+def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
+    """Whoever asked first is answered, whatever has become of the leadership since (R-REP4,
+    KIP-497). Two guards are gone, the driver's look at the leadership and the core's at the version
+    of the state: each of them alone passes over an old answer."""
+    carry_out = IsrWriter._propose
+
+    def propose(self: Any, partition: Any, leader: Any, effect: ProposeIsr) -> None:
+        coordination = self._coordination
+
+        class Asked:
+            def set(self, path: str, data: bytes, version: int, on_reply: Any) -> None:
+                coordination.set(path, data, version, lambda reply: answered(reply, on_reply))
+
+        def answered(reply: Any, on_reply: Any) -> None:
+            current = partition.leader
+            if reply.ok and current is not None:
+                version = max(reply.stat.version, current.partition_epoch + 1)
+                self.step(partition, IsrAccepted(isr=effect.isr, partition_epoch=version))
+            on_reply(reply)
+
+        with patch.object(self, "_coordination", Asked()):
+            carry_out(self, partition, leader, effect)
+
+    _set(stack, IsrWriter, "_propose", propose)
+
+
+@mutation
+def incarnation_ignored_by_the_controller(stack: ExitStack) -> None:
+    """R-CTL4: a broker that was restarted within its session's time leads on and stays in sync."""
+    take_due = Undecided.take_due
+    unled = Controller._unled
+
+    def forget(self: Any) -> Any:
+        self.bounced.clear()
+        return take_due(self)
+
+    def none_unled(self: Any) -> Any:
+        self._undecided.bounced.clear()
+        return unled(self)
+
+    _set(stack, Undecided, "take_due", forget)
+    _set(stack, Controller, "_unled", none_unled)
+
+
+@mutation
+def reassignment_finished_early(stack: ExitStack) -> None:
+    """R-CTL8: one new replica in sync is taken for all of them."""
+
+    def is_caught_up(self: Any, isr: Any, live: Any) -> bool:
+        return any(replica in isr for replica in self.target)
+
+    _set(stack, Reassignment, "is_caught_up", is_caught_up)
 
 
 @mutation
