@@ -1,7 +1,7 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata: what the controller orders (keys 4, 5, 6).
 
-Rule: an order of an older controller, or one meant for an earlier incarnation of this broker, is
-refused; orders are carried out one after another, each once the settings of its topics are known.
+Rule: an order of an older controller, one older than another of the same controller, and one meant
+for an earlier incarnation of this broker are refused; orders are carried out one after another, each once the settings of its topics are known.
 Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 """
 
@@ -9,7 +9,7 @@ import logging
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
-from storage_engine.core.ids import BrokerEpoch, ControllerEpoch, TopicPartition
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionResponse,
@@ -30,20 +30,25 @@ log = logging.getLogger(__name__)
 
 
 def _refusal(
-    context: BrokerContext, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch
+    context: BrokerContext, order: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 ) -> ErrorCode:
-    """NONE when the order is to be taken; remembers the newest controller epoch."""
-    if controller_epoch < context.highest_controller_epoch:
+    """NONE when the order is to be taken; remembers the newest controller epoch and order."""
+    newest = context.highest_controller_epoch, context.highest_order_number
+    if order.controller_epoch < newest[0]:
         return ErrorCode.STALE_CONTROLLER_EPOCH
-    context.highest_controller_epoch = controller_epoch
-    if broker_epoch not in (-1, context.broker_epoch()):
+    if (order.controller_epoch, order.order_number) < newest:
+        # Its connection was given up, and what it said has been said again since.
+        return ErrorCode.REQUEST_TIMED_OUT
+    context.highest_controller_epoch = order.controller_epoch
+    context.highest_order_number = order.order_number
+    if order.broker_epoch not in (-1, context.broker_epoch()):
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.NONE
 
 
 def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequest) -> None:
     def apply() -> None:
-        refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+        refusal = _refusal(context, request)
         if refusal is not ErrorCode.NONE:
             call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
             return
@@ -90,7 +95,7 @@ def _delete_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None
 
 def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:
     def apply() -> None:
-        refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+        refusal = _refusal(context, request)
         if refusal is not ErrorCode.NONE:
             call.respond(StopReplicaResponse(error_code=int(refusal)))
             return
@@ -121,7 +126,7 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
 
 
 def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataRequest) -> None:
-    refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+    refusal = _refusal(context, request)
     if refusal is ErrorCode.NONE:
         context.metadata.update(request)
         # Who waits for a replica that has died waits no longer.

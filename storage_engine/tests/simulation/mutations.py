@@ -32,6 +32,7 @@ from storage_engine.core.reassignment import Reassignment
 from storage_engine.core.undecided import Undecided
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed
 
 Apply = Callable[[ExitStack], None]
@@ -103,18 +104,26 @@ def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
 
 @mutation
 def controller_epoch_ignored(stack: ExitStack) -> None:
-    def refusal(context: Any, controller_epoch: Any, broker_epoch: Any) -> ErrorCode:
-        if broker_epoch not in (-1, context.broker_epoch()):
-            return ErrorCode.STALE_BROKER_EPOCH
-        return ErrorCode.NONE
+    refusal = control._refusal
 
-    _set(stack, control, "_refusal", refusal)
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        context.highest_controller_epoch = order.controller_epoch
+        return refusal(context, order)
+
+    _set(stack, control, "_refusal", refuse)
 
 
 @mutation
 def leader_epoch_ignored(stack: ExitStack) -> None:
-    """R-CTL3: whatever LeaderAndIsr comes last is taken."""
+    """R-CTL3: whatever LeaderAndIsr comes last is taken. Two guards are gone, the leader epoch and
+    the number of the order: either alone refuses an old order of the present controller."""
     apply = ReplicaManager.apply_leadership
+    refusal = control._refusal
+
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        if isinstance(order, LeaderAndIsrRequest):
+            context.highest_order_number = 0
+        return refusal(context, order)
 
     def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
         partition = self._partitions.get((item.topic, item.partition))
@@ -122,7 +131,20 @@ def leader_epoch_ignored(stack: ExitStack) -> None:
             partition.leader_epoch = item.leader_epoch - 1
         return apply(self, item, endpoints)
 
+    _set(stack, control, "_refusal", refuse)
     _set(stack, ReplicaManager, "apply_leadership", apply_any)
+
+
+@mutation
+def number_of_orders_ignored(stack: ExitStack) -> None:
+    """R-CTL1: an order whose connection was given up is taken after those that came in its stead."""
+    refusal = control._refusal
+
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        context.highest_order_number = 0
+        return refusal(context, order)
+
+    _set(stack, control, "_refusal", refuse)
 
 
 @mutation
