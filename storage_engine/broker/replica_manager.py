@@ -87,6 +87,7 @@ class ReplicaManager:
             coordination,
             scheduler,
             local=settings.broker_id,
+            is_fenced=lambda: self._fenced,
             on_high_watermark=self._high_watermark_advanced,
         )
         self._folder_notice = FolderNotice(coordination, scheduler, broker_id=settings.broker_id)

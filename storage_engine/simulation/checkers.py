@@ -31,10 +31,10 @@ _STATE_PARTS = 7
 class _Seen:
     """What a replica was like when it was last looked at."""
 
-    __slots__ = ("high_watermark", "key", "leader_epoch", "leading", "log", "session")
+    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
 
     def __init__(self) -> None:
-        self.key: tuple[object, ...] = ()
+        self.end_offset = -1
         self.log: PartitionLog | None = None
         self.high_watermark = 0
         self.leader_epoch = -1
@@ -122,16 +122,15 @@ class Checker:
             if seen is None:
                 seen = replicas[partition.topic_partition] = _Seen()
             log, leader = partition.log, partition.leader
-            key = (
-                log.log_end_offset,
-                partition.follower_high_watermark if leader is None else leader.high_watermark,
-                partition.leader_epoch,
-                leader is None,
-                log,
-            )
-            if key != seen.key:
-                seen.key = key
+            if (
+                log.log_end_offset != seen.end_offset
+                or partition.high_watermark != seen.high_watermark
+                or partition.leader_epoch != seen.leader_epoch
+                or (leader is not None) is not seen.leading
+                or log is not seen.log
+            ):
                 self._changed(life, partition, seen)
+                seen.end_offset = log.log_end_offset
 
     def _check_deletions(self, life: _Life) -> None:
         """Only what is no replica in sync is deleted, but for whole topics."""
@@ -170,7 +169,7 @@ class Checker:
             seen.session = broker.session.session_id
         elif leading and seen.leading:
             if appended:
-                self._check_right_to_append(broker, partition, seen, record)
+                self._check_right_to_append(broker, partition, seen)
             if partition.high_watermark < seen.high_watermark:
                 raise InvariantViolation(
                     "a leader's high watermark never goes back",
@@ -251,14 +250,11 @@ class Checker:
         broker: SimulatedBroker,
         partition: HostedPartition,
         seen: _Seen,
-        record: PartitionRecord,
     ) -> None:
-        """R-REP11: nothing is taken once the session has gone; nor in a later session, when others
-        have been elected meanwhile."""
+        """R-REP11: nothing is taken once the session has gone, nor in a later session under the
+        epoch of that one."""
         session = broker.session.session_id
-        state = record.state
-        replaced = state is not None and state.leader_epoch > partition.leader_epoch
-        if session not in self._cluster.zookeeper.live or (session != seen.session and replaced):
+        if session not in self._cluster.zookeeper.live or session != seen.session:
             raise InvariantViolation(
                 "a leader without its session takes nothing",
                 f"{partition.topic_partition}: broker {broker.id} appended in epoch"

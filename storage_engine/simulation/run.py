@@ -192,7 +192,7 @@ class Run:
                 number=number,
                 acks=acks,
                 idempotent=idempotent,
-                pause_ms=choose.choice((50, 200, 600)),
+                pause_ms=choose.choice((100, 300, 700)),
             )
             self.producers.append(producer)
             producer.run()
@@ -203,7 +203,7 @@ class Run:
                 random.Random(f"consumer {self.seed} {number}"),
                 [*safe, unclean],
                 number=number,
-                pause_ms=choose.choice((100, 400)),
+                pause_ms=choose.choice((250, 600)),
             )
             self.consumers.append(consumer)
             consumer.run()

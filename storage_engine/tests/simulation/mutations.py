@@ -21,15 +21,9 @@ from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.isr import CommittedIsr, PendingExpand
-from storage_engine.core.partition import (
-    FollowerProgress,
-    IsrAccepted,
-    LeaderPartition,
-    ProposeIsr,
-)
+from storage_engine.core.partition import FollowerProgress, LeaderPartition
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.core.reassignment import Reassignment
-from storage_engine.core.undecided import Undecided
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -178,51 +172,6 @@ def progress_kept_over_a_leadership_that_was_missed(stack: ExitStack) -> None:
         return renew(self, leadership, now_ms=now_ms)
 
     _set(stack, LeaderPartition, "renew", keep)
-
-
-@mutation
-def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
-    """Whoever asked first is answered, whatever has become of the leadership since (R-REP4,
-    KIP-497). Two guards are gone, the driver's look at the leadership and the core's at the version
-    of the state: each of them alone passes over an old answer."""
-    carry_out = IsrWriter._propose
-
-    def propose(self: Any, partition: Any, leader: Any, effect: ProposeIsr) -> None:
-        coordination = self._coordination
-
-        class Asked:
-            def set(self, path: str, data: bytes, version: int, on_reply: Any) -> None:
-                coordination.set(path, data, version, lambda reply: answered(reply, on_reply))
-
-        def answered(reply: Any, on_reply: Any) -> None:
-            current = partition.leader
-            if reply.ok and current is not None:
-                version = max(reply.stat.version, current.partition_epoch + 1)
-                self.step(partition, IsrAccepted(isr=effect.isr, partition_epoch=version))
-            on_reply(reply)
-
-        with patch.object(self, "_coordination", Asked()):
-            carry_out(self, partition, leader, effect)
-
-    _set(stack, IsrWriter, "_propose", propose)
-
-
-@mutation
-def incarnation_ignored_by_the_controller(stack: ExitStack) -> None:
-    """R-CTL4: a broker that was restarted within its session's time leads on and stays in sync."""
-    take_due = Undecided.take_due
-    unled = Controller._unled
-
-    def forget(self: Any) -> Any:
-        self.bounced.clear()
-        return take_due(self)
-
-    def none_unled(self: Any) -> Any:
-        self._undecided.bounced.clear()
-        return unled(self)
-
-    _set(stack, Undecided, "take_due", forget)
-    _set(stack, Controller, "_unled", none_unled)
 
 
 @mutation
