@@ -1,8 +1,13 @@
 """KIP-227: a client that fetches in sessions (kafka-python; librdkafka has none) gets every record
-once and in order, while partitions come, pause, are sought and forgotten, a leader is killed
-and another broker is restarted. The replicas, which follow in sessions too, end up equal.
+once and in order, while partitions come, pause, are sought and forgotten, a leader is killed,
+sessions are evicted and another broker is restarted. The replicas, which follow in sessions too,
+end up equal.
 """
 
+import logging
+import re
+
+import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
@@ -14,6 +19,7 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
+from storage_engine.tools.cli import main
 from storage_engine.tools.local_cluster import LocalCluster
 
 TOPIC = "sessions"
@@ -85,8 +91,21 @@ class Log:
         return any(each.next_metadata.session_id for each in handlers)
 
 
-def test_a_client_with_sessions_reads_everything_once(tmp_path):
-    with running_cluster(tmp_path) as cluster:
+def _evicting(caplog: pytest.LogCaptureFixture) -> set[int]:
+    """The brokers that no longer knew a session of the consumer."""
+    found = (
+        re.match(r"Node (\S+) was unable .*FetchSessionIdNotFound", record.getMessage())
+        for record in caplog.records
+    )
+    return {int(match[1]) for match in found if match}
+
+
+def test_a_client_with_sessions_reads_everything_once(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "kafka.consumer.fetcher")
+    # Two followers and the consumer. A follower that comes back has lost its session, and takes the
+    # consumer's slot for a new one.
+    settings = (("max.incremental.fetch.session.cache.slots", "3"),)
+    with running_cluster(tmp_path, settings=settings) as cluster:
         client = admin(cluster)
         create_topic(cluster, TOPIC, partitions=PARTITIONS)
         log = Log(cluster)
@@ -118,12 +137,21 @@ def test_a_client_with_sessions_reads_everything_once(tmp_path):
         cluster.start_broker(leader)
         for partition in range(PARTITIONS):
             wait_for_isr(client, TOPIC, 3, partition)
+        log.write()
+        log.read_all()
+
+        def evicted() -> set[int]:
+            log.read()
+            return _evicting(caplog) - {leader}
+
+        wait_until(evicted, "a broker that has not been restarted has evicted a session")
         # This one hands its partitions over first, and forgets all sessions.
         cluster.stop_broker(leader % 3 + 1)
         cluster.start_broker(leader % 3 + 1)
         log.write()
         log.read_all()
-        assert log.has_session()
         for partition in range(PARTITIONS):
             wait_for_isr(client, TOPIC, 3, partition)
         log.consumer.close()
+        servers = cluster.bootstrap_servers
+        assert main(["verify-replicas", "--bootstrap-server", servers, "--topics", TOPIC]) == 0

@@ -32,6 +32,13 @@ def test_the_benchmark_prints_each_measurement_beside_its_limit(tmp_path):
         sign, goal = result["goal"].split()
         reached = {">=": result["ratio"] >= float(goal), "<=": result["ratio"] <= float(goal)}
         assert result["met"] == reached[sign] or result["ratio"] == float(goal)
+    assert [result["cpu_ratio"] is not None for result in results] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert not list(tmp_path.iterdir())
 
 

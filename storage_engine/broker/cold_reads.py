@@ -21,7 +21,9 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.load_job import LoadJob
+from storage_engine.log.log_file import COPY_MAX_BYTES
 from storage_engine.log.segment_slice import SegmentSlice
+from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
 LOADS_AT_ONCE = 2
@@ -40,6 +42,7 @@ COLD_FETCH_MAX_BYTES = 4 << 20
 """A cold fetch brings no more than this, or one batch: so the fetches that wait take turns, and the
 page cache is not filled with what one reader may take much later."""
 
+assert COPY_MAX_BYTES >= SMALL_WRITE_BYTES, "what a connection joins must not be a mapping"
 
 _Jobs = list[tuple[HostedPartition, LoadJob]]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from storage_engine.broker.connection_overrides import KEY as OVERRIDES_KEY
+from storage_engine.broker.connection_overrides import parse_overrides
 from storage_engine.broker.listener import (
     Listener,
     advertised_for,
@@ -38,6 +40,7 @@ class BrokerConfig:
         "broker_id",
         "listener",
         "log_dirs",
+        "per_ip_overrides",
         "rack",
         "zookeeper_connect",
     )
@@ -53,6 +56,7 @@ class BrokerConfig:
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listener: Listener = parse_listener(self.items("listeners"), key="listeners")
         self.advertised_listener: Listener = self._advertised()
+        self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
         check_relations(self)

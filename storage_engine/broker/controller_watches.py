@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 500
 
+BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
+"""How the log says when ZooKeeper told of it: failovers are timed from there."""
+
 
 class ControllerWatches:
     """Watches and loading of one controller epoch."""
@@ -92,6 +95,10 @@ class ControllerWatches:
 
     # --- brokers ---
 
+    def _brokers_came_or_went(self) -> None:
+        log.info(BROKERS_WATCH_FIRED)
+        self._read_brokers()
+
     def _read_brokers(self) -> None:
         def done(brokers: dict[BrokerId, BrokerInfo] | None) -> None:
             if self._closed:
@@ -105,7 +112,7 @@ class ControllerWatches:
             else:
                 self._finish_loading()
 
-        self._store.read_brokers(self._guarded("brokers", self._read_brokers), done)
+        self._store.read_brokers(self._guarded("brokers", self._brokers_came_or_went), done)
 
     # --- topics ---
 

@@ -75,6 +75,16 @@ class DelayedFetch:
         self._answer(read)
         return True
 
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
+    def end_wait(self) -> None:
+        """Answer now, with what there is."""
+        if not self._done:
+            self._deadline.finish()
+            self._expire()
+
     def _expire(self) -> None:
         if not self._done:
             self._answer(self._reader.read(self._request))
@@ -87,3 +97,25 @@ class DelayedFetch:
         self._done = True
         for partition in self._partitions:
             partition.data_waiters.discard(self)
+
+
+class FollowerWaits:
+    """Followers' fetches that wait here.
+
+    A follower that has just been told to follow more can't wait for the end of its long poll, up to
+    half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
+    waits is answered.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[DelayedFetch]] = {}
+        """By replica: one for each of its channels."""
+
+    def add(self, replica: int, fetch: DelayedFetch) -> None:
+        others = [each for each in self._waiting.get(replica, ()) if not each.is_done]
+        self._waiting[replica] = [*others, fetch]
+
+    def end(self, replica: int) -> None:
+        """Answer what waits of this follower."""
+        for fetch in self._waiting.pop(replica, ()):
+            fetch.end_wait()

@@ -3,12 +3,14 @@
 Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
 the high watermark, with read_committed below the last stable offset, and are told which
 transactions of it were aborted; followers see the whole log, after the check that theirs does not
-diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-595.
+diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392,
+KIP-595.
 """
 
 from collections.abc import Callable, Sequence
 
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.rack_reads import NO_PREFERENCE, RackReads
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
@@ -17,6 +19,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.log.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
+    CONSUMER_REPLICA_ID,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -35,7 +38,8 @@ class FetchRead:
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
-        """An error or a divergence: answer now (document 001, condition 4)."""
+        """An error, a divergence or another replica to read from: answer now (document 001,
+        condition 4)."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
         """Where the beginning or end of what there is could not be found yet, and the bytes
         wanted."""
@@ -51,6 +55,7 @@ class FetchReader:
         is_current: Callable[[BrokerId, int], bool],
         throttle: ReplicationThrottle,
         on_damage: Callable[[HostedPartition, int], None],
+        rack_reads: RackReads | None = None,
     ) -> None:
         self._throttle = throttle
         self._replicas = replicas
@@ -58,6 +63,8 @@ class FetchReader:
         """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
         self._on_damage = on_damage
         """Hears of a partition led here of which a follower got bad bytes, and from where on."""
+        self._rack_reads = rack_reads
+        """None: consumers read from leaders only."""
 
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """One pass over the partitions; the first with data gets a batch even if it is over the
@@ -69,7 +76,11 @@ class FetchReader:
         for wanted in request.partitions:
             answer = self._read_partition(request, wanted, room, result, wait)
             result.partitions.append(answer)
-            if answer.error_code or answer.diverging_epoch is not None:
+            if (
+                answer.error_code
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica != NO_PREFERENCE
+            ):
                 result.failed = True
             if answer.records is not None:
                 size = len(answer.records)
@@ -85,6 +96,8 @@ class FetchReader:
         for wanted in request.partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
+                continue
+            if request.replica_id not in partition.assigned_replicas:
                 continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
@@ -126,10 +139,10 @@ class FetchReader:
         tp = TopicPartition(wanted.topic, wanted.partition)
         first = result.bytes_readable == 0
         try:
-            if request.replica_id == ANY_REPLICA_ID:
-                partition = self._replicas.in_service(tp)
-            else:
-                partition = self._replicas.leader(tp, wanted.current_leader_epoch)
+            partition = self._replica(request, wanted, tp)
+            preferred = self._preferred(request, wanted, partition)
+            if preferred != NO_PREFERENCE:
+                return _elsewhere(partition, request, preferred)
             try:
                 if request.replica_id >= 0 and self._throttle.holds_back(
                     partition, request.replica_id
@@ -138,7 +151,8 @@ class FetchReader:
                 return _read(partition, request, wanted, room, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
-                return FetchPartitionResponse(wanted.topic, wanted.partition, 0)
+                # As if there were nothing: a follower takes over all but the records.
+                return _read(partition, request, wanted, 0, first=False, wait=wait)
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
@@ -146,6 +160,27 @@ class FetchReader:
             return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
         except KafkaError as failure:
             return self._refusal(wanted, tp, failure.code)
+
+    def _replica(
+        self, request: FetchRequest, wanted: FetchPartition, tp: TopicPartition
+    ) -> HostedPartition:
+        """The replica here, if it may answer this client. Raises KafkaError."""
+        if request.replica_id == ANY_REPLICA_ID:
+            return self._replicas.in_service(tp)
+        if self._rack_reads is not None and _is_of_a_rack(request):
+            partition = self._replicas.in_service(tp)
+            if partition.leader is None:
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                self._rack_reads.check_follower(partition, request.rack_id, wanted.fetch_offset)
+                return partition
+        return self._replicas.leader(tp, wanted.current_leader_epoch)
+
+    def _preferred(
+        self, request: FetchRequest, wanted: FetchPartition, partition: HostedPartition
+    ) -> int:
+        if self._rack_reads is None or partition.leader is None or not _is_of_a_rack(request):
+            return NO_PREFERENCE
+        return self._rack_reads.preferred(partition, request.rack_id, wanted.fetch_offset)
 
     def _refusal(
         self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
@@ -164,6 +199,26 @@ class FetchReader:
                 log_start_offset=partition.log.log_start_offset,
             )
         return refusal
+
+
+def _is_of_a_rack(request: FetchRequest) -> bool:
+    return request.replica_id == CONSUMER_REPLICA_ID and request.rack_id != ""
+
+
+def _elsewhere(
+    partition: HostedPartition, request: FetchRequest, preferred: int
+) -> FetchPartitionResponse:
+    """No records: another replica is to be read from."""
+    return FetchPartitionResponse(
+        partition.topic_partition.topic,
+        partition.topic_partition.partition,
+        0,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+        [] if request.isolation_level == READ_COMMITTED else None,
+        preferred,
+    )
 
 
 def _read(

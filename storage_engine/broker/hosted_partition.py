@@ -10,6 +10,7 @@ from uuid import UUID
 
 from storage_engine.broker.purgatory import WaitList
 from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition import LeaderPartition
 from storage_engine.log.partition_log import PartitionLog
@@ -111,6 +112,17 @@ class HostedPartition:
     def min_in_sync_count(self) -> int:
         """`min.insync.replicas`, but never more than the partition has replicas (as Kafka does)."""
         return min(self.config.min_insync_replicas, len(self.assigned_replicas))
+
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """Raises KafkaError where a client knows of another leader epoch; -1: it does not care."""
+        if leader_epoch in (-1, self.leader_epoch):
+            return
+        raise KafkaError(
+            f"{self.topic_partition} has leader epoch {self.leader_epoch}, not {leader_epoch}",
+            ErrorCode.FENCED_LEADER_EPOCH
+            if leader_epoch < self.leader_epoch
+            else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        )
 
     def become_leader(self, leader: LeaderPartition) -> None:
         self.role = Role.LEADER

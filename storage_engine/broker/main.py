@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storage_engine.broker.cluster_id import agree_on_cluster_id
 from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.connection_overrides import by_address
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
@@ -204,6 +205,8 @@ def _limits(config: BrokerConfig) -> ServerLimits:
         queued_max_requests=config.integer("queued.max.requests"),
         max_connections=config.integer("max.connections"),
         max_connections_per_ip=config.integer("max.connections.per.ip"),
+        per_ip_overrides=by_address(config.per_ip_overrides),
+        receiving_max_bytes=config.integer("queued.max.request.bytes"),
         idle_max_ms=config.integer("connections.max.idle.ms"),
         send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),

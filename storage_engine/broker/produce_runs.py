@@ -74,6 +74,11 @@ class ProduceRuns:
     ) -> int:
         at_once = produce.answers_at_once(self._context, connection, pattern)
         most = SCRATCH_BYTES if at_once else connection.room
+        ids, columns, following = pattern.match_columns(view, position, end, most)
+        if columns is not None and produce.handle_columns(
+            self._context, connection, pattern, ids, columns
+        ):
+            return following
         run, following = pattern.match(view, position, end, most)
         if run.records:
             produce.handle_run(self._context, connection, run)

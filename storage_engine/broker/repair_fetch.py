@@ -17,6 +17,7 @@ from storage_engine.log.segment_scrub import BadRange, SegmentScrub
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     FetchPartition,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
 )
@@ -98,11 +99,15 @@ class RepairFetch:
         if isinstance(reply, TransportError):
             self._ask_another(reply.reason)
             return
-        code = reply.error_code or reply.partitions[0].error_code
+        answer = self._own(reply)
+        code = reply.error_code or (answer.error_code if answer is not None else 0)
         if code:
             self._ask_another(ErrorCode.of(code).name)
             return
-        records = reply.partitions[0].records
+        if answer is None:
+            self._ask_another("it answered for another partition")
+            return
+        records = answer.records
         bad = self._ranges[self._range]
         try:
             view = memoryview(records) if records else memoryview(b"")  # type: ignore[arg-type]
@@ -118,6 +123,13 @@ class RepairFetch:
             return
         self._next_offset = reached
         self.start()
+
+    def _own(self, reply: FetchResponse) -> FetchPartitionResponse | None:
+        tp = self._partition.topic_partition
+        for answer in reply.partitions:
+            if (answer.topic, answer.partition) == (tp.topic, tp.partition):
+                return answer
+        return None
 
     def _ask_another(self, reason: str) -> None:
         self._reasons.append(f"broker {self._sources[self._source].broker_id}: {reason}")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.broker.durable_acks import DurableAcks
-from storage_engine.broker.fetcher import FetcherManager
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.replica_failures import ReplicaFailures
+from storage_engine.broker.replica_roles import ReplicaRoles
 from storage_engine.broker.topic_config import TopicConfig
 from storage_engine.core.errors import (
     ErrorCode,
@@ -29,16 +30,16 @@ from storage_engine.core.partition import (
     Flushed,
     FollowerFetched,
     LagLimits,
-    LeaderPartition,
-    Leadership,
     Tick,
 )
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
 from storage_engine.log.append_result import AppendResult
+from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.protocol.batch_columns import BatchColumns
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log tells what the flushes before acknowledgements have done."""
@@ -81,6 +82,8 @@ class ReplicaManager:
         self._lease_valid = lease_valid
         self._partitions: dict[TopicPartition, HostedPartition] = {}
         self._dirty: list[HostedPartition] = []
+        self._background = background
+        self._codec_is_loaded = False
         self._stopped = False
         self._fenced = False
         self._isr = IsrWriter(
@@ -90,13 +93,24 @@ class ReplicaManager:
             is_fenced=lambda: self._fenced,
             on_high_watermark=self._high_watermark_advanced,
         )
-        self._folder_notice = FolderNotice(coordination, scheduler, broker_id=settings.broker_id)
-        logs.on_folder_failed = self._fail_folder
         self.durable_acks = DurableAcks(
             background, scheduler, on_flushed=self._flushed, on_failure=self.fail
         )
-        self.fetchers: FetcherManager | None = None
-        """Set once by the wiring: the two need each other."""
+        self.roles = ReplicaRoles(
+            broker_id=settings.broker_id,
+            lag=settings.lag,
+            clock=clock,
+            isr=self._isr,
+            durable_acks=self.durable_acks,
+        )
+        self._failures = ReplicaFailures(
+            self._partitions,
+            logs=logs,
+            scheduler=scheduler,
+            notice=FolderNotice(coordination, scheduler, broker_id=settings.broker_id),
+            stop_fetching=self.roles.stop_fetching,
+        )
+        logs.on_folder_failed = self._failures.fail_folder
 
     def start(self) -> None:
         """Begin the periodic work."""
@@ -125,13 +139,7 @@ class ReplicaManager:
             if partition.role is Role.FAILED:
                 raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
-            raise KafkaError(
-                f"{tp} has leader epoch {partition.leader_epoch}, not {leader_epoch}",
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < partition.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
@@ -178,6 +186,30 @@ class ReplicaManager:
         if len(failures) < len(outcomes):
             self._appended(partition, len(outcomes) - len(failures))
         return outcomes
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `append_run` of these batches: their base offsets and the offset that follows, or why
+        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """
+        try:
+            partition = self._writable(tp, acks)
+        except KafkaError:
+            return None
+        try:
+            offsets = partition.log.append_columns_as_leader(
+                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            if not isinstance(failure, LogFullError):
+                self.fail(partition, failure)
+            return failure
+        except KafkaError:
+            return None
+        if offsets is not None:
+            self._appended(partition, len(columns))
+        return offsets
 
     def append_marker(
         self,
@@ -297,8 +329,8 @@ class ReplicaManager:
     def apply_leadership(
         self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
     ) -> ErrorCode:
-        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked
-        before."""
+        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
+        and `roles_taken` follows after the last of them."""
         tp = TopicPartition(item.topic, item.partition)
         if self._settings.broker_id not in item.replicas:
             log.warning("ignored leadership of %s: replicas are %s", tp, list(item.replicas))
@@ -313,7 +345,7 @@ class ReplicaManager:
         if partition.role is Role.FAILED:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if item.leader_epoch == partition.leader_epoch and item.leader == partition.leader_id:
-            self._refresh_endpoint(partition, endpoints)
+            self.roles.refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
             state_change_log.info(
@@ -323,7 +355,7 @@ class ReplicaManager:
             )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
-            self._take_role(partition, item, endpoints)
+            self.roles.take(partition, item, endpoints)
         except LogStorageError as failure:
             self.fail(partition, failure)
             return failure.code
@@ -332,36 +364,9 @@ class ReplicaManager:
             return failure.code
         return ErrorCode.NONE
 
-    def _take_role(
-        self,
-        partition: HostedPartition,
-        item: LeaderAndIsrPartition,
-        endpoints: dict[int, Endpoint],
-    ) -> None:
-        partition.controller_epoch = item.controller_epoch
-        partition.assigned_replicas = tuple(item.replicas)
-        if item.leader == self._settings.broker_id:
-            # First, since it can fail: the log may be full, or know a newer epoch.
-            try:
-                partition.log.start_leader_epoch(item.leader_epoch)
-            except LogFullError as failure:
-                log.warning(
-                    "no room to lead %s, it takes nothing yet: %s",
-                    partition.topic_partition,
-                    failure,
-                )
-            self._lead(partition, item)
-        else:
-            self._follow(partition, item, endpoints)
-        state_change_log.info(
-            "became %s partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
-            partition.role.value,
-            partition.topic_partition,
-            item.leader,
-            item.leader_epoch,
-            list(item.isr),
-            item.controller_epoch,
-        )
+    def roles_taken(self) -> None:
+        """All that an order has to say is applied: what is now followed is fetched."""
+        self.roles.fetch()
 
     def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
@@ -372,6 +377,7 @@ class ReplicaManager:
             partition = None
         if partition is None:
             config = self._topic_config(tp.topic)
+            self._prepare_for(config)
             partition = HostedPartition(
                 tp,
                 log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
@@ -382,61 +388,11 @@ class ReplicaManager:
             self._partitions[tp] = partition
         return partition
 
-    def _lead(self, partition: HostedPartition, item: LeaderAndIsrPartition) -> None:
-        leadership = Leadership(
-            leader_epoch=item.leader_epoch,
-            partition_epoch=item.partition_epoch,
-            isr=frozenset(item.isr),
-            assigned_replicas=tuple(item.replicas),
-        )
-        now_ms = self._clock.monotonic_ms()
-        if self.fetchers is not None:
-            self.fetchers.remove(partition.topic_partition)
-        partition.leader_id = item.leader
-        partition.leader_epoch = item.leader_epoch
-        leader = partition.leader
-        if leader is not None:
-            effects = leader.renew(leadership, now_ms=now_ms)
-        else:
-            leader = LeaderPartition(
-                leadership,
-                local=self._settings.broker_id,
-                log_end_offset=partition.log.log_end_offset,
-                high_watermark=partition.follower_high_watermark,
-                now_ms=now_ms,
-                limits=self._settings.lag,
-                flushed_end_offset=partition.flushed_end_offset,
-            )
-            partition.become_leader(leader)
-            effects = leader.step(Appended(log_end_offset=partition.log.log_end_offset))
-        self._isr.carry_out(partition, leader, effects)
-        partition.wake_all()
-        if partition.must_flush:
-            self.durable_acks.flush(partition)
-
-    def _follow(
-        self,
-        partition: HostedPartition,
-        item: LeaderAndIsrPartition,
-        endpoints: dict[int, Endpoint],
-    ) -> None:
-        partition.leader_id = item.leader
-        partition.leader_epoch = item.leader_epoch
-        partition.become_follower(item.leader)
-        partition.wake_all()
-        if self.fetchers is None:
-            return
-        endpoint = endpoints.get(item.leader)
-        if item.leader == -1 or endpoint is None:
-            self.fetchers.remove(partition.topic_partition)
-        else:
-            self.fetchers.add(partition, endpoint)
-
-    def _refresh_endpoint(self, partition: HostedPartition, endpoints: dict[int, Endpoint]) -> None:
-        """The same leadership, said again: a leader that came back elsewhere is followed there."""
-        endpoint = endpoints.get(partition.leader_id)
-        if self.fetchers is not None and partition.role is Role.FOLLOWER and endpoint is not None:
-            self.fetchers.add(partition, endpoint)
+    def _prepare_for(self, config: TopicConfig) -> None:
+        """Before the first compacted topic takes a batch."""
+        if config.log.compacts and not self._codec_is_loaded:
+            self._codec_is_loaded = True
+            self._background.submit(load_codec, lambda _: None, _complain)
 
     def fence(self) -> None:
         """The session is lost: others may lead what this broker led (R-REP11)."""
@@ -449,8 +405,7 @@ class ReplicaManager:
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
         """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
         fails."""
-        if self.fetchers is not None:
-            self.fetchers.remove(tp)
+        self.roles.stop_fetching(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leader_id = -1
@@ -463,55 +418,19 @@ class ReplicaManager:
                 self._logs.delete(tp)
             except LogFolderError as failure:
                 if replica_log is not None:
-                    self._fail_folder(replica_log.directory.parent, failure)
+                    self._failures.fail_folder(replica_log.directory.parent, failure)
                 raise
             state_change_log.info("deleted partition=%s", tp)
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
         """Take a partition out of service, and with it all others of its data folder where that is
         what failed: a failed fsync (OSError) always means the folder."""
-        if self._partitions.get(partition.topic_partition) is not partition:
-            # Stopped or deleted meanwhile; a new replica of that name is another matter.
-            log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
-            return
-        if isinstance(failure, LogFullError):
-            log.warning("no room for partition %s: %s", partition.topic_partition, failure)
-        elif isinstance(failure, LogFolderError | OSError):
-            self._fail_folder(partition.log.directory.parent, failure)
-        elif partition.role is not Role.FAILED:
-            log.error("partition %s is offline: %s", partition.topic_partition, failure)
-            self._take_offline(partition)
-            self._folder_notice.send()
-
-    def _fail_folder(self, path: Path, failure: Exception) -> None:
-        if not self._logs.fail_folder(path):
-            return
-        offline = [
-            partition
-            for partition in self._partitions.values()
-            if partition.log.directory.parent == path and partition.role is not Role.FAILED
-        ]
-        log.error(
-            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
-            "restarted: %s",
-            path,
-            len(offline),
-            failure,
-        )
-        for partition in offline:
-            self._take_offline(partition)
-        self._folder_notice.send()
-
-    def _take_offline(self, partition: HostedPartition) -> None:
-        if self.fetchers is not None:
-            self.fetchers.remove(partition.topic_partition)
-        partition.fail()
-        state_change_log.info("failed partition=%s", partition.topic_partition)
-        self._scheduler.call_soon(partition.wake_all)
+        self._failures.fail(partition, failure)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
+                self._prepare_for(config)
                 partition.config = config
                 partition.log.update_config(config.log)
                 self._flushed(partition)
@@ -565,3 +484,7 @@ class ReplicaManager:
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)
+
+
+def _complain(error: Exception) -> None:
+    log.error("numpy and Arrow are loaded when they are needed, since now they can't be: %s", error)

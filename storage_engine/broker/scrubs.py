@@ -8,6 +8,7 @@ is told by others: a follower that was sent a bad batch, and compaction that met
 Source: R-LOG8.
 """
 
+import enum
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,20 +16,15 @@ from typing import Any, NamedTuple
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.repair_fetch import RepairFetch
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.segment_repair import YIELD_MS, RepairEnd, SegmentRepair
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Transport
-from storage_engine.log.compaction_job import CompactionJob
-from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import SegmentScrub
 
 LOOK_INTERVAL_MS = 1000
 """How often is looked for a log whose turn it is."""
-
-YIELD_MS = 500
-"""How long a pass waits each time that compaction is at work."""
 
 RETRY_MS = 30_000
 """When replicas are asked again for what none of them could give."""
@@ -49,19 +45,29 @@ class ScrubSettings:
     bytes_per_second: int
 
 
-class _Pass:
-    """One way through a log, or through a segment that was reported."""
+class _Reason(enum.Enum):
+    """What a pass is for."""
 
-    __slots__ = ("is_whole", "left", "next_offset", "partition", "stop_offset")
+    WHOLE = "whole"
+    """It is time for the log."""
+    RETRY = "retry"
+    """It is time for what is known to be damaged."""
+    REPORT = "report"
+    """One segment was reported."""
+
+
+class _Pass:
+    """One way through a log, or a part of it."""
+
+    __slots__ = ("left", "next_offset", "partition", "reason", "stop_offset")
 
     def __init__(
-        self, partition: HostedPartition, next_offset: int, stop_offset: int, *, is_whole: bool
+        self, partition: HostedPartition, next_offset: int, stop_offset: int, reason: _Reason
     ) -> None:
         self.partition = partition
         self.next_offset = next_offset
         self.stop_offset = stop_offset
-        self.is_whole = is_whole
-        """Whether nothing is damaged when nothing is left."""
+        self.reason = reason
         self.left: tuple[int, int] | None = None
         """Between these offsets lies what could not be repaired."""
 
@@ -77,6 +83,8 @@ class _Retry(NamedTuple):
     due_ms: int
     start_offset: int
     stop_offset: int
+    whole_due_ms: int | None
+    """When the rest of the log is; None: never."""
 
 
 class Scrubs:
@@ -121,6 +129,8 @@ class Scrubs:
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
             return
+        if not partition.log.log_start_offset <= offset < partition.log.log_end_offset:
+            return
         self._report_due_ms[tp] = now_ms + REPORT_PAUSE_MS
         log.error("a follower was sent a bad batch partition=%s offset=%d", tp, offset)
         try:
@@ -147,7 +157,7 @@ class Scrubs:
             elif partition.log.next_scrub(offset) is not None:
                 # Before that its segment is still to be flushed.
                 del self._reported[tp]
-                return _Pass(partition, offset, offset + 1, is_whole=False)
+                return _Pass(partition, offset, offset + 1, _Reason.REPORT)
         return None
 
     def _due_pass(self) -> _Pass | None:
@@ -164,20 +174,25 @@ class Scrubs:
         partition = best[1]
         retry = self._retries.get(partition.topic_partition)
         start, stop = partition.log.log_start_offset, partition.log.recovery_point
-        if retry is not None:
-            start, stop = max(start, retry.start_offset), min(stop, retry.stop_offset)
-        return _Pass(partition, start, stop, is_whole=True)
+        if retry is None or (retry.whole_due_ms is not None and retry.whole_due_ms <= now_ms):
+            return _Pass(partition, start, stop, _Reason.WHOLE)
+        start, stop = max(start, retry.start_offset), min(stop, retry.stop_offset)
+        return _Pass(partition, start, stop, _Reason.RETRY)
 
     def _due_ms(self, partition: HostedPartition) -> int | None:
         retry = self._retries.get(partition.topic_partition)
         if retry is not None:
-            return retry.due_ms
+            whole_due_ms = retry.whole_due_ms
+            return retry.due_ms if whole_due_ms is None else min(retry.due_ms, whole_due_ms)
         if not partition.log.compaction.is_left_alone:
             self._seen_left_alone.discard(partition)
         elif partition not in self._seen_left_alone:
             return 0
+        return self._whole_due_ms(partition.log.scrubbed_ms)
+
+    def _whole_due_ms(self, scrubbed_ms: int) -> int | None:
         interval_ms = self._settings.interval_ms
-        return partition.log.scrubbed_ms + interval_ms if interval_ms else None
+        return scrubbed_ms + interval_ms if interval_ms else None
 
     # -- a pass ------------------------------------------------------------------------------------
 
@@ -216,19 +231,38 @@ class Scrubs:
         partition = current.partition
         now_ms = self._clock.wall_ms()
         self._forget_who_is_gone()
-        if current.is_whole and partition.log.compaction.is_left_alone:
+        if current.reason is not _Reason.REPORT and partition.log.compaction.is_left_alone:
             self._seen_left_alone.add(partition)
-        if current.left is not None:
-            pause_ms = self._settings.interval_ms if _is_alone(partition) else 0
-            self._retries[partition.topic_partition] = _Retry(
-                now_ms + max(pause_ms, RETRY_MS), *current.left
-            )
-            # Also after a restart it is looked for first.
-            partition.log.scrubbed_ms = 0
-        elif current.is_whole:
-            self._retries.pop(partition.topic_partition, None)
-            partition.log.scrubbed_ms = now_ms
+        self._note_end(current, now_ms)
         self._scheduler.call_soon(self.look)
+
+    def _note_end(self, current: _Pass, now_ms: int) -> None:
+        """When this log has its next turn."""
+        partition, left = current.partition, current.left
+        tp, replica_log = partition.topic_partition, partition.log
+        former = self._retries.get(tp)
+        if current.reason is _Reason.WHOLE:
+            scrubbed_ms, whole_due_ms = now_ms, self._whole_due_ms(now_ms)
+        elif former is not None:
+            whole_due_ms = former.whole_due_ms
+            scrubbed_ms = 0 if whole_due_ms is None else whole_due_ms - self._settings.interval_ms
+        else:
+            scrubbed_ms = replica_log.scrubbed_ms
+            whole_due_ms = self._whole_due_ms(scrubbed_ms)
+        if left is not None:
+            start_offset, stop_offset = left
+            if current.reason is _Reason.REPORT and former is not None:
+                # This pass did not come by what the former one is for.
+                start_offset = min(start_offset, former.start_offset)
+                stop_offset = max(stop_offset, former.stop_offset)
+            pause_ms = self._settings.interval_ms if _is_alone(partition) else 0
+            due_ms = now_ms + max(pause_ms, RETRY_MS)
+            self._retries[tp] = _Retry(due_ms, start_offset, stop_offset, whole_due_ms)
+            # Also after a restart it is looked for first.
+            replica_log.scrubbed_ms = 0
+        elif current.reason is not _Reason.REPORT:
+            self._retries.pop(tp, None)
+            replica_log.scrubbed_ms = scrubbed_ms
 
     def _forget_who_is_gone(self) -> None:
         hosted = set(self._replicas)
@@ -283,44 +317,37 @@ class Scrubs:
 
     def _repair(self, current: _Pass, scrub: SegmentScrub) -> None:
         partition = current.partition
-        tp = partition.topic_partition
-        for bad in scrub.bad_ranges:
+        # Each retry finds what could not be repaired again, which is no news.
+        known = frozenset(partition.log.damaged)
+        for bad in [bad for bad in scrub.bad_ranges if bad not in known]:
             log.error(
                 "damaged partition=%s segment=%s offsets=[%d, %d) bytes=[%d, %d) reason=%s",
-                tp, scrub.path, bad.start_offset, bad.end_offset, bad.position, bad.end_position,
-                bad.reason,
+                partition.topic_partition, scrub.path, bad.start_offset, bad.end_offset,
+                bad.position, bad.end_position, bad.reason,
             )  # fmt: skip
         partition.log.note_damage(scrub)
-        try:
-            replacements = Replacements(partition.log.disk, scrub)
-        except OSError as error:
-            self._left(current, scrub, f"the good bytes can't be stored: {error}")
-            return
-        if not scrub.bad_ranges:
-            log.warning("index does not agree, rebuilt partition=%s segment=%s", tp, scrub.path)
-            self._replace(current, scrub, replacements)
-            return
-        sources = self._sources(partition)
-        if not sources:
-            replacements.remove()
-            reason = "it has no other replica" if _is_alone(partition) else "none is alive"
-            self._left(current, scrub, reason)
-            return
 
-        def failed(reason: str) -> None:
-            if not self._is_over(current):
-                replacements.remove()
-                self._left(current, scrub, reason)
+        def ended(end: RepairEnd) -> None:
+            if end is RepairEnd.OUTDATED:
+                current.next_offset = scrub.base_offset
+            elif end is RepairEnd.LEFT:
+                current.leave(scrub)
+            self._go_on(current)
 
-        RepairFetch(
+        SegmentRepair(
             partition,
             scrub,
-            replacements,
-            sources,
             transport=self._transport,
-            on_done=lambda: self._replace(current, scrub, replacements),
-            on_failed=failed,
-        ).start()
+            scheduler=self._scheduler,
+            background=self._background,
+            is_over=lambda: self._is_over(current),
+            must_yield=lambda: self._must_yield(current),
+            on_end=ended,
+            on_failure=lambda failure: self._replicas.fail(partition, failure),
+        ).begin(
+            self._sources(partition),
+            "it has no other replica" if _is_alone(partition) else "none is alive",
+        )
 
     def _sources(self, partition: HostedPartition) -> list[Endpoint]:
         """The leader, then the others."""
@@ -332,77 +359,6 @@ class Scrubs:
             for broker in known
             if broker is not None
         ]
-
-    def _left(self, current: _Pass, scrub: SegmentScrub, reason: str) -> None:
-        log.error(
-            "not repaired partition=%s segment=%s, its damaged offsets are refused to readers: %s",
-            current.partition.topic_partition, scrub.path, reason,
-        )  # fmt: skip
-        current.leave(scrub)
-        self._go_on(current)
-
-    def _replace(self, current: _Pass, scrub: SegmentScrub, replacements: Replacements) -> None:
-        if self._is_over(current):
-            return
-        if self._must_yield(current):
-            self._scheduler.call_later(
-                YIELD_MS, lambda: self._replace(current, scrub, replacements)
-            )
-            return
-        if scrub.is_outdated:
-            replacements.remove()
-            current.next_offset = scrub.base_offset
-            self._go_on(current)
-            return
-        try:
-            job = current.partition.log.begin_repair(scrub, replacements)
-        except LogStorageError as failure:
-            self._failed(current, scrub, failure)
-            return
-        self._work(current, scrub, replacements, job)
-
-    def _work(
-        self,
-        current: _Pass,
-        scrub: SegmentScrub,
-        replacements: Replacements,
-        job: CompactionJob,
-    ) -> None:
-        compaction = current.partition.log.compaction
-
-        def over() -> None:
-            replacements.remove()
-            if not scrub.is_outdated:
-                # Stopped, or failed: the segment is what it was.
-                current.leave(scrub)
-            else:
-                log.info(
-                    "repaired partition=%s segment=%s ranges=%d",
-                    current.partition.topic_partition, scrub.path, len(scrub.bad_ranges),
-                )  # fmt: skip
-            self._go_on(current)
-
-        def advance(_result: object) -> None:
-            try:
-                goes_on = compaction.advance(job)
-            except LogStorageError as failure:
-                self._current = None
-                self._replicas.fail(current.partition, failure)
-                return
-            if goes_on:
-                self._work(current, scrub, replacements, job)
-            else:
-                over()
-
-        def failed(error: Exception) -> None:
-            failure = compaction.failed(job, error)
-            if failure is not None:
-                self._current = None
-                self._replicas.fail(current.partition, failure)
-            else:
-                over()
-
-        self._background.submit(job.work, advance, failed)
 
 
 def _is_alone(partition: HostedPartition) -> bool:

@@ -11,6 +11,7 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
@@ -22,6 +23,7 @@ from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.rack_reads import RackReads
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replication_throttle import ReplicationThrottle
@@ -32,7 +34,12 @@ from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
-from storage_engine.core.settings import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
+from storage_engine.core.settings import (
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    RACK_AWARE_SELECTORS,
+    REPLICA_SELECTOR,
+)
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -170,7 +177,7 @@ def build(
         keep_log_starts=log_starts.keep_now,
         throttle=throttle,
     )
-    replicas.fetchers = fetchers
+    replicas.roles.fetchers = fetchers
     compactions = (
         Compactions(
             interval_ms=config.integer("log.cleaner.backoff.ms"),
@@ -224,8 +231,21 @@ def build(
     config_changes = ConfigChanges(
         coordination, scheduler, clock, known=applier.known, take=applier.take
     )
+    rack_reads = RackReads(
+        broker_id=broker_id,
+        rack=config.rack,
+        metadata=metadata,
+        clock=clock,
+        lag_max_ms=config.integer("replica.lag.time.max.ms"),
+        has_lease=lambda: replicas.has_lease,
+        leader_heard_ms=fetchers.heard_ms,
+    )
     reader = FetchReader(
-        replicas, is_current=metadata.is_current, on_damage=scrubs.report, throttle=throttle
+        replicas,
+        is_current=metadata.is_current,
+        on_damage=scrubs.report,
+        throttle=throttle,
+        rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
     context = BrokerContext(
         broker_id=broker_id,
@@ -233,6 +253,7 @@ def build(
         config=dynamic,
         replicas=replicas,
         reader=reader,
+        follower_waits=FollowerWaits(),
         fetch_sessions=FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             clock,

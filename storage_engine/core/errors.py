@@ -118,6 +118,18 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
     INCONSISTENT_TOPIC_ID = (103, True, "the topic id is that of another topic")
     TRANSACTION_ABORTABLE = (120, False, "the transaction must be aborted")
+    # ---- of Headrace's own requests, far above Kafka's ----
+    ALREADY_COMMITTED = (10_001, False, "the micro-batch was committed before")
+    MEMBER_LOST = (
+        10_002,
+        False,
+        "a task attempt of the micro-batch has no open transaction any more: restart the query",
+    )
+    NOT_COMMITTED = (
+        10_003,
+        False,
+        "tasks were told that the micro-batch is committed, but it is not: restart the query",
+    )
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":

@@ -12,6 +12,11 @@ FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 
 _SYSTEM_BUFFER = -1
 
+REPLICA_SELECTOR = "replica.selector.class"
+_SELECTORS = "org.apache.kafka.common.replica."
+RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareReplicaSelector")
+LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
+
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     # ---- who and where ----
     Setting(
@@ -219,6 +224,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         doc="How often the high watermarks are written to disk.",
     ),
+    Setting(
+        name=REPLICA_SELECTOR,
+        type=SettingType.STRING,
+        choices=RACK_AWARE_SELECTORS + LEADER_SELECTORS,
+        doc="RackAwareReplicaSelector: consumers read from in-sync replicas in their rack.",
+    ),
     # ---- controller ----
     Setting(
         name="auto.leader.rebalance.enable",
@@ -297,6 +308,19 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         unit="connections",
         doc="Connections from one address.",
+    ),
+    Setting(
+        name="max.connections.per.ip.overrides",
+        type=SettingType.LIST,
+        doc="Other numbers for some hosts or addresses: host:number,host:number.",
+    ),
+    Setting(
+        name="queued.max.request.bytes",
+        type=SettingType.LONG,
+        default=-1,
+        minimum=-1,
+        unit="bytes",
+        doc="Memory for large requests that are being received; -1: no bound.",
     ),
     Setting(
         name="connections.max.idle.ms",

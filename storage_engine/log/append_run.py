@@ -13,6 +13,10 @@ from storage_engine.log.disk import Buffer
 from storage_engine.log.placing import PlacedBatch
 from storage_engine.protocol.record_batch import MAX_SEQUENCE, BatchHeader
 
+JOINED_MEAN_BYTES = 32 << 10
+"""Parts that are larger on average are written one by one: their copy costs more than their writes,
+and memory for a mebibyte comes fresh from the system each time."""
+
 
 class AppendRun:
     """The outcomes so far, and what has its place in the log but is not written yet."""
@@ -67,8 +71,13 @@ class AppendRun:
         self.size += size
         self.end_offset = end_offset
 
+    @property
+    def is_worth_joining(self) -> bool:
+        """Whether one write of all that waits costs less than one of each."""
+        return self.size <= JOINED_MEAN_BYTES * len(self.parts)
+
     def joined(self) -> tuple[Buffer, list[PlacedBatch]]:
-        """All parts as one: the copy costs less than writing from many places."""
+        """All parts as one."""
         if len(self.parts) == 1:
             return self.parts[0]
         return b"".join([records for records, _ in self.parts]), self.placed

@@ -72,6 +72,8 @@ class CompactionJob:
         """`copier_for` makes the copier of `sources`, given how it learns that it was stopped."""
         self.step = Step.LEARN
         self.is_stopped = False
+        self.is_done = False
+        """Everything was replaced, whether in steps or by `stop`."""
         self._disk = segments.folder.disk
         self._segments = segments
         self._sources = sources
@@ -111,8 +113,7 @@ class CompactionJob:
             case Step.MOVED:
                 self._replace()
             case Step.DONE:
-                self.is_stopped = True
-                self._on_done()
+                self._finish()
                 return False
         return True
 
@@ -127,11 +128,19 @@ class CompactionJob:
         if self.step is Step.MOVED:
             self._sync_names()
             self._replace()
+            if not self._groups:
+                # Nothing of the pass is missing.
+                self._sync_names()
+                self._finish()
 
     @property
     def is_half_done(self) -> bool:
         """Whether a failure now leaves the log's files out of step with the log."""
         return self.step in (Step.COMMITTED, Step.MOVED)
+
+    def _finish(self) -> None:
+        self.is_stopped = self.is_done = True
+        self._on_done()
 
     # -- steps -------------------------------------------------------------------------------------
 

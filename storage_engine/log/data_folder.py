@@ -12,6 +12,7 @@ went down. Source: R-CTL4, R-LOG8; ARCHITECTURE decision 4.
 """
 
 import logging
+import uuid
 from pathlib import Path
 
 from storage_engine.core.errors import StorageError
@@ -35,6 +36,8 @@ CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 """Of a partition whose topic was deleted and made anew; kept until a person removes it."""
+
+FILE_NAME_MAX_BYTES = 255
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +148,13 @@ class DataFolder:
             for name in self._disk.list_names(self.path)
             if name.endswith(DELETED_FOLDER_SUFFIX)
         ]
+
+    def rename_out(self, topic_partition: TopicPartition, suffix: str) -> Path:
+        """Gives a partition's folder a name that is no partition's; the new path."""
+        suffix = f".{uuid.uuid4().hex}{suffix}"
+        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
+        self._disk.rename(self.path / str(topic_partition), self.path / name)
+        return self.path / name
 
     def unlock(self) -> None:
         if self._lock is not None:

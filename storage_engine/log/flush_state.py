@@ -11,6 +11,7 @@ from storage_engine.core.ports import Clock
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.partition_metadata import PARTITION_METADATA_FILE
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_errors
 
@@ -24,10 +25,12 @@ class FlushState:
         "_epochs",
         "_generation",
         "_is_settling",
+        "_is_topic_id_flushed",
         "_is_used",
         "_last_flush_ms",
         "_on_lowered",
         "_segments",
+        "_unfinished",
         "recovery_point",
     )
 
@@ -47,7 +50,11 @@ class FlushState:
         self._clock = clock
         self._on_lowered = on_lowered
         self._generation = 0
+        self._unfinished: dict[int, tuple[list[Path], list[Path]]] = {}
+        """Files and folders of the flushes under way: what they bring to the medium is not there
+        yet for a flush that overtakes them."""
         self._cut_unsynced = is_recovered
+        self._is_topic_id_flushed = False
         self._is_used = False
         self._is_settling = False
         self._last_flush_ms = clock.wall_ms()
@@ -86,8 +93,15 @@ class FlushState:
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
+        name_changes = segments.name_changes
+        with_names = segments.unsynced_names
+
+        number = max(self._unfinished, default=0) + 1
 
         def on_flushed() -> None:
+            self._unfinished.pop(number, None)
+            if with_names:
+                segments.names_are_synced(name_changes)
             if is_settling and is_last:
                 self._is_settling = False
             if self._generation == generation:
@@ -95,31 +109,36 @@ class FlushState:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
         folders: list[Path] = []
+        self._epochs.save()
         with storage_errors("flush", directory):
             if self._epochs.unsynced and disk.exists(self._epochs.path):
                 # Replaced files count when their name does.
                 paths.append(self._epochs.path)
                 folders = [directory]
+            if not self._is_topic_id_flushed and disk.exists(directory / PARTITION_METADATA_FILE):
+                # Records without it would pass for those of another topic of the same name.
+                self._is_topic_id_flushed = True
+                paths.append(directory / PARTITION_METADATA_FILE)
+                folders = [directory]
             if is_settling:
                 folders = [directory]
-            if segments.unsynced_names:
+            if with_names:
                 folders = [directory, directory.parent]
+            for other_paths, other_folders in self._unfinished.values():
+                folders += [path for path in other_folders if path not in folders]
+                paths += [p for p in other_paths if p not in paths and disk.exists(p)]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
-        segments.unsynced_names = False
+        self._unfinished[number] = paths, folders
         self._epochs.unsynced = False
         self._last_flush_ms = self._clock.wall_ms()
         return job
 
     def run(self, job: FlushJob) -> None:
-        """The job at once, on this thread."""
+        """The job at once, on this thread. One that fails stays among the unfinished, so that the
+        next one does its work too.
+        """
         with storage_errors("flush", self._segments.folder.path):
-            try:
-                job.run()
-            except OSError:
-                self._segments.unsynced_names = True
-                self._segments.active.transaction_index.is_unsynced = True
-                self._epochs.unsynced = True
-                raise
+            job.run()
         job.finish()
 
     def log_is_cut_to(self, end_offset: int) -> None:

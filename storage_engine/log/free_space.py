@@ -41,6 +41,11 @@ class FreeSpace:
             left = self._ask(size)
         self._allowance = left
 
+    def has(self, size: int) -> bool:
+        """Whether an append of `size` bytes is sure to be taken, without a question to the
+        system."""
+        return self._allowance >= size or not self.reserve_bytes
+
     def look_again(self) -> None:
         """Time has passed: what others wrote counts with the next append."""
         self._allowance = 0

@@ -99,6 +99,15 @@ class IndexFile:
         finally:
             self._disk.close(descriptor)
 
+    def sync(self) -> None:
+        """The entries are on the medium when this returns."""
+        self.flush()
+        descriptor = self._disk.open_existing(self.path)
+        try:
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+
     def truncate(self, count: int) -> None:
         """Keeps the first `count` entries."""
         if count >= len(self):

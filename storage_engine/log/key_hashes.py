@@ -5,8 +5,10 @@ Four multilinear hashes of 32 bits, each with random coefficients of its own:
     h = (c0 + c1 * length + c2 * word1 + c3 * word2 + …  mod 2^64) >> 32
 
 This family is strongly universal: for any two different keys the chance of equal hashes, taken over
-the coefficients, is 2^-32 for one and 2^-128 for four. The coefficients are drawn anew for every
-pass, so that nobody can choose keys that collide. Long keys are few, and hashed by BLAKE2b.
+the coefficients, is 2^-32 for one and 2^-128 for four. Nothing more is promised: with a draw that
+is bad for it, a bit may be the same in most hashes of similar keys. The coefficients are drawn anew
+for every pass, so that nobody can choose keys that collide. Long keys are few, and hashed by
+BLAKE2b.
 Source: R-LOG10; Lemire and Kaser, "Strongly universal string hashing is fast" (2014).
 """
 
@@ -49,8 +51,9 @@ class KeyHashes(NamedTuple):
 class KeyHasher:
     """One choice of coefficients."""
 
-    def __init__(self) -> None:
-        self._seed = secrets.token_bytes(_SEED_BYTES)
+    def __init__(self, seed: bytes | None = None) -> None:
+        """`seed`: 16 bytes that settle the choice; without it nobody knows them."""
+        self._seed = secrets.token_bytes(_SEED_BYTES) if seed is None else seed
         generator = np.random.default_rng(int.from_bytes(self._seed))
         # c0, that of the length, and one for each word of the longest key hashed this way.
         count = 2 + LONG_KEY_BYTES // _WORD_BYTES

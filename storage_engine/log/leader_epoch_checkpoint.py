@@ -1,9 +1,9 @@
-"""The leader epochs of a log and their file. Its one rule: the file knows an epoch before the log
-has a batch of it.
+"""The leader epochs of a log and their file. Its one rule: the file knows every epoch below the
+recovery point.
 
-So after a killed process it is never behind the log; where there was no room to write it, no batch
-is appended before there is. What a crash of the machine takes from it is
-learned again from the batches that recovery goes through. Source: KIP-101; R-REP8.
+Above it recovery learns the epochs from the batches that it goes through, after a killed process as
+after a crash of the machine. So neither an election nor its first batch writes a file: a failover
+of a thousand partitions would be a thousand of them, on each broker. Source: KIP-101; R-REP8.
 """
 
 from contextlib import suppress
@@ -26,31 +26,33 @@ class LeaderEpochCheckpoint:
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
         self.unsaved = False
-        """Whether the file is not what the cache is: there was no room."""
+        """Whether the file is not what the cache is: `save` before the recovery point goes up."""
         self.unsynced = True
         """Whether the file has something that is not known to be on the medium."""
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` writes from `start_offset` on."""
+        """A leader of `epoch` will write from `start_offset` on."""
         latest = self.cache.latest_epoch
         if epoch < latest:
             raise KafkaError(
                 f"leader epoch {epoch} is older than epoch {latest} in {self.path.parent}",
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
-        if self.cache.assign(epoch, start_offset) or self.unsaved:
+        if self.cache.assign(epoch, start_offset):
+            self.unsaved = True
+
+    def save(self) -> None:
+        """What is in the cache is in the file when this returns."""
+        if self.unsaved:
             self._save()
 
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
         """Batches that a follower is about to append, with the epochs of their leaders."""
         cache = self.cache
-        changed = self.unsaved
         for _, header in batches:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != cache.latest_epoch:
-                changed |= cache.assign(epoch, header.base_offset)
-        if changed:
-            self._save()
+                self.unsaved |= cache.assign(epoch, header.base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self.cache.truncate_from_end(end_offset):

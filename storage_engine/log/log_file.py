@@ -20,8 +20,11 @@ WRITE_MAX_BYTES = 128 << 10
 unsteady.
 """
 
-COPY_MAX_BYTES = 32 << 10
-"""Up to this size a copy of the bytes costs less than the page faults of a view."""
+COPY_MAX_BYTES = 64 << 10
+"""Up to this size a copy of the bytes costs about what the page faults of a view do. No less than
+what a connection joins to one answer (SMALL_WRITE_BYTES): to copy a view whose page the medium
+can't give would end the process.
+"""
 
 logger = logging.getLogger(__name__)
 

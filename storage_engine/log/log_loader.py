@@ -29,8 +29,8 @@ from storage_engine.log.log_segment import (
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.producer_snapshots import ProducerSnapshots
-from storage_engine.log.recovery import recover_segment
-from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps
+from storage_engine.log.recovery import Recovered, recover_segment
+from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps, sync_names
 
 logger = logging.getLogger(__name__)
 
@@ -240,6 +240,7 @@ def _check(
     """Makes every segment trustworthy, but for the transaction indexes of some."""
     names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
     checked = _Checked()
+    last_epoch = -1
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
         # One that ends at the recovery point may have been sealed after the last flush.
@@ -262,10 +263,10 @@ def _check(
             continue
         checked.recovered_bytes += segment.size
         checked.damaged.append(segment)
-        was_cut = _recover(folder, segment, epochs, has_gaps)
+        cut, last_epoch = _recover(folder, segment, epochs, has_gaps, last_epoch)
         if following is not None:
             is_short = segment.next_offset < following and not has_gaps
-            if was_cut or is_short or segment.next_offset > following:
+            if cut is not None or is_short or segment.next_offset > following:
                 _drop(folder, segments, number + 1, "it follows the damage")
                 break
             segment.next_offset = following
@@ -273,24 +274,31 @@ def _check(
 
 
 def _recover(
-    folder: LogFolder, segment: LogSegment, epochs: LeaderEpochCache, has_gaps: bool
-) -> bool:
-    """True when something was cut off."""
+    folder: LogFolder,
+    segment: LogSegment,
+    epochs: LeaderEpochCache,
+    has_gaps: bool,
+    least_epoch: int,
+) -> Recovered:
+    """Tells what was cut off."""
     size = segment.size
     logger.info("checking segment=%s bytes=%d", segment.file.path, size)
-    cut = recover_segment(folder.disk, segment, epochs, gaps_allowed=has_gaps)
+    recovered = recover_segment(
+        folder.disk, segment, epochs, gaps_allowed=has_gaps, least_epoch=least_epoch
+    )
+    cut = recovered.cut
     folder.on_checked(size)
     if cut is not None:
         logger.warning(
             "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",
             segment.file.path, cut.position, segment.next_offset, cut.dropped_bytes, cut.reason,
         )  # fmt: skip
-    return cut is not None
+    return recovered
 
 
 def _drop(folder: LogFolder, segments: list[LogSegment], first: int, reason: str) -> None:
     """Removes the segments from number `first` on, the last one first, so that a crash leaves a
-    shorter log.
+    shorter log; and for good, so that none of them is back behind what is appended now.
     """
     while len(segments) > first:
         segment = segments.pop()
@@ -300,3 +308,4 @@ def _drop(folder: LogFolder, segments: list[LogSegment], first: int, reason: str
         segment.close()
         for path in segment.paths():
             folder.disk.remove(path)
+    sync_names(folder.disk, folder.path)

@@ -15,14 +15,6 @@ from pathlib import Path
 from storage_engine.core.errors import LogFolderError, LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
-from storage_engine.log.checkpoints import (
-    CLEANER_OFFSETS_FILE,
-    HIGH_WATERMARKS_FILE,
-    LOG_STARTS_FILE,
-    RECOVERY_POINTS_FILE,
-    SCRUB_TIMES_FILE,
-    write_offsets,
-)
 from storage_engine.log.data_folder import (
     DELETED_FOLDER_SUFFIX,
     STRAY_FOLDER_SUFFIX,
@@ -30,14 +22,13 @@ from storage_engine.log.data_folder import (
     FolderFailedError,
 )
 from storage_engine.log.disk import REAL_DISK, Disk
+from storage_engine.log.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
-from storage_engine.log.recovery_progress import RecoveryProgress, bytes_to_check
+from storage_engine.log.recovery_progress import begin_progress
 from storage_engine.log.storage_errors import NO_ROOM, storage_error
-
-FILE_NAME_MAX_BYTES = 255
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +64,7 @@ class LogManager:
         self._config_of = config_of or (lambda topic: default_config)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
+        self._checkpoints = FolderCheckpoints(disk, self.logs, self._folder_of)
         self.on_folder_failed: Callable[[Path, Exception], None] = lambda path, error: None
         """Hears of a folder that failed in work that nobody else waits for."""
         self._lost: list[Path] = []
@@ -120,6 +112,7 @@ class LogManager:
             self.set_cluster_id(cluster_id)
         self._in_each_folder(self._begin)
         self._load_logs(self._find_partitions())
+        self._in_each_folder(self._checkpoints.lower_recovery_points)
         self._loaded = True
 
     def close(self) -> None:
@@ -143,10 +136,8 @@ class LogManager:
                     failed = error
         for folder in self._working:
             try:
-                self._write_recovery_points_of(folder)
-                self._write_log_starts_of(folder)
-                self._write_cleaner_offsets_of(folder)
-                self._write_scrub_times_of(folder)
+                self._checkpoints.write_lowered(folder)
+                self._checkpoints.write_scrub_times(folder)
                 if failed is None:
                     folder.mark_clean()
             except OSError as error:
@@ -209,7 +200,7 @@ class LogManager:
         if log is not None and topic_id is not None:
             known = read_topic_id(self._disk, log.directory)
             if known is None:
-                write_topic_id(self._disk, log.directory, topic_id)
+                write_topic_id(self._disk, log.directory, topic_id, sync=True)
             elif known != topic_id:
                 target = self._take_out(log, STRAY_FOLDER_SUFFIX)
                 logger.error(
@@ -220,7 +211,7 @@ class LogManager:
                 log = None
         if log is None:
             folder = self._folder_for_new(topic_partition)
-            self._forget_checkpoints(folder, topic_partition)
+            self._checkpoints.forget(folder, topic_partition)
             log = self._open(folder, topic_partition, config, clean=True)
             if topic_id is not None:
                 write_topic_id(self._disk, log.directory, topic_id)
@@ -242,16 +233,15 @@ class LogManager:
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Gives new settings to all logs of a topic."""
-        for topic_partition, log in self.logs.items():
-            if topic_partition.topic == topic:
-                log.update_config(config)
-
     def remove_files(self, paths: list[Path]) -> None:
-        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread."""
+        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
+        can't be removed keeps none of the others, which may be on other disks.
+        """
         for path in paths:
-            self._disk.remove(path)
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                logger.error("file of a deleted segment stays file=%s error=%s", path, error)
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -268,60 +258,23 @@ class LogManager:
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Keeps the high watermarks of the logs that are here."""
         self._in_each_working_folder(
-            lambda folder: self._write(
-                folder, HIGH_WATERMARKS_FILE, lambda tp, log: offsets.get(tp)
-            )
+            lambda folder: self._checkpoints.write_high_watermarks(folder, offsets)
         )
 
     def write_recovery_points(self) -> None:
-        self._in_each_working_folder(self._write_recovery_points_of)
+        self._in_each_working_folder(self._checkpoints.write_recovery_points)
 
     def write_log_starts(self) -> dict[Path, OSError]:
         """The data folders where that failed, and why."""
-        return self._in_each_working_folder(self._write_log_starts_of)
-
-    def _write_recovery_points_of(self, folder: DataFolder) -> None:
-        folder.recovery_points = self._write(
-            folder, RECOVERY_POINTS_FILE, lambda tp, log: log.recovery_point
-        )
-
-    def _write_log_starts_of(self, folder: DataFolder) -> None:
-        folder.log_starts = self._write(
-            folder, LOG_STARTS_FILE, lambda tp, log: log.log_start_offset or None
-        )
+        return self._in_each_working_folder(self._checkpoints.write_log_starts)
 
     def write_cleaner_offsets(self) -> None:
         """Up to where each log was compacted."""
-        self._in_each_working_folder(self._write_cleaner_offsets_of)
-
-    def _write_cleaner_offsets_of(self, folder: DataFolder) -> None:
-        folder.cleaner_offsets = self._write(
-            folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
-        )
+        self._in_each_working_folder(self._checkpoints.write_cleaner_offsets)
 
     def write_scrub_times(self) -> None:
         """When the older segments of each log were last gone through."""
-        self._in_each_working_folder(self._write_scrub_times_of)
-
-    def _write_scrub_times_of(self, folder: DataFolder) -> None:
-        folder.scrub_times = self._write(
-            folder, SCRUB_TIMES_FILE, lambda tp, log: log.scrubbed_ms or None
-        )
-
-    def _write(
-        self,
-        folder: DataFolder,
-        name: str,
-        value_of: Callable[[TopicPartition, PartitionLog], int | None],
-    ) -> dict[TopicPartition, int]:
-        offsets = {}
-        for topic_partition, log in self.logs.items():
-            if self._folder_of[topic_partition] is folder:
-                value = value_of(topic_partition, log)
-                if value is not None:
-                    offsets[topic_partition] = value
-        write_offsets(self._disk, folder.path / name, offsets)
-        return offsets
+        self._in_each_working_folder(self._checkpoints.write_scrub_times)
 
     def _in_each_working_folder(self, write: Callable[[DataFolder], object]) -> dict[Path, OSError]:
         """A folder that fails keeps none of the others from it."""
@@ -395,7 +348,20 @@ class LogManager:
         return [(folder, topic_partition) for topic_partition, folder in places.items()]
 
     def _load_logs(self, found: list[tuple[DataFolder, TopicPartition]]) -> None:
-        progress = self._progress_of(found)
+        progress = {
+            folder: begin_progress(
+                self._disk,
+                self._clock,
+                folder.path,
+                {
+                    folder.path / str(tp): folder.recovery_points.get(tp, 0)
+                    for at, tp in found
+                    if at is folder
+                },
+                clean=folder.was_clean_shutdown,
+            )
+            for folder in self._working
+        }
         for folder, topic_partition in found:
             if folder.failed:
                 continue
@@ -422,23 +388,6 @@ class LogManager:
             self.recovered_bytes,
         )
 
-    def _progress_of(
-        self, found: list[tuple[DataFolder, TopicPartition]]
-    ) -> dict[DataFolder, RecoveryProgress]:
-        progress = {}
-        for folder in self._working:
-            here = [tp for at, tp in found if at is folder]
-            points = [(folder.path / str(tp), folder.recovery_points.get(tp, 0)) for tp in here]
-            try:
-                total = 0 if folder.was_clean_shutdown else bytes_to_check(self._disk, points)
-            except OSError:
-                # Opening the logs will meet it again.
-                total = 0
-            progress[folder] = RecoveryProgress(
-                folder.path, self._clock, partitions=len(here), total_bytes=total
-            )
-        return progress
-
     def _open(
         self,
         folder: DataFolder,
@@ -460,38 +409,18 @@ class LogManager:
             disk=self._disk,
             pool=self._pool,
             room=folder.room,
-            on_recovery_point_lowered=lambda: self._write_lowered_of(folder),
+            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
             on_checked=on_checked,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
         return log
 
-    def _forget_checkpoints(self, folder: DataFolder, topic_partition: TopicPartition) -> None:
-        """A partition made anew must not inherit the offsets of one deleted before, not even after
-        a crash.
-        """
-        if topic_partition in folder.recovery_points:
-            self._write_recovery_points_of(folder)
-        if topic_partition in folder.log_starts:
-            self._write_log_starts_of(folder)
-        if topic_partition in folder.cleaner_offsets:
-            self._write_cleaner_offsets_of(folder)
-        folder.high_watermarks.pop(topic_partition, None)
-
-    def _write_lowered_of(self, folder: DataFolder) -> None:
-        self._write_recovery_points_of(folder)
-        self._write_log_starts_of(folder)
-        self._write_cleaner_offsets_of(folder)
-
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:
         """Renames the folder, so that it is no partition's any more, and forgets the log."""
         topic_partition = log.topic_partition
-        suffix = f".{uuid.uuid4().hex}{suffix}"
-        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
-        target = log.directory.with_name(name)
         try:
-            self._disk.rename(log.directory, target)
+            target = self._folder_of[topic_partition].rename_out(topic_partition, suffix)
         except OSError as error:
             # It is still known, so that the next try does not take it for gone.
             raise storage_error("rename", log.directory, error) from error

@@ -13,7 +13,9 @@ part of the segment. Source: R-LOG1, R-LOG3.
 
 import logging
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
@@ -150,6 +152,34 @@ class LogSegment:
         self._bytes_since_index = pending + size
         self.size += size
         self.next_offset = last_offset + 1
+
+    def note_run(
+        self, sizes: Sequence[int], offsets: Sequence[int], max_timestamps: Sequence[int]
+    ) -> None:
+        """As `note` of each of several batches, with `offsets` as `BatchColumns.offsets_from` has
+        them: in time that grows with the index entries that are due."""
+        count = len(sizes)
+        starts = list(accumulate(sizes, initial=self.size))
+        begin = 0
+        while begin < count:
+            # The next batch that begins more than an interval after the last entry.
+            far = starts[begin] - self._bytes_since_index + self.index_interval_bytes
+            due = bisect_right(starts, far, begin, count)
+            end = min(due + 1, count)
+            latest = max(max_timestamps[begin:end])
+            if latest > self.max_timestamp:  # type: ignore[operator]  # known in an active segment
+                self.max_timestamp = latest
+                first = max_timestamps.index(latest, begin)
+                self.max_timestamp_offset = offsets[first + 1] - 1
+            if due < count:
+                self.size = starts[due]
+                self._index_batch(offsets[end] - 1)
+                self._bytes_since_index = sizes[due]
+            else:
+                self._bytes_since_index += starts[count] - starts[begin]
+            begin = end
+        self.size = starts[count]
+        self.next_offset = offsets[count]
 
     @property
     def index_room(self) -> int:
@@ -340,6 +370,9 @@ class LogSegment:
             logger.error("segment damaged segment=%s error=%s", self.file.path, error)
         self.size, self.next_offset = size, next_offset
         self.seal()
+        # No flush may come that would bring those of an older segment to the medium.
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cuts the file at the end of a batch."""

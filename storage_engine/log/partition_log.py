@@ -1,5 +1,4 @@
-"""The log of one partition: appends, reads, truncation. Its one rule: one owner, one thread; only
-the newest segment grows.
+"""The log of one partition: how its parts act together. Its one rule: one owner, one thread.
 
 The list of segments is a tuple that is replaced as a whole, so that whoever goes through it or
 holds a slice is never disturbed by a roll or a deletion. Bytes are stored as they came; of each
@@ -12,46 +11,38 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage_engine.core.compaction import CompactionPlan
-from storage_engine.core.errors import KafkaError, LogStorageError, RecordListTooLargeError
+from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.aborted_transactions import find_aborted
 from storage_engine.log.append_check import (
-    check_producers,
     follower_batches,
     has_gaps,
 )
 from storage_engine.log.append_result import AppendResult
-from storage_engine.log.append_run import AppendRun
 from storage_engine.log.compaction_job import CompactionJob
-from storage_engine.log.disk import REAL_DISK, Buffer, Disk
+from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.flush_state import FlushState
 from storage_engine.log.free_space import FreeSpace
+from storage_engine.log.leader_appends import LeaderAppends, only_outcome
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_compaction import LogCompaction
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder, load_log
+from storage_engine.log.log_tail import LogTail
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.placing import PlacedBatch, place, runs_of
-from storage_engine.log.producer_replay import load_producers, record_batch
+from storage_engine.log.placing import runs_of
+from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.readable_log import ReadableLog
 from storage_engine.log.retention import count_deletable
-from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_patch import Replacements
 from storage_engine.log.segment_scrub import BadRange, SegmentScrub
-from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.protocol.control_record import encode_marker, read_marker
-from storage_engine.protocol.record_batch import (
-    LENGTH_END,
-    BatchHeader,
-    read_header,
-    validate_for_append,
-)
-from storage_engine.protocol.record_keys import check_keys
+from storage_engine.log.storage_errors import storage_errors
+from storage_engine.protocol.batch_columns import BatchColumns
 
 logger = logging.getLogger(__name__)
 
@@ -61,19 +52,15 @@ class PartitionLog(ReadableLog):
 
     __slots__ = (
         "_clock",
-        "_closed",
-        "_compacts",
         "_config",
         "_epochs",
         "_flush_state",
-        "_max_message_bytes",
+        "_leader_appends",
         "_on_lowered",
-        "_roll_rule",
         "_room",
         "_snapshots",
-        "_stamps_append_time",
+        "_tail",
         "compaction",
-        "producer_state",
         "recovered_bytes",
         "scrubbed_ms",
     )
@@ -110,7 +97,10 @@ class PartitionLog(ReadableLog):
         self._room = room
         self._epochs = LeaderEpochCheckpoint(folder, loaded.epochs)
         self._snapshots = loaded.snapshots
-        self.producer_state: ProducerStates = loaded.producers
+        self._tail = LogTail(
+            topic_partition, self._segments, self._epochs, loaded.snapshots, loaded.producers
+        )
+        self._leader_appends = LeaderAppends(self._tail, room)
         self.recovered_bytes = loaded.recovered_bytes
         """What opening had to check; 0 after a clean stop."""
         self._flush_state = FlushState(
@@ -129,8 +119,7 @@ class PartitionLog(ReadableLog):
         )
         self.scrubbed_ms = clock.wall_ms()
         """When the closed segments were last gone through; 0: it is high time."""
-        self._closed = False
-        self.update_config(folder.config)
+        self._config = folder.config
 
     @classmethod
     def open(
@@ -182,6 +171,11 @@ class PartitionLog(ReadableLog):
     @property
     def config(self) -> LogConfig:
         return self._config
+
+    @property
+    def producer_state(self) -> ProducerStates:
+        """What the log knows of its producers."""
+        return self._tail.producers
 
     @property
     def recovery_point(self) -> int:
@@ -241,7 +235,7 @@ class PartitionLog(ReadableLog):
             now_ms=now_ms,
             allow_transactional=allow_transactional,
         )
-        return _only(outcomes)
+        return only_outcome(outcomes)
 
     def append_run_as_leader(
         self,
@@ -254,33 +248,25 @@ class PartitionLog(ReadableLog):
         """Several appends one after the other, each with its own outcome, in as few writes as can
         be.
         """
-        run = self._new_run(now_ms)
-        max_message_bytes, segment_bytes = self._max_message_bytes, self._roll_rule.segment_bytes
-        for records in appends:
-            try:
-                batches = validate_for_append(
-                    records,
-                    max_message_bytes=max_message_bytes,
-                    allow_transactional=allow_transactional,
-                )
-                if len(records) > segment_bytes:
-                    raise _too_large(len(records), segment_bytes)
-                if not run.goes_on_with(batches):
-                    # The producers' state must know what came before.
-                    self._write_run(run, now_ms)
-                    first_time = check_producers(self.producer_state, batches)
-                    if first_time is not None:
-                        run.outcomes.append(self._duplicate(*first_time))
-                        continue
-                if self._compacts:
-                    check_keys(records, batches)
-                if records.readonly:
-                    records = memoryview(bytearray(records))
-                self._take(run, records, batches, leader_epoch, now_ms)
-            except KafkaError as failure:
-                run.outcomes.append(failure)
-        self._write_run(run, now_ms)
-        return run.outcomes
+        return self._leader_appends.append_run(
+            appends,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            allow_transactional=allow_transactional,
+        )
+
+    def append_columns_as_leader(
+        self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
+    ) -> list[int] | None:
+        """As `append_run_as_leader` of these batches, each an append of its own and none of a
+        transaction: their base offsets, then the offset that follows.
+
+        None, and nothing is done, unless all of them are good and go to the active segment as they
+        are. Raises what all of them are to get.
+        """
+        return self._leader_appends.append_columns(
+            columns, leader_epoch=leader_epoch, now_ms=now_ms
+        )
 
     def append_marker(
         self,
@@ -297,61 +283,8 @@ class PartitionLog(ReadableLog):
         InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
         or coordinator, and is unchanged.
         """
-        self.producer_state.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
-        records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
-        run = self._new_run(now_ms)
-        self._take(run, records, [(0, read_header(records))], leader_epoch, now_ms)
-        self._write_run(run, now_ms)
-        return _only(run.outcomes)
-
-    def _new_run(self, now_ms: int) -> AppendRun:
-        return AppendRun(self.log_end_offset, now_ms if self._stamps_append_time else -1)
-
-    def _take(
-        self,
-        run: AppendRun,
-        records: memoryview,
-        batches: list[tuple[int, BatchHeader]],
-        leader_epoch: int,
-        now_ms: int,
-    ) -> None:
-        """Gives batches that have passed all checks their place behind those of the run."""
-        self._room.take(len(records))
-        if not run.parts and (
-            leader_epoch != self.leader_epochs.latest_epoch or self._epochs.unsaved
-        ):
-            self.start_leader_epoch(leader_epoch)
-        stamp_ms = now_ms if self._stamps_append_time else None
-        run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
-
-    def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
-        if not self._stamps_append_time:
-            timestamp_ms = -1
-        return AppendResult(base_offset, last_offset, self.log_end_offset, timestamp_ms, True, 0)
-
-    def _write_run(self, run: AppendRun, now_ms: int) -> None:
-        """Stores what the run has; what can't be stored has failed, and is as if it never came."""
-        if not run.parts:
-            return
-        stamped = self._stamps_append_time
-        whole = len(run.parts) == 1 or self._fits_active_segment(run, now_ms, stamped)
-        for data, placed in [run.joined()] if whole else run.parts:
-            try:
-                self._write(data, placed, now_ms, stamped)
-            except KafkaError as failure:
-                run.fail_from(placed[0][0], failure)
-                break
-        run.begin_anew(self.log_end_offset)
-
-    def _fits_active_segment(self, run: AppendRun, now_ms: int, stamped: bool) -> bool:
-        """Whether the run's appends, one by one, would all go to the active segment."""
-        segment = self._segments.active
-        if not segment.size or len(run.placed) >= segment.index_room:
-            return False
-        times = [now_ms] if stamped else [header.max_timestamp for _, header in run.placed]
-        # Batches without a time make a segment roll by another rule.
-        return min(times) >= 0 and not self._roll_rule.demands_roll(
-            segment, run.size, run.end_offset - 1, max(times), now_ms
+        return self._leader_appends.append_marker(
+            producer_id, producer_epoch, marker, leader_epoch=leader_epoch, now_ms=now_ms
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
@@ -371,21 +304,21 @@ class PartitionLog(ReadableLog):
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)
         self._epochs.note_batches(batches)
-        if self._compacts and has_gaps(batches, self.log_end_offset):
+        if self._tail.compacts and has_gaps(batches, self.log_end_offset):
             self.producer_state.forgotten = True
         now_ms = self._clock.wall_ms()
         size = 0
-        for begin, end, placed in runs_of(batches, self._roll_rule.segment_bytes):
-            self._write(records[begin:end], placed, now_ms, False)
+        for begin, end, placed in runs_of(batches, self._tail.roll_rule.segment_bytes):
+            self._tail.write(records[begin:end], placed, now_ms, False)
             size += end - begin
         end_offset = self.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def start_leader_epoch(self, epoch: int) -> None:
-        """A leader of this epoch begins to write at the log's end; a KafkaError when the log knows
-        a newer one.
+        """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
+        a newer one. Touches no file: the next flush does.
         """
-        self._epochs.start_epoch(epoch, self.log_end_offset)
+        self._tail.start_epoch(epoch)
 
     # -- cut ---------------------------------------------------------------------------------------
 
@@ -405,21 +338,21 @@ class PartitionLog(ReadableLog):
             self._reader.positions.clear()
             self._flush_state.log_is_cut_to(offset)
             self.compaction.log_is_cut_to(offset)
-            self.log_end_offset = self._segments.cut_to(offset)
+            self._segments.cut_to(offset)
             # Within a batch: the end is lower still.
             self._flush_state.log_is_cut_to(self.log_end_offset)
             self.compaction.log_is_cut_to(self.log_end_offset)
             self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
-            self.producer_state = load_producers(
+            self._tail.producers = load_producers(
                 self._snapshots,
                 self._segments.all,
                 log_start_offset=self.log_start_offset,
-                has_gaps=self._compacts or self.compaction.first_dirty_offset > 0,
+                has_gaps=self._tail.compacts or self.compaction.first_dirty_offset > 0,
                 now_ms=self._clock.wall_ms(),
             )
         if self.log_end_offset < self.log_start_offset:
-            self._start_anew_at(self.log_start_offset)
+            self.truncate_fully_and_start_at(self.log_start_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )
@@ -427,10 +360,11 @@ class PartitionLog(ReadableLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
-        is_lower = offset < self.log_start_offset
+        is_higher = offset > self.log_start_offset
         self.log_start_offset = offset
-        if is_lower:
-            # A log that ends before its start would be dropped when it is opened.
+        if not is_higher:
+            # A log that ends before its start would be dropped when it is opened. And if a crash
+            # leaves no segment, only the checkpoint tells where the log begins.
             self._on_lowered()
         self._start_anew_at(offset)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
@@ -453,7 +387,7 @@ class PartitionLog(ReadableLog):
         with storage_errors("apply retention to", self.directory):
             count = count_deletable(segments.all, self._config, now_ms, high_watermark)
             if count == len(segments):
-                self._roll(self.log_end_offset)
+                self._tail.roll(self.log_end_offset)
         if count:
             new_start = max(self.log_start_offset, segments.all[count].base_offset)
             logger.info(
@@ -473,7 +407,7 @@ class PartitionLog(ReadableLog):
         medium displaces none."""
         if self.compaction.active_is_overdue(self._config, now_ms):
             with storage_errors("roll", self.directory):
-                self._roll(self.log_end_offset)
+                self._tail.roll(self.log_end_offset)
         return self.compaction.plan(
             safe_offset=min(self.last_stable_offset(high_watermark), self.recovery_point),
             config=self._config,
@@ -512,14 +446,14 @@ class PartitionLog(ReadableLog):
             self.disk,
             segment,
             epochs=self.leader_epochs.entries,
-            gaps_allowed=self._compacts or self.compaction.first_dirty_offset > 0,
+            gaps_allowed=self._tail.compacts or self.compaction.first_dirty_offset > 0,
         )
 
     def close_segment_with(self, offset: int) -> None:
         """Begins a new segment if `offset` is in the active one, which then can be checked."""
         if self._segments.active.base_offset <= offset < self.log_end_offset:
             with storage_errors("roll", self.directory):
-                self._roll(self.log_end_offset)
+                self._tail.roll(self.log_end_offset)
 
     def note_damage(self, scrub: SegmentScrub) -> None:
         """What a finished check has found, in place of what was known of the segment."""
@@ -562,10 +496,10 @@ class PartitionLog(ReadableLog):
         Whoever closes many logs settles all of them first: then their flushes find one state of
         the file system to bring to the medium, instead of a new one each.
         """
-        if self._closed:
+        if self._tail.closed:
             return
         self.compaction.stop()
-        self._closed = True
+        self._tail.closed = True
         if self._flush_state.settle(self.log_end_offset):
             # The snapshot without fsync: what a crash of the machine takes of it, opening notices.
             with storage_errors("close", self.directory):
@@ -583,7 +517,7 @@ class PartitionLog(ReadableLog):
 
     def close_without_flush(self) -> None:
         """Only closes the files: the log is to be deleted, or its disk has failed."""
-        self._closed = True
+        self._tail.closed = True
         self.compaction.abandon()
         self._segments.close()
 
@@ -606,64 +540,10 @@ class PartitionLog(ReadableLog):
     def update_config(self, config: LogConfig) -> None:
         """Takes new settings, from the next append on."""
         self._config = config
-        self._max_message_bytes = config.max_message_bytes
-        self._stamps_append_time = config.stamps_append_time
-        self._compacts = config.compacts
         self._segments.folder = replace(self._segments.folder, config=config)
-        self._roll_rule = RollRule(config, str(self.directory))
+        self._tail.update_config(config)
 
     # -- helpers -----------------------------------------------------------------------------------
-
-    def _write(
-        self, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
-    ) -> None:
-        """Stores batches at offsets that are settled, after a roll if need be. `stamped`: their
-        time is `now_ms`.
-        """
-        if self._closed:
-            raise LogStorageError(f"the log in {self.directory} is closed")
-        last_base, last_header = placed[-1]
-        if stamped:
-            max_timestamp = now_ms
-        elif len(placed) == 1:
-            max_timestamp = last_header.max_timestamp
-        else:
-            max_timestamp = max([header.max_timestamp for _, header in placed])
-        segment = self._segments.active
-        try:
-            if self._roll_rule.demands_roll(
-                segment,
-                len(records),
-                last_base + last_header.last_offset_delta,
-                max_timestamp,
-                now_ms,
-            ):
-                self._roll(placed[0][0])
-                segment = self._segments.active
-        except OSError as error:
-            raise storage_error("roll", self.directory, error, unchanged=True) from error
-        segment.write(records)
-        position = 0
-        for base_offset, header in placed:
-            size = LENGTH_END + header.length
-            timestamp_ms = now_ms if stamped else header.max_timestamp
-            segment.note(size, base_offset + header.last_offset_delta, timestamp_ms)
-            if header.producer_id >= 0:
-                marker = read_marker(records[position:]) if header.is_control else None
-                aborted = record_batch(
-                    self.producer_state, header, base_offset, timestamp_ms, marker, now_ms=now_ms
-                )
-                if aborted is not None:
-                    segment.transaction_index.append(aborted)
-            position += size
-        self.log_end_offset = segment.next_offset
-
-    def _roll(self, base_offset: int) -> None:
-        if self._segments.active.base_offset != base_offset:
-            self._snapshots.write(self.log_end_offset, self.producer_state)
-            self._segments.roll(base_offset)
-            self.log_end_offset = base_offset
-            logger.debug("rolled partition=%s base_offset=%d", self.topic_partition, base_offset)
 
     def _start_anew_at(self, offset: int) -> None:
         """One empty segment at `offset`; the log's start stays."""
@@ -675,8 +555,7 @@ class PartitionLog(ReadableLog):
             self._segments.start_anew_at(offset)
             self.damaged = ()
             self._snapshots.remove_all()
-        self.log_end_offset = offset
-        self.producer_state = ProducerStates(forgotten=offset > 0)
+        self._tail.producers = ProducerStates(forgotten=offset > 0)
         self._epochs.truncate_from_end(0)
 
     def _drop_below_start(self) -> None:
@@ -688,21 +567,6 @@ class PartitionLog(ReadableLog):
         with storage_errors("delete segments of", self.directory):
             self._segments.drop_oldest(count)
         self._epochs.truncate_from_start(self.log_start_offset)
-
-
-def _only(outcomes: list[AppendResult | KafkaError]) -> AppendResult:
-    """The result of a run of one append; raises its failure."""
-    (outcome,) = outcomes
-    if isinstance(outcome, KafkaError):
-        raise outcome
-    return outcome
-
-
-def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
-    return RecordListTooLargeError(
-        f"{size} bytes for one partition are more than segment.bytes ="
-        f" {segment_bytes}: send less at a time"
-    )
 
 
 def _is_within(bad: BadRange, scrub: SegmentScrub) -> bool:

@@ -45,14 +45,15 @@ def read_topic_id(disk: Disk, directory: Path) -> UUID | None:
         return None
 
 
-def write_topic_id(disk: Disk, directory: Path, topic_id: UUID) -> None:
-    """Survives a crash of the process. Without room it is left to the next time that the replica is
+def write_topic_id(disk: Disk, directory: Path, topic_id: UUID, *, sync: bool = False) -> None:
+    """Survives a crash of the process, and one of the machine with `sync`; else the log's first
+    flush takes it along. Without room it is left to the next time that the replica is
     taken up. LogStorageError when the folder can't be written at all.
     """
     path = directory / PARTITION_METADATA_FILE
     content = f"{_VERSION_LINE}\n{_TOPIC_ID}{topic_id_to_text(topic_id)}\n"
     try:
-        replace_file(disk, path, content.encode(), sync=False)
+        replace_file(disk, path, content.encode(), sync=sync)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise storage_error("write", path, error) from error

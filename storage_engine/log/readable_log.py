@@ -29,7 +29,6 @@ class ReadableLog:
         "damaged",
         "directory",
         "leader_epochs",
-        "log_end_offset",
         "log_start_offset",
         "topic_partition",
     )
@@ -49,9 +48,13 @@ class ReadableLog:
         self.leader_epochs = leader_epochs
         """To look at; a new leader and appends change it."""
         self.log_start_offset = log_start_offset
-        self.log_end_offset = segments.active.next_offset
         self.damaged: tuple[BadRange, ...] = ()
         """Bytes that are known to be bad, and refused to readers until they are repaired."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Exclusive."""
+        return self._segments.active.next_offset
 
     @property
     def latest_epoch(self) -> int:

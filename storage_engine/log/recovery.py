@@ -3,7 +3,9 @@ damage, and nothing after it.
 
 A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
 where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
-are damaged is recognised because it does not fit between its neighbours. Source: R-LOG8.
+are damaged is recognised because it does not fit between its neighbours. A segment that begins with
+an older leader epoch than the one before it ended with was cut off once: a crash of the machine
+brought its name back. Source: R-LOG8.
 """
 
 import logging
@@ -41,13 +43,27 @@ class Cut(NamedTuple):
     reason: str
 
 
+class Recovered(NamedTuple):
+    """What came of a segment."""
+
+    cut: Cut | None
+    last_epoch: int
+    """That of the last batch so far, in this segment or one before it."""
+
+
 def recover_segment(
-    disk: Disk, segment: LogSegment, epochs: LeaderEpochCache, *, gaps_allowed: bool
-) -> Cut | None:
+    disk: Disk,
+    segment: LogSegment,
+    epochs: LeaderEpochCache,
+    *,
+    gaps_allowed: bool,
+    least_epoch: int = -1,
+) -> Recovered:
     """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and notes
     the epochs.
 
     `gaps_allowed`: offsets may be missing between batches, as compaction leaves them.
+    `least_epoch`: the batches before it were of this epoch.
     """
     descriptor = segment.file.open()
     file_size = disk.size(descriptor)
@@ -56,8 +72,10 @@ def recover_segment(
     # What the file says of what is gone through may be older or newer than the batches.
     epochs.truncate_from_end(segment.base_offset)
     epoch = epochs.latest_epoch
-    for _, header in _that_fit_together(checker, segment.base_offset, gaps_allowed):
+    last_epoch = least_epoch
+    for _, header in _that_fit_together(checker, segment.base_offset, gaps_allowed, least_epoch):
         segment.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
+        last_epoch = header.partition_leader_epoch
         if header.partition_leader_epoch != epoch and header.partition_leader_epoch >= 0:
             epoch = header.partition_leader_epoch
             epochs.assign(epoch, header.base_offset)
@@ -65,8 +83,9 @@ def recover_segment(
         disk.truncate(descriptor, segment.size)
     segment.seal()
     if segment.size == file_size:
-        return None
-    return Cut(segment.size, file_size - segment.size, checker.stopped_by)
+        return Recovered(None, last_epoch)
+    cut = Cut(segment.size, file_size - segment.size, checker.stopped_by)
+    return Recovered(cut, last_epoch)
 
 
 class _Checker:
@@ -124,15 +143,19 @@ class _Checker:
 
 
 def _that_fit_together(
-    checker: _Checker, base_offset: int, gaps_allowed: bool
+    checker: _Checker, base_offset: int, gaps_allowed: bool, epoch: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The intact batches up to the first whose base offset or leader epoch does not fit its
-    neighbours.
+    neighbours; `epoch` is that of the batch before them.
     """
     held: tuple[int, BatchHeader] | None = None
-    next_offset, epoch = base_offset, -1
+    next_offset = base_offset
     for place in checker.intact_batches():
-        if held is not None:
+        if held is None:
+            if place[1].partition_leader_epoch < epoch:
+                checker.stopped_by = f"it is older than leader epoch {epoch} of the segment before"
+                return
+        else:
             blamed = _which_is_bad(next_offset, epoch, held[1], place[1])
             if blamed is not held[1]:
                 yield held

@@ -5,7 +5,7 @@ Source: R-LOG8.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from storage_engine.core.ports import Clock
@@ -65,6 +65,20 @@ class RecoveryProgress:
             f"{self._path}: {self._done_partitions} of {self._partitions} partitions,"
             f" {self._done_bytes // _MIB} of {total // _MIB} MiB, {rate / _MIB:.0f} MiB/s, {left}"
         )
+
+
+def begin_progress(
+    disk: Disk, clock: Clock, path: Path, recovery_points: Mapping[Path, int], *, clean: bool
+) -> RecoveryProgress:
+    """For the data folder `path`, whose logs' folders have these recovery points; `clean`: they
+    will only be opened.
+    """
+    try:
+        total = 0 if clean else bytes_to_check(disk, recovery_points.items())
+    except OSError:
+        # Opening the logs will meet it again.
+        total = 0
+    return RecoveryProgress(path, clock, partitions=len(recovery_points), total_bytes=total)
 
 
 def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:

@@ -28,10 +28,11 @@ class SegmentList:
         "_deletions",
         "_doomed",
         "_moved",
+        "_synced_name_changes",
         "active",
         "all",
         "folder",
-        "unsynced_names",
+        "name_changes",
     )
 
     def __init__(self, folder: LogFolder, segments: tuple[LogSegment, ...], clock: Clock) -> None:
@@ -39,8 +40,9 @@ class SegmentList:
         self._clock = clock
         self.all = segments
         self.active = segments[-1]
-        self.unsynced_names = True
-        """Whether the folder has names that are not yet known to be on the medium."""
+        self.name_changes = 1
+        """In the folder, so far; counted once where several belong together."""
+        self._synced_name_changes = 0
         self._doomed: list[tuple[int, LogSegment, list[Path]]] = []
         self._deletions = itertools.count()
         self._moved: list[Path] = []
@@ -51,6 +53,15 @@ class SegmentList:
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self.all)
+
+    @property
+    def unsynced_names(self) -> bool:
+        """Whether the folder has names that are not yet known to be on the medium."""
+        return self._synced_name_changes < self.name_changes
+
+    def names_are_synced(self, name_changes: int) -> None:
+        """That many changes of names are on the medium, in the folder above too."""
+        self._synced_name_changes = max(self._synced_name_changes, name_changes)
 
     @property
     def first(self) -> LogSegment:
@@ -65,18 +76,19 @@ class SegmentList:
     def roll(self, base_offset: int) -> None:
         """Seals the active segment and begins one at `base_offset`; on OSError all is as before."""
         self.active.seal()
+        self._sync_names()
         segment = self.folder.new_segment(base_offset, created_ms=self._clock.wall_ms())
         self.active.next_offset = base_offset
         self.all = (*self.all, segment)
         self.active = segment
-        self.unsynced_names = True
+        self.name_changes += 1
 
     def start_anew_at(self, offset: int) -> None:
         """Deletes all; one empty segment at `offset`."""
         self._delete_from(0)
         self.active = self.folder.new_segment(offset, created_ms=self._clock.wall_ms())
         self.all = (self.active,)
-        self.unsynced_names = True
+        self.name_changes += 1
 
     def cut_to(self, offset: int) -> int:
         """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
@@ -84,7 +96,7 @@ class SegmentList:
         """
         self._delete_from(self.number_of(offset) + 1)
         # Also of snapshots: none from before the cut may be back when something stands above it.
-        self.unsynced_names = True
+        self.name_changes += 1
         self.active = active = self.all[-1]
         found = active.find(offset)
         position = active.size if found is None else found[0]
@@ -94,9 +106,8 @@ class SegmentList:
     def drop_oldest(self, count: int) -> None:
         """Deletes the first `count` segments, not all of them."""
         assert count < len(self.all)
-        if count and self.unsynced_names:
-            # Else a crash could take the name of the newest and leave nothing that tells the end.
-            sync_names(self.folder.disk, self.folder.path)
+        if count:
+            self._sync_names()
         dropped, self.all = self.all[:count], self.all[count:]
         for segment in dropped:
             self._doom(segment)
@@ -112,7 +123,7 @@ class SegmentList:
         following = number + len(segments)
         assert self.all[number:following] == tuple(segments)
         self.all = (*self.all[:number], replacement, *self.all[following:])
-        self.unsynced_names = True
+        self.name_changes += 1
         due_ms = self._due_ms()
         for segment in segments:
             self._doomed.append((due_ms, segment, []))
@@ -149,13 +160,21 @@ class SegmentList:
                 index.file.flush()
                 index.is_unsynced = False
                 paths.append(index.file.path)
-                self.unsynced_names = True
+                self.name_changes += 1
             end_offset = segment.next_offset
         return paths, end_offset
 
     def close(self) -> None:
         for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):
             segment.close()
+
+    def _sync_names(self) -> None:
+        """Before the next segment gets a name or the oldest ones lose theirs: a crash could leave a
+        segment without those before it, or nothing that tells where the log ends. Mostly a flush
+        was there first.
+        """
+        if self.unsynced_names:
+            sync_names(self.folder.disk, self.folder.path)
 
     def _delete_from(self, number: int) -> None:
         while len(self.all) > number:

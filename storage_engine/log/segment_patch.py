@@ -2,7 +2,8 @@
 what is written has been checked, wherever it came from.
 
 The good bytes wait in a file of the log's folder, which whoever opens the folder after a crash
-removes: `<base offset>.repair.tmp`. Source: R-LOG8.
+removes: `<base offset>.repair.tmp`. What lay below the log's start nobody has any more: an empty
+batch takes its place, since a log without gaps must not get one. Source: R-LOG8.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from storage_engine.protocol.record_batch import (
     MAGIC,
     BytesLike,
     crc_matches,
+    empty_batch,
     iter_headers,
     read_header,
 )
@@ -39,6 +41,9 @@ class Replacements:
         self._ends: list[int] = []
         self._size = 0
         self._range_size = 0
+        self._first_offset: int | None = None
+        """Where the batches for the present range begin; None: none came yet."""
+        self._first_offsets: list[int | None] = []
         disk.remove(self._path)
         disk.close(disk.open_for_append(self._path))
 
@@ -67,6 +72,8 @@ class Replacements:
             reached = header.next_offset
             taken = position + size
         if taken:
+            if self._first_offset is None:
+                self._first_offset = read_header(data).base_offset
             descriptor = self._disk.open_existing(self._path)
             try:
                 write_fully(self._disk, descriptor, data[:taken], self._size + self._range_size)
@@ -80,10 +87,18 @@ class Replacements:
         self._size += self._range_size
         self._range_size = 0
         self._ends.append(self._size)
+        self._first_offsets.append(self._first_offset)
+        self._first_offset = None
 
     def drop_range(self) -> None:
         """What came of the present range is worth nothing: another replica is asked."""
         self._range_size = 0
+        self._first_offset = None
+
+    def missing_before(self, number: int, bad: BadRange) -> range:
+        """The offsets at the beginning of a range for which no batch came."""
+        first = self._first_offsets[number]
+        return range(bad.start_offset, bad.end_offset if first is None else first)
 
     def of_range(self, number: int, write: Callable[[BytesLike], None]) -> None:
         """Gives the batches of a range to `write`."""
@@ -136,17 +151,30 @@ class SegmentPatch:
         for aborted in self._aborted:
             note_aborted(aborted)
 
+        scrub = self._scrub
+        latest_epoch = -1
+
         def checked(batch: BytesLike) -> None:
+            nonlocal latest_epoch
             if self._is_cancelled():
                 raise CancelledError
             write(batch)
+            latest_epoch = read_header(batch).partition_leader_epoch
 
-        scrub = self._scrub
         position = 0
         descriptor = self._disk.open_existing(scrub.path)
         try:
             for number, bad in enumerate(scrub.bad_ranges):
                 _copy(self._disk, descriptor, position, bad.position, checked)
+                missing = self._replacements.missing_before(number, bad)
+                if missing and not scrub.gaps_allowed:
+                    checked(
+                        empty_batch(
+                            base_offset=missing.start,
+                            next_offset=missing.stop,
+                            leader_epoch=latest_epoch,
+                        )
+                    )
                 self._replacements.of_range(number, checked)
                 position = bad.end_position
             _copy(self._disk, descriptor, position, scrub.size, checked)

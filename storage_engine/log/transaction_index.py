@@ -33,10 +33,9 @@ VERSION = 0
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("_disk", "file", "is_checked", "is_unsynced")
+    __slots__ = ("file", "is_checked", "is_unsynced")
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
-        self._disk = disk
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self.is_checked = False
         """Whether `problem` found nothing; what is appended since is sound anyway."""
@@ -82,14 +81,11 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """The entries are on the medium when this returns."""
-        self.file.flush()
         if self.is_unsynced:
-            descriptor = self._disk.open_existing(self.file.path)
-            try:
-                self._disk.sync(descriptor)
-            finally:
-                self._disk.close(descriptor)
+            self.file.sync()
             self.is_unsynced = False
+        else:
+            self.file.flush()
 
     def problem(self, base_offset: int, next_offset: int) -> str | None:
         """What is wrong with the file for a segment of these offsets; None when it may be

@@ -81,8 +81,10 @@ class Connection(FrameProtocol):
         "_flush_scheduled",
         "_going_on",
         "_reading",
+        "_receiving",
         "_running",
         "_server",
+        "_short_of_memory",
         "_transport",
         "_unsent",
         "_write_paused",
@@ -110,6 +112,9 @@ class Connection(FrameProtocol):
         self._counted = 0
         # Inside buffer_updated: what is answered now goes out with the run.
         self._running = False
+        # Size of the large frame that is being received; 0: none.
+        self._receiving = 0
+        self._short_of_memory = False
         self._flush_scheduled = False
         self._going_on = False
         self._write_paused = False
@@ -187,6 +192,7 @@ class Connection(FrameProtocol):
         self._exchanges.clear()
         self._unsent.clear()
         self._count()
+        self._received()
         self._deliver = _ignore
         self._deliver_run = None
         self.memo = None
@@ -250,6 +256,23 @@ class Connection(FrameProtocol):
         left = server.limits.queued_max_requests - server.pending + self._counted
         self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
 
+    def _may_receive(self, size: int) -> bool:
+        self._short_of_memory = not self._server.may_receive(size)
+        if self._short_of_memory:
+            self._halted = True
+        else:
+            self._receiving = size
+        return not self._short_of_memory
+
+    def _received(self) -> None:
+        size, self._receiving = self._receiving, 0
+        if size:
+            self._server.received(size)
+
+    def _deliver_large(self, frame: memoryview) -> None:
+        super()._deliver_large(frame)
+        self._received()
+
     def _run_ended(self) -> None:
         if self._unsent:
             self._flush()
@@ -270,6 +293,10 @@ class Connection(FrameProtocol):
         self._stop_reading()
         server = self._server
         pending = len(self._exchanges)
+        if self._short_of_memory:
+            self._short_of_memory = False
+            server.short_of_memory[self] = None
+            return
         if self._write_paused or pending > server.limits.pending_per_connection // 2:
             return
         if pending and server.pending >= server.limits.queued_max_requests:

@@ -134,11 +134,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
             if size > self._frame_max_bytes:
                 self._frame_too_large(size)
                 return
-            if size > EXACT_RECEIVE_BYTES:
+            if size > EXACT_RECEIVE_BYTES and self._may_receive(size):
                 self._begin_large(view[position + LENGTH_BYTES : total], size)
                 return
         rest = view[position:total]
         self._rest = memoryview(bytearray(rest)) if view is self._memory.scratch else rest
+
+    def _may_receive(self, size: int) -> bool:
+        """Whether there is memory for a large frame now; else the run is halted by the subclass,
+        and its beginning waits."""
+        return True
 
     def _begin_large(self, head: memoryview, size: int) -> None:
         large = self._memory.pool.take(size)

@@ -3,11 +3,12 @@
 Source: R-NET1, R-NET3.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-SCRATCH_BYTES = 256 * 1024
-"""One read of a socket: large enough for a pipeline of small frames, small enough to stay in the
-CPU's cache."""
+SCRATCH_BYTES = 1024 * 1024
+"""One read of a socket: several frames of 128 KiB, the usual large ones, of which then one in eight
+and not every other one is cut by the end of a read and copied."""
 
 EXACT_RECEIVE_BYTES = 64 * 1024
 """A frame above this is received into a buffer of its own size, without passing through the scratch
@@ -71,6 +72,13 @@ class ServerLimits:
 
     max_connections_per_ip: int = 2**31 - 1
     """`max.connections.per.ip`."""
+
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """`max.connections.per.ip.overrides`, by address."""
+
+    receiving_max_bytes: int = -1
+    """`queued.max.request.bytes`: of large requests under way, all connections together; -1: no
+    bound. One is always let in, however large."""
 
     idle_max_ms: int = 600_000
     """`connections.max.idle.ms`: a connection without a request for so long is closed; -1:

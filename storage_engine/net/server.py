@@ -57,6 +57,9 @@ class Server:
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
         self.crowded: set[Connection] = set()
+        # Bytes of large requests that are being received, and who waits to receive one.
+        self.receiving_bytes = 0
+        self.short_of_memory: dict[Connection, None] = {}
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
@@ -106,10 +109,10 @@ class Server:
         self._per_host[host] += 1
         if len(self.connections) > limits.max_connections:
             connection.close(f"there are max.connections={limits.max_connections} already")
-        elif self._per_host[host] > limits.max_connections_per_ip:
-            connection.close(
-                f"{host} has max.connections.per.ip={limits.max_connections_per_ip} already"
-            )
+            return
+        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if self._per_host[host] > per_ip:
+            connection.close(f"{host} has max.connections.per.ip={per_ip} already")
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -120,6 +123,7 @@ class Server:
         if not self._per_host[host]:
             del self._per_host[host]
         self.crowded.discard(connection)
+        self.short_of_memory.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
 
@@ -130,6 +134,21 @@ class Server:
             crowded, self.crowded = self.crowded, set()
             for connection in crowded:
                 connection.resume()
+
+    def may_receive(self, size: int) -> bool:
+        """Whether there is room for a large request; then it is counted."""
+        limit = self.limits.receiving_max_bytes
+        if limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit:
+            return False
+        self.receiving_bytes += size
+        return True
+
+    def received(self, size: int) -> None:
+        """A large request is there, or its client is gone."""
+        self.receiving_bytes -= size
+        waiting, self.short_of_memory = self.short_of_memory, {}
+        for connection in waiting:
+            connection.resume()
 
     def flush_soon(self, connection: Connection) -> None:
         """Send what was answered outside of the connection's own run, all connections together in

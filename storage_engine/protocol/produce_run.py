@@ -11,17 +11,31 @@ gives the pattern, and the general encoder the answers.
 """
 
 import struct
+from collections.abc import Hashable, Sequence
+from itertools import repeat
 from typing import NamedTuple, Self
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.apis.wire import INT32, uvarint
+from storage_engine.protocol.batch_columns import BatchColumns
 from storage_engine.protocol.framing import encode_response_frame
+from storage_engine.protocol.record_batch import ATTRIBUTES_AT, HEADER_BYTES, LENGTH_END, MAGIC
 
 FIRST_VERSION_WITH_V2_BATCHES = 3
 
 SIZES_KNOWN = 1024
 """Sizes of frames whose layout a pattern remembers."""
+
+LEAST_COLUMNS = 2
+"""Requests for which columns are worth their while."""
+
+COLUMNS_MAX_BYTES = 8192
+"""Largest records that are looked at in columns, which costs one more copy of them: a run of frames
+of 4 KiB takes two thirds of the time that way, one of 8 KiB the same, one of 16 KiB more."""
+
+LONGEST_SPAN = 1024
+"""Frames unpacked together."""
 
 _SIZE_BYTES = 4
 _IDS_BYTES = 8
@@ -40,6 +54,55 @@ class ProduceRun(NamedTuple):
     records: list[memoryview]
 
 
+class _Layout:
+    """Frames of one size: what is where, and what must be there."""
+
+    __slots__ = (
+        "batch_length",
+        "front",
+        "front_bytes",
+        "head",
+        "middle",
+        "records_size",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        size: int,
+        api_and_version: bytes,
+        middle: bytes,
+        records_size: bytes,
+        records_bytes: int,
+        tail_bytes: int,
+    ) -> None:
+        """`records_size` is the size of the records as it is encoded."""
+        self.records_size = records_size
+        self.front = struct.Struct(f">4si{len(middle)}s{len(records_size)}s")
+        """From the api key to the records."""
+        self.front_bytes = _SIZE_BYTES + self.front.size
+        self.head = INT32.pack(size) + api_and_version
+        self.middle = middle + records_size
+        self.batch_length = records_bytes - LENGTH_END
+        """Of a batch that fills the records."""
+        self.whole: struct.Struct | None = None
+        """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
+        middle, batch length, magic, CRC, what the CRC protects, tail."""
+        if HEADER_BYTES <= records_bytes <= COLUMNS_MAX_BYTES:
+            tail = f"{tail_bytes}s" if tail_bytes else ""
+            self.whole = struct.Struct(
+                f">{len(self.head)}si{len(self.middle)}s8xi4xBI{records_bytes - ATTRIBUTES_AT}s"
+                + tail
+            )
+
+
+def _count_of(column: Sequence[Hashable], value: Hashable) -> int:
+    """How many at the beginning of the column are `value`."""
+    if column.count(value) == len(column):
+        return len(column)
+    return next(number for number, each in enumerate(column) if each != value)
+
+
 class ProducePattern:
     """What requests to one partition have in common."""
 
@@ -51,6 +114,7 @@ class ProducePattern:
         "_frame_max_bytes",
         "_middle",
         "_sizes",
+        "_span",
         "_tail_bytes",
         "acks",
         "partition",
@@ -78,8 +142,9 @@ class ProducePattern:
         self._api_and_version = bytes(frame[:4])
         self._middle = bytes(frame[_IDS_BYTES:middle_end])
         self._tail_bytes = len(_TAGS) if self._flexible else 0
-        # Size of a frame -> what it must have as size of its records, and how much that takes.
-        self._sizes: dict[int, tuple[struct.Struct, bytes, int]] = {}
+        # By size, without the four bytes of the size itself.
+        self._sizes: dict[int, _Layout] = {}
+        self._span = 1
         self._answer: tuple[struct.Struct, bytes, bytes, bytes] | None = None
         self._answer_log_start = -1
 
@@ -118,6 +183,51 @@ class ProducePattern:
             return None
         return pattern
 
+    def match_columns(
+        self, view: memoryview, position: int, end: int, most: int
+    ) -> tuple[list[int], BatchColumns | None, int]:
+        """As `match`, with correlation ids and batches in columns; a frame with anything but one
+        batch of magic 2 ends the run. None: not even two.
+        """
+        ids: list[int] = []
+        crcs: list[int] = []
+        sealed: list[bytes] = []
+        # Frames of one size are unpacked together, twice as many as the last time they all fitted.
+        span = self._span
+        while end - position >= _SIZE_BYTES and len(ids) < most:
+            size = INT32.unpack_from(view, position)[0]
+            known = self._sizes.get(size) or self._learn(size)
+            stride = _SIZE_BYTES + size
+            count = min(span, (end - position) // stride, most - len(ids))
+            if known is None or known.whole is None or count < 1:
+                break
+            starts = range(position, position + count * stride, stride)
+            rows = map(known.whole.unpack_from, repeat(view), starts)
+            heads, some_ids, middles, lengths, magics, some_crcs, some_sealed, *tails = zip(
+                *rows, strict=True
+            )
+            good = min(
+                _count_of(heads, known.head),
+                _count_of(middles, known.middle),
+                _count_of(lengths, known.batch_length),
+                _count_of(magics, MAGIC),
+                *(_count_of(tail, _TAGS) for tail in tails),
+            )
+            ids += some_ids[:good]
+            crcs += some_crcs[:good]
+            sealed += some_sealed[:good]
+            position += good * stride
+            if good < count:
+                span = max(1, good)
+                if not good:
+                    break
+            elif good == span:
+                span *= 2
+        self._span = min(span, LONGEST_SPAN)
+        if len(ids) < LEAST_COLUMNS:
+            return ids, None, position
+        return ids, BatchColumns(crcs, sealed), position
+
     def match(self, view: memoryview, position: int, end: int, most: int) -> tuple[ProduceRun, int]:
         """The whole frames from `position` on that are alike, at most `most`, and where they end.
 
@@ -136,7 +246,7 @@ class ProducePattern:
             frame_end = position + _SIZE_BYTES + size
             if known is None or frame_end > end:
                 break
-            layout, records_size, head_bytes = known
+            layout, records_size, head_bytes = known.front, known.records_size, known.front_bytes
             found = layout.unpack_from(view, position + _SIZE_BYTES)
             if found[0] != head or found[2] != middle or found[3] != records_size:
                 break
@@ -150,25 +260,31 @@ class ProducePattern:
             position = frame_end
         return ProduceRun(self, ids, records), position
 
-    def _learn(self, size: int) -> tuple[struct.Struct, bytes, int] | None:
+    def _learn(self, size: int) -> "_Layout | None":
         """How a frame of that size is laid out; None when it is too small or too
         large."""
         if size > self._frame_max_bytes:
             return None
         left = size - _IDS_BYTES - len(self._middle) - self._tail_bytes
-        records_size = None
+        encoded = None
         if self._flexible:
             for size_bytes in range(1, 6):
                 if left >= size_bytes and len(uvarint(left - size_bytes + 1)) == size_bytes:
-                    records_size = uvarint(left - size_bytes + 1)
+                    encoded = uvarint(left - size_bytes + 1)
         elif left >= _SIZE_BYTES:
-            records_size = INT32.pack(left - _SIZE_BYTES)
-        if records_size is None:
+            encoded = INT32.pack(left - _SIZE_BYTES)
+        if encoded is None:
             return None
         if len(self._sizes) >= SIZES_KNOWN:
             self._sizes.clear()
-        layout = struct.Struct(f">4si{len(self._middle)}s{len(records_size)}s")
-        self._sizes[size] = known = (layout, records_size, _SIZE_BYTES + layout.size)
+        self._sizes[size] = known = _Layout(
+            size,
+            self._api_and_version,
+            self._middle,
+            encoded,
+            left - len(encoded),
+            self._tail_bytes,
+        )
         return known
 
     def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start: int) -> bytes:
@@ -177,12 +293,15 @@ class ProducePattern:
             self._answer = self._cut_answer(log_start)
             self._answer_log_start = log_start
         layout, size, middle, tail = self._answer
-        pack = layout.pack
         return b"".join(
-            [
-                pack(size, correlation_id, middle, base_offset, tail)
-                for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
-            ]
+            map(
+                layout.pack,
+                repeat(size),
+                correlation_ids,
+                repeat(middle),
+                base_offsets,
+                repeat(tail),
+            )
         )
 
     def _cut_answer(self, log_start: int) -> tuple[struct.Struct, bytes, bytes, bytes]:

@@ -91,7 +91,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-_LAST_CODEC = max(Codec)
+LAST_CODEC = max(Codec)
 
 
 class BatchHeader(NamedTuple):
@@ -234,7 +234,7 @@ def validate_for_append(
             )
         if crc != crc32c(view[position + ATTRIBUTES_AT : following]):
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
-        if not (0 < count == delta + 1 and 0 <= attributes <= _LAST_CODEC and producer_id < 0):
+        if not (0 < count == delta + 1 and 0 <= attributes <= LAST_CODEC and producer_id < 0):
             _check_fields(header)
             if header.is_transactional and not allow_transactional:
                 raise InvalidTxnStateError(
@@ -268,7 +268,7 @@ def _check_fields(header: BatchHeader) -> None:
             f"a record batch has attributes {attributes & 0xFFFF:#x}, a client may set the bits"
             f" {_PRODUCER_BITS:#x}"
         )
-    if attributes & CODEC_MASK > _LAST_CODEC:
+    if attributes & CODEC_MASK > LAST_CODEC:
         raise UnsupportedCompressionError(
             f"a record batch has the unknown compression codec {attributes & CODEC_MASK}"
         )
@@ -293,6 +293,30 @@ def seal(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> 
     """Writes `header` with the right CRC in front of records that are already in place."""
     _HEADER.pack_into(buffer, position, *header)
     _write_crc(buffer, position, header.size_in_bytes)
+
+
+def empty_batch(*, base_offset: int, next_offset: int, leader_epoch: int) -> bytearray:
+    """A batch without records that stands for the offsets [base_offset, next_offset), as compaction
+    leaves one behind where it removed all of them.
+    """
+    buffer = bytearray(HEADER_BYTES)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=HEADER_BYTES - LENGTH_END,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=next_offset - 1 - base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=0,
+    )
+    seal(buffer, 0, header)
+    return buffer
 
 
 def patch(

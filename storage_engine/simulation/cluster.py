@@ -49,16 +49,21 @@ class SimulatedCluster:
         *,
         disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
         folders: int = 1,
+        racks: Sequence[str] = (),
         **settings: str,
     ) -> None:
-        """`settings` are those of all brokers, with underscores for dots."""
+        """`racks` has one for each broker, or none; `settings` are those of all brokers, with
+        underscores for dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
         self.network = SimulatedNetwork(self.loop)
         self._brokers: dict[int, SimulatedBroker] = {}
         given = {key.replace("_", "."): value for key, value in settings.items()}
         for b in range(1, count + 1):
-            broker = SimulatedBroker(b, folder / f"broker{b}", self.network, self.zookeeper, given)
+            own = {"broker.rack": racks[b - 1]} if racks else {}
+            broker = SimulatedBroker(
+                b, folder / f"broker{b}", self.network, self.zookeeper, given | own
+            )
             self._brokers[b] = self.network.brokers[b] = broker
             broker.disk = disk(b)
             if folders > 1:
@@ -179,8 +184,10 @@ class SimulatedCluster:
         self.loop.run_until(lambda: path in self.zookeeper.nodes)
         return self.produced(tp, payload)
 
-    def fetch(self, broker: int, tp: TopicPartition, offset: int, *, wait_ms: int = 0) -> list[Any]:
-        request = fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms)
+    def fetch(
+        self, broker: int, tp: TopicPartition, offset: int, *, wait_ms: int = 0, rack: str = ""
+    ) -> list[Any]:
+        request = fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms, rack=rack)
         return self.ask(broker, FETCH, 11, request)
 
     def wait_in_sync(self, tp: TopicPartition, *members: int, limit_ms: int = 60_000) -> None:

@@ -22,7 +22,7 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
 from storage_engine.simulation.requests import create_topic_request, delete_topic_request
-from storage_engine.simulation.scripts import SCRIPTS, Scene, Script
+from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import ControllerZNode
 
@@ -393,28 +393,28 @@ class Injector:
         script = SCRIPTS[fault.kind](scene, cast)
         self._scripts.append(script)
 
+        condition: Condition = _at_once
+
         def end() -> None:
             if script in self._scripts:
                 self._scripts.remove(script)
                 script.close()
 
         def go_on() -> None:
+            nonlocal condition
             if script not in self._scripts:
                 return
-            nonlocal condition
             while condition():
                 step = next(script, None)
                 if step is None:
-                    self._trace.note(f"fault {fault.number} ({fault.kind.value}) is told to its end")
+                    self._trace.note(
+                        f"fault {fault.number} ({fault.kind.value}) is told to its end"
+                    )
                     self._scripts.remove(script)
                     return
                 condition = step
             self._later(POLL_MS, go_on)
 
-        def now() -> bool:
-            return True
-
-        condition = now
         go_on()
         return end
 
@@ -477,6 +477,10 @@ class Injector:
             self._topics.append(name)
             request = create_topic_request(name, partitions, {})
             self._cluster.ask(controller.id, create_topics.API, 5, request)
+
+
+def _at_once() -> bool:
+    return True
 
 
 def _nothing() -> None:

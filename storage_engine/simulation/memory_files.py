@@ -7,11 +7,13 @@ Fault model, of a machine that loses its power:
     bytes written     of each write since any prefix, or nothing, of each by itself; where the file
                       grew without its bytes there are zeros
     length            any that the file had since, in the order in which it had them
-    names             of the changes since the first few, all or none, folder by folder; a rename
-                      happens as a whole or not at all
+    names             folder by folder, of the changes since the first few, all or none; of files
+                      that are new since, each by itself may be there or not. A rename happens as
+                      a whole or not at all
 
-Journaling file systems (ext4, XFS, btrfs) keep the order of the names in a folder, so it is kept
-here; POSIX promises not even that.
+ext4 and XFS keep the order of the names: metadata goes through one journal. btrfs keeps it but for
+files that were synced: fsync brings the file's own name to the medium before older changes. POSIX
+promises no order at all; that names go in the order in which they went is relied on.
 """
 
 import random
@@ -171,6 +173,23 @@ class MemoryFolder:
 
 def _kept_of(changes: list[NameChange], choose: random.Random | None) -> list[NameChange]:
     fate = 0.0 if choose is None else choose.random()
-    if choose is None or fate < 0.25:
+    if choose is None or fate < 0.2:
         return []
-    return changes if fate < 0.5 else changes[: choose.randint(0, len(changes))]
+    if fate < 0.4:
+        return changes
+    if fate < 0.6:
+        return changes[: choose.randint(0, len(changes))]
+    return _kept_of_new_files(changes, choose)
+
+
+def _kept_of_new_files(changes: list[NameChange], choose: random.Random) -> list[NameChange]:
+    """The first few, but for those of some files that are new; and some that were made later."""
+    first = choose.randint(0, len(changes))
+    made = [node for old_name, _, node in changes if old_name is None]
+    odd = {id(node) for node in made if choose.random() < 0.4}
+    kept = []
+    for number, change in enumerate(changes):
+        is_odd = id(change[2]) in odd
+        if (number < first) != is_odd and (number < first or change[0] is None):
+            kept.append(change)
+    return kept

@@ -59,7 +59,9 @@ def produce_request(
     return ProduceRequest(None, acks, timeout_ms, [ProducePartition(topic, partition, batch)])
 
 
-def fetch_request(topic: str, partition: int, offset: int, *, wait_ms: int = 0) -> FetchRequest:
+def fetch_request(
+    topic: str, partition: int, offset: int, *, wait_ms: int = 0, rack: str = ""
+) -> FetchRequest:
     """A consumer's."""
     return FetchRequest(
         replica_id=-1,
@@ -67,6 +69,7 @@ def fetch_request(topic: str, partition: int, offset: int, *, wait_ms: int = 0) 
         min_bytes=1,
         max_bytes=FETCH_MAX_BYTES,
         partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES)],
+        rack_id=rack,
     )
 
 

@@ -35,12 +35,12 @@ SESSION_TIMEOUT_MS = 2000
 LAG_MAX_MS = 1500
 """replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""
 SETTINGS = {
-    "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
-    "replica.lag.time.max.ms": LAG_MAX_MS,
-    "replica.fetch.backoff.ms": 300,
-    "replica.high.watermark.checkpoint.interval.ms": 1500,
-    "leader.imbalance.check.interval.seconds": 2,
-    "default.replication.factor": 3,
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "replica.lag.time.max.ms": str(LAG_MAX_MS),
+    "replica.fetch.backoff.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1500",
+    "leader.imbalance.check.interval.seconds": "2",
+    "default.replication.factor": "3",
 }
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
@@ -95,7 +95,7 @@ class Run:
             root,
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            **{name: str(value) for name, value in SETTINGS.items()},
+            **SETTINGS,  # type: ignore[arg-type]
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)

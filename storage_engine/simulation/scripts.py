@@ -6,10 +6,11 @@ one rule that single faults at random times hardly ever touch: old fetches, old 
 ZooKeeper, leaderships that a leader missed, restarts that the controller must notice.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -17,7 +18,7 @@ from storage_engine.simulation.faults import FaultKind
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
 Condition = Callable[[], bool]
-Script = Iterator[Condition]
+Script = Generator[Condition, None, None]
 
 SETTLE_MS = 60
 """For what is under way to arrive."""
@@ -52,7 +53,9 @@ class Scene:
     # --- what there is ---
 
     def state(self) -> PartitionStateZNode | None:
-        data = self.cluster.zookeeper.data(PartitionStateZNode.path(self.tp.topic, self.tp.partition))
+        data = self.cluster.zookeeper.data(
+            PartitionStateZNode.path(self.tp.topic, self.tp.partition)
+        )
         if data is None:
             return None
         return PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
@@ -92,7 +95,7 @@ class Scene:
         partition = self._hosted(broker)
         return -1 if partition is None else partition.log.log_end_offset
 
-    def _hosted(self, broker: int):  # type: ignore[no-untyped-def]
+    def _hosted(self, broker: int) -> HostedPartition | None:
         running = self.cluster[broker]
         return running.context.replicas.get(self.tp) if running.serving else None
 
@@ -219,7 +222,7 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
     """The leader restarts when it has just admitted a follower and has told nobody, and the
     follower can't fetch."""
-    preferred, leader, other = cast
+    _, leader, other = cast
     yield from scene.begin(cast)
     yield lambda: not scene.acts(leader, other)
     scene.restart(other)

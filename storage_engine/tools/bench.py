@@ -1,9 +1,10 @@
-"""Measure the codec, the log, a broker over TCP, or a read through Spark, each against a ceiling
-from the same run.
+"""Measure a part of Headrace, each figure beside a ceiling from the same run, or its goal.
 
 benchmarks:
   codec       rows to record batches and back, without a broker
+  failover    how long partitions are without a leader when brokers die or stop
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
+  replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
   spark-read  batch and streaming reads through Spark, with a broker
   wire        produce and fetch over TCP, with a broker
 
@@ -17,7 +18,9 @@ import importlib
 
 _MODULES = {
     "codec": "bench_codec",
+    "failover": "bench_failover",
     "log": "bench_log",
+    "replication": "bench_replication",
     "spark-read": "bench_spark",
     "wire": "bench_wire",
 }

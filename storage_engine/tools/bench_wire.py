@@ -9,7 +9,9 @@ A broker of its own in a temporary folder is measured and, in turn, its limit in
                  there is a compiler, else in Python), asked by the same client
 
 Load and limits run in processes of their own. Each number is the median of several rounds, each
-ratio the median of the rounds' ratios; the spread is that of the ratios, lowest and highest. Before
+ratio the median of the rounds' ratios; the spread is that of the ratios, lowest and highest. The
+CPU ratio is the CPU time of the process that has the broker's place in the limit over that of the
+broker for the same work: other load on the machine weighs less on it than on rates. Before
 each round that writes, a file of as many bytes is written and removed: the first use of a page of
 memory can cost a virtual machine ten times what later ones do.
 MB are 10^6 bytes.
@@ -28,12 +30,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage_engine.tools import wire_load
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table
-from storage_engine.tools.wire_echo import compiled_echo, python_echo
+from storage_engine.tools.wire_echo import Echo, compiled_echo, python_echo
 from storage_engine.tools.wire_frames import ProduceFrames, produce_frames
 from storage_engine.tools.wire_load import Worker
 
@@ -56,7 +59,7 @@ _LARGE_RING = 64
 _SMALL_RING = 256
 _BROKER_START_S = 60.0
 
-COLUMNS = ("what", "measured", "limit", "of", "ratio", "spread", "goal", "met")
+COLUMNS = ("what", "measured", "limit", "of", "ratio", "spread", "goal", "met", "CPU ratio")
 
 Say = Callable[[str], None]
 
@@ -74,6 +77,16 @@ class Result:
     ratio_highest: float
     goal: str
     met: bool
+    cpu_ratio: float | None = None
+    """CPU time of the limit over that of the broker, for the same work; None: not of interest."""
+
+
+class _Figure(NamedTuple):
+    """What one round of a measurement gives."""
+
+    value: float
+    cpu_s: float
+    """CPU time of the broker, or of the process in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +166,7 @@ def _row(result: Result) -> list[object]:
         f"{result.ratio_lowest}-{result.ratio_highest}",
         result.goal,
         result.met,
+        result.cpu_ratio,
     ]
 
 
@@ -161,19 +175,24 @@ def _measure_large_produce(bench: _Bench) -> Result:
     requests = max(1, bench.args.bytes // LARGE_BATCH_BYTES // LARGE_CONNECTIONS)
     size = requests * LARGE_CONNECTIONS * frames.frame_bytes
 
-    def limit() -> float:
-        bench.far.begin(wire_load.drain, size)
-        seconds = bench.near.run(
-            wire_load.push, bench.far.port, frames.ring, frames.frame_bytes, size
-        )
-        bench.far.result()
-        return float(size / seconds / 1e6)
+    def limit() -> _Figure:
+        def push() -> float:
+            bench.far.begin(wire_load.drain, size)
+            load = (bench.far.port, frames.ring, frames.frame_bytes, size)
+            seconds = bench.near.run(wire_load.push, *load)
+            bench.far.result()
+            return float(size / seconds / 1e6)
 
-    def measure() -> float:
+        return _with_cpu(bench.far.pid, push)
+
+    def measure() -> _Figure:
+        def produce() -> float:
+            load = (frames, LARGE_CONNECTIONS, LARGE_IN_FLIGHT, requests)
+            return float(size / _produce(bench, *load) / 1e6)
+
         bench.near.run(wire_load.touch_memory, bench.folder, size)
         with _topic(bench, "large"):
-            seconds = _produce(bench, frames, LARGE_CONNECTIONS, LARGE_IN_FLIGHT, requests)
-        return float(size / seconds / 1e6)
+            return _with_cpu(bench.broker.pid, produce)
 
     what = f"produce, {LARGE_BATCH_BYTES >> 10} KiB batches, MB/s"
     measured, limits = _alternate(bench, what, measure, limit)
@@ -188,11 +207,14 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
     answers = max(1, bench.args.bytes // FETCH_BYTES)
     size = answers * FETCH_BYTES
 
-    def limit() -> float:
-        bench.far.begin(wire_load.supply, frames.ring, FETCH_BYTES, size)
-        seconds = bench.near.run(wire_load.pull, bench.far.port, size)
-        bench.far.result()
-        return float(size / seconds / 1e6)
+    def limit() -> _Figure:
+        def pull() -> float:
+            bench.far.begin(wire_load.supply, frames.ring, FETCH_BYTES, size)
+            seconds = bench.near.run(wire_load.pull, bench.far.port, size)
+            bench.far.result()
+            return float(size / seconds / 1e6)
+
+        return _with_cpu(bench.far.pid, pull)
 
     def fetch(consumers: int, answers_each: int) -> float:
         step = per_answer * frames.records_per_batch
@@ -208,17 +230,18 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
             )
         )
 
-    def cpu_per_gigabyte(consumers: int) -> float:
-        before = _cpu_s(bench.broker.pid)
+    def measure() -> _Figure:
+        return _with_cpu(bench.broker.pid, lambda: size / fetch(1, answers) / 1e6)
+
+    def cpu_per_gigabyte(consumers: int) -> _Figure:
         each = max(1, answers // consumers)
-        fetch(consumers, each)
-        used_s = _cpu_s(bench.broker.pid) - before
-        return float(used_s / (each * consumers * FETCH_BYTES) * 1e9)
+        used_s = _with_cpu(bench.broker.pid, lambda: fetch(consumers, each)).cpu_s
+        return _Figure(used_s / (each * consumers * FETCH_BYTES) * 1e9, used_s)
 
     with _topic(bench, "fetched"):
         _produce(bench, frames, 1, LARGE_IN_FLIGHT, answers * per_answer)
         what = f"fetch, {FETCH_BYTES >> 20} MiB, one consumer, MB/s"
-        measured, limits = _alternate(bench, what, lambda: size / fetch(1, answers) / 1e6, limit)
+        measured, limits = _alternate(bench, what, measure, limit)
         one = _result(
             what, measured, limits, limit_is="loopback send", least=LEAST_FETCH_RATIO, digits=0
         )
@@ -236,28 +259,32 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
     frames = produce_frames("small", SMALL_BATCH_BYTES, _SMALL_RING, seed=1000)
     requests = bench.args.requests
 
-    def measure() -> float:
+    def measure() -> _Figure:
         bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
         with _topic(bench, "small"):
-            return float(requests / _produce(bench, frames, 1, SMALL_IN_FLIGHT, requests))
+            load = (frames, 1, SMALL_IN_FLIGHT, requests)
+            return _with_cpu(bench.broker.pid, lambda: requests / _produce(bench, *load))
 
-    def ask(port: int) -> float:
-        load = (port, frames, 1, SMALL_IN_FLIGHT, requests)
-        return float(requests / bench.near.run(wire_load.produce, *load))
+    def ask(server: Echo) -> _Figure:
+        load = (server.port, frames, 1, SMALL_IN_FLIGHT, requests)
+        return _with_cpu(
+            server.pid, lambda: float(requests / bench.near.run(wire_load.produce, *load))
+        )
 
     what = f"produce, {SMALL_BATCH_BYTES >> 10} KiB batches, requests/s"
-    with compiled_echo(bench.folder, frames.answer) as port:
+    with compiled_echo(bench.folder, frames.answer) as compiled:
 
-        def limit() -> float:
-            if port is not None:
-                return ask(port)
-            with python_echo(bench.far, frames) as python_port:
-                return ask(python_port)
+        def limit() -> _Figure:
+            if compiled is not None:
+                return ask(compiled)
+            with python_echo(bench.far, frames) as slower:
+                return ask(slower)
 
         measured, limits = _alternate(bench, what, measure, limit)
-    limit_is = "echo in Python" if port is None else "echo in C"
+    limit_is = "echo in Python" if compiled is None else "echo in C"
     relative = _result(what, measured, limits, limit_is=limit_is, least=LEAST_SMALL_RATIO, digits=0)
-    rate = statistics.median(measured)
+    rates = [figure.value for figure in measured]
+    rate = statistics.median(rates)
     share = rate / LEAST_SMALL_REQUESTS_PER_S
     absolute = Result(
         what=what,
@@ -265,8 +292,8 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
         limit=LEAST_SMALL_REQUESTS_PER_S,
         limit_is="goal",
         ratio=round(share, 2),
-        ratio_lowest=round(min(measured) / LEAST_SMALL_REQUESTS_PER_S, 2),
-        ratio_highest=round(max(measured) / LEAST_SMALL_REQUESTS_PER_S, 2),
+        ratio_lowest=round(min(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
+        ratio_highest=round(max(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
         goal=">= 1.0",
         met=share >= 1,
     )
@@ -274,12 +301,12 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
 
 
 def _alternate(
-    bench: _Bench, what: str, measure: Callable[[], float], limit: Callable[[], float]
-) -> tuple[list[float], list[float]]:
+    bench: _Bench, what: str, measure: Callable[[], _Figure], limit: Callable[[], _Figure]
+) -> tuple[list[_Figure], list[_Figure]]:
     """Both in turn, and the other way round in every other round; round 0, which fills caches, is
     not counted."""
-    measured: list[float] = []
-    limits: list[float] = []
+    measured: list[_Figure] = []
+    limits: list[_Figure] = []
     for turn in range(bench.args.rounds + 1):
         if turn % 2:
             value, most = measure(), limit()
@@ -288,38 +315,49 @@ def _alternate(
         if turn:
             measured.append(value)
             limits.append(most)
-            bench.say(f"{what}, round {turn}: {value:,.4g} of {most:,.4g}")
+            bench.say(f"{what}, round {turn}: {value.value:,.4g} of {most.value:,.4g}")
     return measured, limits
 
 
 def _result(
     what: str,
-    measured: list[float],
-    limits: list[float],
+    measured: list[_Figure],
+    limits: list[_Figure],
     *,
     limit_is: str,
     digits: int,
     least: float | None = None,
     most: float | None = None,
 ) -> Result:
-    ratios = [value / limit for value, limit in zip(measured, limits, strict=True)]
+    pairs = list(zip(measured, limits, strict=True))
+    ratios = [figure.value / limit.value for figure, limit in pairs]
     ratio = statistics.median(ratios)
+    cpu_ratio = None
     if least is not None:
         goal, met = f">= {least}", ratio >= least
+        cpu_ratio = round(statistics.median(limit.cpu_s / one.cpu_s for one, limit in pairs), 2)
     else:
         assert most is not None
         goal, met = f"<= {most}", ratio <= most
     return Result(
         what=what,
-        measured=round(statistics.median(measured), digits or None),
-        limit=round(statistics.median(limits), digits or None),
+        measured=round(statistics.median(figure.value for figure in measured), digits or None),
+        limit=round(statistics.median(figure.value for figure in limits), digits or None),
         limit_is=limit_is,
         ratio=round(ratio, 2),
         ratio_lowest=round(min(ratios), 2),
         ratio_highest=round(max(ratios), 2),
         goal=goal,
         met=met,
+        cpu_ratio=cpu_ratio,
     )
+
+
+def _with_cpu(pid: int, work: Callable[[], float]) -> _Figure:
+    """What `work` returns, with the CPU time that it cost the process."""
+    before = _cpu_s(pid)
+    value = work()
+    return _Figure(value, _cpu_s(pid) - before)
 
 
 def _produce(

@@ -68,6 +68,11 @@ COMMANDS = (
     Command(
         name="simulate", module="simulate", summary="run brokers in simulated time, with faults"
     ),
+    Command(
+        name="verify-replicas",
+        module="verify_replicas",
+        summary="compare the replicas of topics offset by offset",
+    ),
     Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
 )
 

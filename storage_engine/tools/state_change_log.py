@@ -9,6 +9,7 @@ brokers can be merged by time. Source: R-TOOL5; document 001, State Change Log M
 
 import logging
 import logging.handlers
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def write_state_changes_to(file: Path, *, broker_id: int, file_bytes: int, file_
 
     The file is made with the first change: not before the broker has its data folders.
     """
-    handler = logging.handlers.RotatingFileHandler(
+    handler = _StateChangeFile(
         file, maxBytes=file_bytes, backupCount=file_count, encoding="utf-8", delay=True
     )
     formatter = logging.Formatter(
@@ -67,6 +68,18 @@ def write_state_changes_to(file: Path, *, broker_id: int, file_bytes: int, file_
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+class _StateChangeFile(logging.handlers.RotatingFileHandler):
+    """A failover writes a line per partition and role: each must cost no more than its write.
+
+    Python's handler formats a line twice and asks the file system twice for each.
+    """
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        if self.stream is None:
+            self.stream = self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes > 0
 
 
 def read_state_changes(file: Path) -> Iterator[StateChange]:

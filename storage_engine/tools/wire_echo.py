@@ -11,6 +11,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.wire_frames import CORRELATION_ID_AT, ProduceFrames
@@ -102,9 +103,16 @@ int main(int argc, char **argv) {
 """
 
 
+class Echo(NamedTuple):
+    """A server that runs."""
+
+    port: int
+    pid: int
+
+
 @contextlib.contextmanager
-def compiled_echo(folder: Path, answer: bytes) -> Iterator[int | None]:
-    """The port of the C program, which runs within the block; None without a C compiler."""
+def compiled_echo(folder: Path, answer: bytes) -> Iterator[Echo | None]:
+    """The C program, which runs within the block; None without a C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         yield None
@@ -127,7 +135,7 @@ def compiled_echo(folder: Path, answer: bytes) -> Iterator[int | None]:
         if not line:
             raise CommandError("the echo server in C did not start")
         try:
-            yield int(line)
+            yield Echo(int(line), process.pid)
         finally:
             process.stdin.close()
 
@@ -159,8 +167,8 @@ def answer_all(listener: socket.socket, frames: ProduceFrames) -> None:
 
 
 @contextlib.contextmanager
-def python_echo(worker: Worker, frames: ProduceFrames) -> Iterator[int]:
-    """The port of `answer_all` in that process, for one connection within the block."""
+def python_echo(worker: Worker, frames: ProduceFrames) -> Iterator[Echo]:
+    """`answer_all` in that process, for one connection within the block."""
     worker.begin(answer_all, frames)
-    yield worker.port
+    yield Echo(worker.port, worker.pid)
     worker.result()

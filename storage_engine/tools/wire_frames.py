@@ -45,13 +45,15 @@ class ProduceFrames:
         return len(self.ring) // self.frame_bytes
 
 
-def produce_frames(topic: str, batch_bytes: int, count: int, *, seed: int) -> ProduceFrames:
-    """`count` requests with acks=1; each batch is of exactly `batch_bytes` and random."""
+def produce_frames(
+    topic: str, batch_bytes: int, count: int, *, seed: int, acks: int = 1
+) -> ProduceFrames:
+    """`count` requests; each batch is of exactly `batch_bytes` and random."""
     frames = []
     for number in range(count):
         batch, records = random_batch(batch_bytes, seed=seed + number)
         request = produce.ProduceRequest(
-            None, 1, _TIMEOUT_MS, [produce.ProducePartition(topic, 0, batch)]
+            None, acks, _TIMEOUT_MS, [produce.ProducePartition(topic, 0, batch)]
         )
         frames.append(
             b"".join(

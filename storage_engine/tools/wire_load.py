@@ -43,6 +43,8 @@ class Worker:
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
         self.port: int = self.result()
         """Where it listens, for functions whose first argument is the listening socket."""
 

@@ -8,6 +8,7 @@ from storage_engine.broker.cold_reads import ColdReads
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
@@ -38,6 +39,7 @@ class BrokerContext:
     replicas: ReplicaManager
     reader: FetchReader
     fetch_sessions: FetchSessions
+    follower_waits: FollowerWaits
     cold_reads: ColdReads
     metadata: MetadataCache
     controller: ControllerRunner

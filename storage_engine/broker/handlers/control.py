@@ -1,11 +1,14 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata: what the controller orders (keys 4, 5, 6).
 
 Rule: an order of an older controller, one older than another of the same controller, and one meant
-for an earlier incarnation of this broker are refused; orders are carried out one after another, each once the settings of its topics are known.
+for an earlier incarnation of this broker are refused; orders are carried out one after another,
+each once the settings of its topics are known, and a long one in several turns of the event loop,
+each of which asks again whether it is refused.
 Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 """
 
 import logging
+from collections.abc import Iterator
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
@@ -47,25 +50,38 @@ def _refusal(
 
 
 def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequest) -> None:
-    def apply() -> None:
+    def refused() -> bool:
         refusal = _refusal(context, request)
-        if refusal is not ErrorCode.NONE:
-            call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
-            return
+        if refusal is ErrorCode.NONE:
+            return False
+        call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
+        return True
+
+    def apply() -> Iterator[None]:
         endpoints: dict[int, Endpoint] = {
             leader.broker_id: Endpoint(
                 broker_id=leader.broker_id, host=leader.host, port=leader.port
             )
             for leader in request.live_leaders
         }
-        outcomes = [
-            LeaderAndIsrPartitionResponse(
-                topic=item.topic,
-                partition=item.partition,
-                error_code=int(context.replicas.apply_leadership(item, endpoints)),
-            )
-            for item in request.partitions
-        ]
+        outcomes = []
+        try:
+            for item in request.partitions:
+                # Anew for each: a session, or a controller, may have ended since the turn before.
+                if refused():
+                    return
+                outcomes.append(
+                    LeaderAndIsrPartitionResponse(
+                        topic=item.topic,
+                        partition=item.partition,
+                        error_code=int(context.replicas.apply_leadership(item, endpoints)),
+                    )
+                )
+                yield
+        finally:
+            context.replicas.roles_taken()
+        if refused():
+            return
         if request.full:
             _stop_all_but(context, request)
             _delete_strays(context, request)
@@ -94,19 +110,20 @@ def _delete_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None
 
 
 def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:
-    def apply() -> None:
-        refusal = _refusal(context, request)
-        if refusal is not ErrorCode.NONE:
-            call.respond(StopReplicaResponse(error_code=int(refusal)))
-            return
+    def apply() -> Iterator[None]:
         outcomes = []
         for item in request.partitions:
+            refusal = _refusal(context, request)
+            if refusal is not ErrorCode.NONE:
+                call.respond(StopReplicaResponse(error_code=int(refusal)))
+                return
             code = _stop(context, TopicPartition(item.topic, item.partition), item.delete)
             outcomes.append(
                 StopReplicaPartitionResponse(
                     topic=item.topic, partition=item.partition, error_code=int(code)
                 )
             )
+            yield
         for topic in {item.topic for item in request.partitions if item.delete}:
             context.topic_configs.forget(topic)
         call.respond(StopReplicaResponse(partitions=outcomes))

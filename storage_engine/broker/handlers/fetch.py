@@ -10,9 +10,14 @@ from storage_engine.broker.delayed_fetch import DelayedFetch, must_answer
 from storage_engine.broker.fetch_reads import FetchRead
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
 
 def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
+    if request.replica_id >= 0 and is_hurry(request):
+        context.follower_waits.end(request.replica_id)
+        call.respond(FetchResponse([]))
+        return
     fetch = context.fetch_sessions.begin(request)
     if isinstance(fetch, FetchResponse):
         call.respond(fetch)
@@ -35,7 +40,7 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
     if must_answer(request, read):
         respond(read)
     else:
-        DelayedFetch(
+        waiting = DelayedFetch(
             request,
             reader=reader,
             replicas=context.replicas,
@@ -43,3 +48,10 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
             respond=respond,
             gone=gone,
         )
+        if request.replica_id >= 0:
+            context.follower_waits.add(request.replica_id, waiting)
+
+
+def is_hurry(request: FetchRequest) -> bool:
+    """A fetch of nothing, outside of any session: see FollowerWaits."""
+    return request.session_epoch == NO_SESSION_EPOCH and not request.partitions

@@ -6,6 +6,7 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 """
 
 import logging
+from itertools import pairwise
 
 from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
 from storage_engine.broker.handlers.context import BrokerContext, Call
@@ -20,6 +21,7 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from storage_engine.protocol.batch_columns import BatchColumns
 from storage_engine.protocol.produce_run import (
     FIRST_VERSION_WITH_V2_BATCHES,
     ProducePattern,
@@ -50,27 +52,77 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
 def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
     """As `handle` for each of the requests in turn, with one append for all of them."""
     pattern = run.pattern
-    tp, acks = pattern.partition, pattern.acks
-    outcomes = context.replicas.append_run(tp, run.records, acks=acks)
-    partition = context.replicas.get(tp)
-    if partition is not None and answers_at_once(context, connection, pattern):
+    tp = pattern.partition
+    outcomes = context.replicas.append_run(tp, run.records, acks=pattern.acks)
+    if answers_at_once(context, connection, pattern):
         base_offsets = [
             outcome.base_offset
             for outcome in outcomes
             if isinstance(outcome, AppendResult) and outcome.log_append_time_ms == NO_TIMESTAMP
         ]
         if len(base_offsets) == len(outcomes):
-            log_start_offset = partition.log.log_start_offset
-            answers = pattern.answers(run.correlation_ids, base_offsets, log_start_offset)
-            connection.begin().respond([answers])
+            _answer_together(context, connection, pattern, run.correlation_ids, base_offsets)
             return
     for correlation_id, records, outcome in zip(
         run.correlation_ids, run.records, outcomes, strict=True
     ):
-        call = Call(API, pattern.version, correlation_id, connection, connection.begin())
-        item = ProducePartition(tp.topic, tp.partition, records)
-        request = ProduceRequest(None, acks, pattern.timeout_ms, [item])
-        _answer(context, call, request, [outcome])
+        _answer_one(context, connection, pattern, correlation_id, records, outcome)
+
+
+def handle_columns(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_ids: list[int],
+    columns: BatchColumns,
+) -> bool:
+    """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
+    are."""
+    outcome = context.replicas.append_columns(pattern.partition, columns, acks=pattern.acks)
+    if outcome is None:
+        return False
+    if isinstance(outcome, KafkaError):
+        for correlation_id in correlation_ids:
+            _answer_one(context, connection, pattern, correlation_id, None, outcome)
+        return True
+    if answers_at_once(context, connection, pattern):
+        _answer_together(context, connection, pattern, correlation_ids, outcome[:-1])
+        return True
+    for correlation_id, size, (base_offset, following) in zip(
+        correlation_ids, columns.sizes, pairwise(outcome), strict=True
+    ):
+        result = AppendResult(base_offset, following - 1, following, NO_TIMESTAMP, False, size)
+        _answer_one(context, connection, pattern, correlation_id, None, result)
+    return True
+
+
+def _answer_together(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_ids: list[int],
+    base_offsets: list[int],
+) -> None:
+    partition = context.replicas.get(pattern.partition)
+    assert partition is not None
+    log_start_offset = partition.log.log_start_offset
+    answers = pattern.answers(correlation_ids, base_offsets, log_start_offset)
+    connection.begin().respond([answers])
+
+
+def _answer_one(
+    context: BrokerContext,
+    connection: Connection,
+    pattern: ProducePattern,
+    correlation_id: int,
+    records: memoryview | None,
+    outcome: Outcome,
+) -> None:
+    call = Call(API, pattern.version, correlation_id, connection, connection.begin())
+    tp = pattern.partition
+    item = ProducePartition(tp.topic, tp.partition, records)
+    request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+    _answer(context, call, request, [outcome])
 
 
 def answers_at_once(

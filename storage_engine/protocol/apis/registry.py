@@ -45,6 +45,10 @@ _SERVED: dict[int, ApiEntry] = {
     21: _entry("DeleteRecords", "delete_records", 0, 2, 2),
     22: _entry("InitProducerId", "init_producer_id", 0, 4, 2),
     23: _entry("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 4),
+    24: _entry("AddPartitionsToTxn", "add_partitions_to_txn", 0, 5, 3),
+    25: _entry("AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
+    26: _entry("EndTxn", "end_txn", 0, 5, 3),
+    27: _entry("WriteTxnMarkers", "write_txn_markers", 1, 1, 1),
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
     35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 3, 2),
@@ -63,7 +67,14 @@ _INTERNAL: dict[int, ApiEntry] = {
     7: _entry("ControlledShutdown", "controlled_shutdown", 0, 0, None),
 }
 
-APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL})
+_OWN: dict[int, ApiEntry] = {
+    20_000: _entry("JoinBatch", "join_batch", 0, 0, 0),
+    20_001: _entry("CommitBatch", "commit_batch", 0, 0, 0),
+    20_002: _entry("BatchHeartbeat", "batch_heartbeat", 0, 0, 0),
+    20_003: _entry("AbortMembers", "abort_members", 0, 0, 0),
+}
+
+APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
 """Every API by its key."""
 
 SERVED_RANGES: Mapping[int, VersionRange] = MappingProxyType(
@@ -75,6 +86,11 @@ INTERNAL_RANGES: Mapping[int, VersionRange] = MappingProxyType(
     {key: entry.versions for key, entry in _INTERNAL.items()}
 )
 """The APIs between brokers; not advertised."""
+
+OWN_RANGES: Mapping[int, VersionRange] = MappingProxyType(
+    {key: entry.versions for key, entry in _OWN.items()}
+)
+"""Headrace's own, for the exactly-once sink; their keys are far above those of Kafka."""
 
 _specs: dict[int, ApiSpec] = {}
 

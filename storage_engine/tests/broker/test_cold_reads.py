@@ -125,6 +125,19 @@ def test_what_stays_cold_is_left_out_of_an_answer_that_has_other_bytes(cluster):
     assert not any(partition.error_code for partition in answer.partitions)
 
 
+def test_what_is_left_out_for_its_search_was_cold_tells_its_offsets_all_the_same(cluster):
+    """A follower takes them over: its high watermark must not fall back to its log start."""
+    for _ in range(3):
+        cluster.produced(TP, b"more")
+    disk = make_cold(cluster)
+    disk.stays_cold = True
+    wanted = [FetchPartition("t", TP.partition, 2, 1 << 20), FetchPartition("t", 1, 0, 1 << 20)]
+    answer = cluster.answer(cluster.ask(1, FETCH, 11, FetchRequest(0, 1, 1 << 20, wanted)))
+    cold, warm = answer.partitions
+    assert warm.records and not cold.records
+    assert (cold.high_watermark, cold.last_stable_offset, cold.log_start_offset) == (4, 4, 0)
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
 def test_a_disk_that_fails_to_read_takes_its_folder_offline_and_no_other(cluster, error):
     disk = make_cold(cluster)

@@ -77,6 +77,7 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
         ),
     )  # fmt: skip
     fetcher.add(partition)
+    fetcher.wake()
     loop.run_for(1)
     assert leader.answer(HOSTILE[name]) == 0
     assert log.log_end_offset == 0

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.broker.hosted_partition import Role
 from storage_engine.broker.produce_runs import PATIENCE, REST, ProduceRuns
+from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.log_file import LogFile
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.server import Server
@@ -182,6 +185,25 @@ def streams(draw):
     return b"".join(data)
 
 
+@st.composite
+def good_streams(draw):
+    """Requests that are alike and good, but for a bit of one; of one size or several, of a producer
+    or none."""
+    version, acks = draw(st.sampled_from([3, 7, 8, 9])), draw(st.sampled_from([1, 1, -1]))
+    producer_id = draw(st.sampled_from([-1, -1, 5]))
+    sizes = draw(st.sampled_from([[30], [30], [1, 90], list(range(120, 132))]))
+    data = []
+    for number in range(draw(st.integers(2, 60))):
+        batch = make_batch(
+            payload=bytes(draw(st.sampled_from(sizes))), producer=(producer_id, 0, number)
+        )
+        data.append(bytearray(frame(version, number, [batch], acks=acks)))
+    for _ in range(draw(st.integers(0, 2))):
+        changed = draw(st.sampled_from(data))
+        changed[draw(st.integers(0, len(changed) - 1))] ^= 1 << draw(st.integers(0, 7))
+    return b"".join(data)
+
+
 @contextlib.contextmanager
 def one_broker():
     """A cluster of one broker that leads the topics."""
@@ -221,8 +243,8 @@ def outcome(cluster, data, cuts, *, runs):
     return answers, client.wire.closed, contents
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=streams(), cuts=st.lists(st.integers(1, 3000), max_size=6))
+@settings(max_examples=100, deadline=None)
+@given(data=st.one_of(streams(), good_streams()), cuts=st.lists(st.integers(1, 3000), max_size=6))
 def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
     with one_broker() as together, one_broker() as alone:
         assert outcome(together, data, cuts, runs=True) == outcome(alone, data, cuts, runs=False)
@@ -246,6 +268,45 @@ def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
     assert appends == [20]
     assert len(contents["t"]) == 20
     assert answers.count(b"\x00\x01t") + answers.count(b"\x02t") >= 20
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
+def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
+    columns = []
+    replicas = cluster[1].context.replicas
+    original = replicas.append_columns
+
+    def counted(tp, batches, *, acks):
+        offsets = original(tp, batches, acks=acks)
+        columns.append(offsets)
+        return offsets
+
+    outcome(cluster, frame(version, 0, [make_batch()]), [], runs=True)
+    monkeypatch.setattr(replicas, "append_columns", counted)
+    data = b"".join(
+        frame(version, number, [make_batch(payload=bytes(payloads[number % len(payloads)]))])
+        for number in range(10)
+    )
+    _, _, contents = outcome(cluster, data, [], runs=True)
+    assert columns == [list(range(1, 12))]
+    assert len(contents["t"]) == 11
+
+
+def test_a_disk_that_fails_fails_all_requests_of_a_run(cluster, monkeypatch):
+    outcome(cluster, frame(9, 0, [make_batch()]), [], runs=True)
+    partition = cluster[1].context.replicas.get(TopicPartition("t", 0))
+
+    def fail(file, data, end):
+        raise LogStorageError("the disk is broken")
+
+    monkeypatch.setattr(LogFile, "append", fail)
+    data = b"".join(frame(9, number, [make_batch()]) for number in range(10))
+    client = Client(cluster, runs=True)
+    client.receive(data)
+    answers = client.end()
+    assert answers.count(b"the disk is broken") == 10
+    assert partition.role is Role.FAILED
 
 
 def test_no_more_is_taken_at_once_than_a_connection_may_have_unanswered(cluster, monkeypatch):

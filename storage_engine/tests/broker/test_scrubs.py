@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ SETTINGS = {
 }
 
 
-def made(folder: Path, count: int = 3, *, topic: dict[str, str] | None = None, **settings: str):
+def made(folder: Path, count: int = 3, *, topic: dict[str, str] | None = None, **settings: Any):
     copies = {"default_replication_factor": str(count)}
     cluster = SimulatedCluster(folder, count, **{**SETTINGS, **copies, **settings})
     topic = {"segment_bytes": "1200", **(topic or {})}

@@ -1,10 +1,12 @@
 """What waits in a broker: orders of the controller, fetches of clients that go away."""
 
+from typing import Any
+
 import pytest
 
 from storage_engine.broker.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
 from storage_engine.broker.fetch_reads import FetchRead
-from storage_engine.broker.orders import Orders
+from storage_engine.broker.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.purgatory import WaitList
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
@@ -30,13 +32,23 @@ def loop() -> SimulatedLoop:
     return SimulatedLoop()
 
 
+def order(done: list[Any], what: object, steps: int = 1):
+    def apply():
+        for _ in range(steps):
+            done.append(what)
+            yield
+
+    return apply
+
+
 def test_orders_are_carried_out_one_after_another(loop):
-    configs, done = KnownConfigs(), []
+    configs = KnownConfigs()
+    done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
-    orders.submit({"t"}, lambda: done.append(1))
+    orders.submit({"t"}, order(done, 1))
     configs.slow = False
-    orders.submit(set(), lambda: done.append(2))
+    orders.submit(set(), order(done, 2))
     loop.run_for(10)
     assert done == []
     configs.held.pop()()
@@ -45,31 +57,44 @@ def test_orders_are_carried_out_one_after_another(loop):
 
 
 def test_a_long_queue_of_orders_is_no_deep_stack(loop):
-    configs, done = KnownConfigs(), []
+    configs = KnownConfigs()
+    done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
-    orders.submit({"t"}, lambda: done.append(0))
+    orders.submit({"t"}, order(done, 0))
     configs.slow = False
     for number in range(1, 5000):
-        orders.submit(set(), lambda number=number: done.append(number))
+        orders.submit(set(), order(done, number))
     configs.held.pop()()
     loop.run_for(10)
     assert done == list(range(5000))
 
 
 def test_an_order_that_fails_does_not_hold_up_the_next(loop):
-    done = []
+    done: list[Any] = []
     orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
 
-    def fail() -> None:
+    def fail():
+        yield
         raise ValueError("broken order")
 
     orders.submit(set(), fail)
-    orders.submit(set(), lambda: done.append("next"))
+    orders.submit(set(), order(done, "next"))
     with pytest.raises(ValueError, match="broken order"):
         loop.run_for(1)
     loop.run_for(1)
     assert done == ["next"]
+
+
+def test_a_long_order_lets_the_loop_serve_others_and_the_next_order_wait(loop):
+    done: list[Any] = []
+    orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
+    orders.submit(set(), order(done, "long", 3 * STEPS_PER_TURN))
+    orders.submit(set(), order(done, "next"))
+    loop.call_soon(lambda: loop.call_soon(lambda: done.append("other")))
+    loop.run_for(10)
+    assert 0 < done.index("other") < 3 * STEPS_PER_TURN
+    assert done[-1] == "next"
 
 
 class OnePartition:

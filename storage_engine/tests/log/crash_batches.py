@@ -3,17 +3,16 @@ producers.
 """
 
 import random
-import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from storage_engine.protocol.record_batch import BatchHeader, iter_headers, read_header, seal
 from storage_engine.protocol.records import encode_batches
+from storage_engine.tests.log.compaction_support import Row, rows_of
 
 KEYS = 6
-_ATTRIBUTES = struct.Struct(">h")
 
 
 class Template(NamedTuple):
@@ -44,7 +43,7 @@ def templates() -> tuple[Template, ...]:
     for number in range(60):
         count = generator.choice((1, 1, 2, 3, 5))
         deltas = tuple(generator.randrange(40) for _ in range(count))
-        codec = generator.choice(("none", "none", "gzip", "snappy", "lz4", "zstd"))
+        codec = generator.choice((*["none"] * 16, "gzip", "snappy", "lz4", "zstd"))
         (batch,) = encode_batches(
             pa.array(
                 [
@@ -84,6 +83,25 @@ def batch_of(
     seal(buffer, 0, header)
     times = tuple(timestamp_ms + delta for delta in template.deltas_ms)
     return SentBatch(memoryview(buffer), times)
+
+
+def rows_in(data: bytes) -> list[Row]:
+    """The records of a batch. Decoding costs milliseconds, and most batches are copies of a few."""
+    header = read_header(data)
+    neutral = bytearray(data)
+    plain = header._replace(base_offset=0, partition_leader_epoch=0, base_timestamp=0)
+    unknown = plain._replace(max_timestamp=0, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    seal(neutral, 0, unknown)
+    offset, timestamp_ms = header.base_offset, header.base_timestamp
+    return [
+        Row(offset + row.offset, row.key, row.value, timestamp_ms + row.timestamp_ms)
+        for row in _neutral_rows(bytes(neutral))
+    ]
+
+
+@lru_cache(maxsize=4000)
+def _neutral_rows(data: bytes) -> list[Row]:
+    return rows_of(memoryview(data))
 
 
 def batches_in(data: bytes | memoryview) -> list[StoredBatch]:

@@ -19,7 +19,7 @@ from storage_engine.protocol.record_batch import read_header
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.crash_batches import SentBatch, StoredBatch, batch_of
 from storage_engine.tests.log.crash_model import LogModel
-from storage_engine.tests.log.support import ManualClock
+from storage_engine.tests.log.support import ManualClock, columns_of
 
 if TYPE_CHECKING:
     from storage_engine.log.compaction_job import CompactionJob
@@ -111,7 +111,8 @@ class CrashProgram:
         self.is_cutting = False
         self.jobs.clear()
         for model in self.models:
-            model.check(manager, self.disk, floor=self.floors.get(model.topic_partition, 0))
+            floor = self.floors.get(model.topic_partition, 0)
+            model.check(manager, self.disk, self.choose, floor=floor)
             self.tell(f"opened {model.topic_partition} {self._facts(model)}")
 
     def _crash(self) -> None:
@@ -153,6 +154,39 @@ class CrashProgram:
     def _append(self, model: LogModel, log: PartitionLog) -> None:
         for _ in range(self.choose.randint(1, 4)):
             self._append_one(model, log)
+
+    def _append_run(self, model: LogModel, log: PartitionLog) -> None:
+        """Batches of one producer, or of none, in one write if the log can."""
+        choose = self.choose
+        epoch = model.latest_epoch = max(model.latest_epoch, log.latest_epoch)
+        base_offset, (producer_id, producer_epoch, sequence) = model.end, self._producer(log)
+        sent = []
+        for _ in range(choose.randint(2, 8)):
+            batch = batch_of(
+                choose,
+                timestamp_ms=self.clock.now_ms + choose.randint(-200, 200),
+                producer=(producer_id, producer_epoch, sequence),
+                base_offset=base_offset,
+                epoch=epoch,
+            )
+            count = read_header(batch.data).records_count
+            base_offset += count
+            sequence += count if producer_id >= 0 else 0
+            sent.append(batch)
+        stored = [self._stored(model, batch) for batch in sent]
+        appends = [batch.data for batch in sent]
+        columns = columns_of(appends)
+        assert columns is not None
+        options = {"leader_epoch": epoch, "now_ms": self.clock.now_ms}
+        try:
+            if log.append_columns_as_leader(columns, **options) is None:
+                log.append_run_as_leader(appends, **options)
+        except CrashError:
+            for each in stored:
+                model.may_be_appended(each)
+            raise
+        for each in stored:
+            model.appended(each)
 
     def _append_one(self, model: LogModel, log: PartitionLog) -> None:
         choose = self.choose
@@ -314,6 +348,7 @@ class CrashProgram:
 
 _ACTIONS: dict[Callable[[CrashProgram, LogModel, PartitionLog], None], int] = {
     CrashProgram._append: 40,
+    CrashProgram._append_run: 10,
     CrashProgram._flush: 6,
     CrashProgram._flush_a_part: 4,
     CrashProgram._truncate: 5,

@@ -3,13 +3,22 @@ read a log.
 """
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segment_slice import SegmentSlice
-from storage_engine.protocol.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    BatchHeader,
+    iter_headers,
+)
 from storage_engine.simulation.requests import make_batch as make_batch
 
 TP = TopicPartition("topic", 0)
@@ -37,6 +46,18 @@ def join(*batches: memoryview) -> memoryview:
 def open_log(path: Path, config: LogConfig = SMALL, **options) -> PartitionLog:
     options.setdefault("clock", ManualClock())
     return PartitionLog.open(path / str(TP), TP, config, **options)
+
+
+def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:
+    """The appends as a connection hands them on when all are one batch each."""
+    for data in appends:
+        if len(data) < HEADER_BYTES:
+            return None
+        length, magic = struct.unpack_from(">8xi4xB", data)
+        if length != len(data) - LENGTH_END or magic != MAGIC:
+            return None
+    crcs = [struct.unpack_from(">17xI", data)[0] for data in appends]
+    return BatchColumns(crcs, [bytes(data[ATTRIBUTES_AT:]) for data in appends])
 
 
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = 5000, **batch):

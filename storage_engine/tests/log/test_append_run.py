@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import KafkaError, LogStorageError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
+from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
-from storage_engine.tests.log.support import join, make_batch, open_log, read_all
+from storage_engine.protocol.record_batch import read_header, seal
+from storage_engine.tests.log.support import (
+    columns_of,
+    join,
+    make_batch,
+    open_log,
+    read_all,
+    segment_files,
+)
 
 NOW_MS = 5000
 SMALL_INDEX = LogConfig(
@@ -66,6 +75,21 @@ def run_of(log, appends):
     return [told(each) for each in log.append_run_as_leader(copies, leader_epoch=3, now_ms=NOW_MS)]
 
 
+def columns_or_run_of(log, appends):
+    """As a connection does it: in columns if that can be, else batch by batch."""
+    columns = columns_of(appends) if appends else None
+    if columns is None:
+        return run_of(log, appends)
+    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    if offsets is None:
+        return run_of(log, appends)
+    assert len(offsets) == len(appends) + 1
+    return [
+        AppendResult(base, following - 1, following, -1, False, len(data))
+        for base, following, data in zip(offsets, offsets[1:], appends, strict=False)
+    ]
+
+
 def state_of(log):
     producers = [
         (entry.producer_id, entry.epoch, list(entry.batches))
@@ -76,7 +100,105 @@ def state_of(log):
         for path in sorted(log.directory.iterdir())
         if path.suffix == ".log"
     }
-    return log.log_end_offset, producers, files, read_all(log)
+    segments = [
+        (
+            segment.base_offset,
+            segment.size,
+            segment.next_offset,
+            segment.largest_timestamp(),
+            segment.max_timestamp_offset,
+            segment.indexes_full,
+            segment._bytes_since_index,
+            [segment.offset_index.entry(number) for number in range(len(segment.offset_index))],
+            [segment.time_index.entry(number) for number in range(len(segment.time_index))],
+        )
+        for segment in log._segments
+    ]
+    return log.log_end_offset, producers, files, segments, read_all(log)
+
+
+@st.composite
+def good(draw):
+    """Batches that are all fine, of one producer or none: what is appended in columns."""
+    producer_id, epoch = draw(st.sampled_from([(-1, -1), (-1, -1), (7, 0), (7, 1)]))
+    start = draw(st.sampled_from([0, 0, 5, 0x7FFFFFFE]))
+    sequence, made = start if producer_id >= 0 else -1, []
+    same_size = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 12))):
+        count = draw(st.integers(1, 3))
+        made.append(
+            make_batch(
+                count,
+                payload=bytes(50 if same_size else draw(st.integers(0, 200))),
+                timestamp_ms=draw(st.sampled_from([0, 1000, 1500, 2000])),
+                producer=(producer_id, epoch, sequence),
+                attributes=draw(st.sampled_from([0, 0, 4])),
+            )
+        )
+        if producer_id >= 0:
+            sequence = (sequence + count) & 0x7FFFFFFF
+    return made
+
+
+@st.composite
+def nearly_good(draw):
+    """One byte of one of them is another one."""
+    made = [bytearray(each) for each in draw(good())]
+    batch = draw(st.sampled_from(made))
+    batch[draw(st.integers(0, len(batch) - 1))] ^= draw(st.integers(1, 255))
+    return [memoryview(each) for each in made]
+
+
+@st.composite
+def lied_about(draw):
+    """A field of one of them is out of range, under a right CRC."""
+    made = draw(good())
+    number = draw(st.integers(0, len(made) - 1))
+    batch = bytearray(made[number])
+    field, values = draw(
+        st.sampled_from(
+            [
+                ("attributes", [-1, 5, 8, 0x10, 0x20, 0x40]),
+                ("last_offset_delta", [-1, 7, 0x7FFFFFFF]),
+                ("records_count", [-1, 0, 9, -0x80000000]),
+                ("max_timestamp", [-1, 1 << 40]),
+                ("producer_id", [-2, 7, 8]),
+                ("producer_epoch", [-1, 1]),
+                ("base_sequence", [-1, 0, 5]),
+            ]
+        )
+    )
+    header = read_header(batch)._replace(**{field: draw(st.sampled_from(values))})
+    seal(batch, 0, header)
+    made[number] = memoryview(batch)
+    return made
+
+
+RUNS = st.lists(st.one_of(good(), good(), nearly_good(), lied_about(), APPENDS), max_size=8)
+CONFIGS = [
+    SMALL_INDEX,
+    LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_ms=1000),
+    LogConfig(segment_bytes=1500, message_timestamp_type="LogAppendTime"),
+    LogConfig(index_interval_bytes=0),
+    LogConfig(index_interval_bytes=300),
+    LogConfig(max_message_bytes=200),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(runs=RUNS, config=st.sampled_from(CONFIGS))
+def test_runs_in_columns_are_like_single_appends(runs, config):
+    with tempfile.TemporaryDirectory() as folder:
+        alone = open_log(Path(folder, "alone"), config)
+        together = open_log(Path(folder, "together"), config)
+        try:
+            for appends in runs:
+                expected = [outcome for each in appends for outcome in run_of(alone, [each])]
+                assert columns_or_run_of(together, appends) == expected
+            assert state_of(together) == state_of(alone)
+        finally:
+            alone.close_without_flush()
+            together.close_without_flush()
 
 
 @settings(max_examples=150, deadline=None)
@@ -109,6 +231,41 @@ def test_runs_of_any_length_are_like_single_appends(appends, cuts, config):
             together.close_without_flush()
 
 
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
+    disk = CountingDisk()
+    log = open_log(tmp_path, LogConfig(), disk=disk)
+    run_of(log, [make_batch(producer=(producer_id, 0, 0))])
+    appends = [
+        make_batch(payload=bytes(number % 3), producer=(producer_id, 0, 1 + number))
+        for number in range(20)
+    ]
+    before = disk.writes
+    columns = columns_of(appends)
+    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    assert offsets == list(range(1, 22))
+    assert disk.writes == before + 1
+    # The second time they are duplicates, which must be told by one who looks at each.
+    again = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    assert (again is None) == (producer_id == 7)
+    log.close_without_flush()
+
+
+def test_a_failed_write_of_columns_leaves_the_log_as_it_was(tmp_path):
+    disk = CountingDisk()
+    log = open_log(tmp_path, LogConfig(), disk=disk)
+    run_of(log, [make_batch(producer=(7, 0, 0))])
+    before = state_of(log)
+    columns = columns_of([make_batch(producer=(7, 0, 1 + number)) for number in range(9)])
+    disk.fails = disk.writes + 1
+    with pytest.raises(LogStorageError):
+        log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    assert state_of(log) == before
+    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    assert offsets == list(range(1, 11))
+    log.close_without_flush()
+
+
 class CountingDisk(RealDisk):
     """Counts writes, and fails the one with the number `fails`."""
 
@@ -132,6 +289,37 @@ def test_a_run_is_one_write(tmp_path):
     outcomes = run_of(log, [make_batch(payload=bytes([number])) for number in range(30)])
     assert [outcome.base_offset for outcome in outcomes] == list(range(1, 31))
     assert disk.writes == before + 1
+    log.close_without_flush()
+
+
+def test_a_segment_with_a_damaged_beginning_fails_each_append_of_a_run(tmp_path):
+    config = LogConfig(index_interval_bytes=0)
+    log = open_log(tmp_path, config)
+    for _ in range(5):
+        run_of(log, [make_batch()])
+    end = log.log_end_offset
+    log.close()
+    reopened = open_log(tmp_path, config, clean=True, recovery_point=end)
+    (path,) = segment_files(tmp_path)
+    with path.open("r+b") as file:
+        file.write(bytes(20))
+    columns = columns_of([make_batch(), make_batch()])
+    with pytest.raises(CorruptRecordError):
+        reopened.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    (alone,) = run_of(reopened, [make_batch()])
+    assert alone[0] is CorruptRecordError
+    assert run_of(reopened, [make_batch(), make_batch()]) == [alone, alone]
+    assert reopened.log_end_offset == end
+    reopened.close_without_flush()
+
+
+def test_large_batches_are_not_copied_together(tmp_path):
+    disk = CountingDisk()
+    log = open_log(tmp_path, LogConfig(), disk=disk)
+    run_of(log, [make_batch()])
+    before = disk.writes
+    run_of(log, [make_batch(payload=bytes(40_000)) for _ in range(3)])
+    assert disk.writes == before + 3
     log.close_without_flush()
 
 

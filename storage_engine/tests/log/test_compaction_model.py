@@ -14,13 +14,15 @@ from storage_engine.tests.log.support import open_log
 
 RETENTION_MS = 1000
 
-KEYS = st.sampled_from(
-    [b"", b"a", b"b", b"\0", b"a\0", b"long" * 1100, *(b"%d" % n for n in range(6))]
-)
+LONG_KEY = b"long" * 1100
+KEYS = st.sampled_from([b"", b"a", b"b", b"\0", b"a\0", LONG_KEY, *(b"%d" % n for n in range(6))])
 VALUES = st.one_of(st.none(), st.binary(max_size=60))
 BATCH = st.tuples(
     st.just("put"),
-    st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=6),
+    # With two long keys a batch could be larger than a segment.
+    st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=6).filter(
+        lambda records: [key for key, _ in records].count(LONG_KEY) < 2
+    ),
     st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
     st.integers(0, 5000),
 )

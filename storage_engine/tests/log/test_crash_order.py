@@ -1,5 +1,7 @@
 """Crashes that once took what was flushed, or brought back what was cut: found by crash_program."""
 
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,98 @@ def test_a_stop_in_order_leaves_the_indexes_on_the_medium(disk, manager):
     again = after_power_loss(disk)
     assert again.recovered_bytes == 0
     assert len(again._segments.active.offset_index) > 0
+
+
+def sync_file(disk: SimulatedDisk, path: Path) -> None:
+    descriptor = disk.open_existing(path)
+    disk.sync(descriptor)
+    disk.close(descriptor)
+
+
+def test_a_segment_that_was_cut_off_is_not_taken_for_the_continuation(disk, manager):
+    """Where the new records end, an old segment begins whose name came back."""
+    log = manager.logs[TP]
+    fill(log, 20, epoch=1)
+    log.flush()
+    old = log._segments.all[1].base_offset
+    cut = log.truncate_to(old - 1)
+    append(log, old - cut, epoch=2)
+    sync_file(disk, log._segments.active.file.path)
+    again = after_power_loss(disk)
+    assert again.log_end_offset == old
+    assert [header.partition_leader_epoch for header in read_all(again)][-1] == 2
+
+
+def test_a_segment_that_recovery_dropped_does_not_come_back(disk, manager):
+    log = manager.logs[TP]
+    fill(log, 20)
+    log.flush()
+    first = log._segments.first
+    disk.pwrite(disk.open_existing(first.file.path), b"\xff", first.size - 1)
+    disk.kill_process()
+    again = started(disk).logs[TP]
+    end = again.log_end_offset
+    assert again.segment_count == 1 and end < 20
+    disk.lose_power()
+    names = disk.list_names(again.directory)
+    assert sorted(name for name in names if name.endswith(".log")) == [first.file.path.name]
+
+
+def test_a_snapshot_of_records_that_were_cut_off_is_not_believed(disk, manager):
+    log = manager.logs[TP]
+    append(log, 2)
+    append(log, 5, producer=(7, 0, 0))
+    manager.close()
+    (snapshot,) = [name for name in disk.list_names(log.directory) if name.endswith(".snapshot")]
+    sync_file(disk, log.directory / snapshot)
+    manager = started(disk)
+    log = manager.logs[TP]
+    log.truncate_to(2)
+    append(log, 9, epoch=1)
+    sync_file(disk, log._segments.active.file.path)
+    again = after_power_loss(disk)
+    assert again.log_end_offset == 11
+    assert again.producer_state.get(7) is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_oldest_segments_go_only_when_the_newest_has_its_name(disk, manager, seed):
+    log = manager.logs[TP]
+    fill(log, 10)
+    log.flush()
+    manager.write_recovery_points()
+    flushed, count = log.log_end_offset, log.segment_count
+    while log.segment_count == count:
+        append(log, payload=bytes(100))
+    log.advance_log_start(log._segments.active.base_offset)
+    disk.lose_power(random.Random(seed))
+    assert started(disk).logs[TP].log_end_offset >= flushed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_segment_gets_its_name_only_when_those_before_have_theirs(disk, manager, seed):
+    log = manager.logs[TP]
+    while log.segment_count < 4:
+        append(log, payload=bytes(100))
+    disk.lose_power(random.Random(seed))
+    logs = started(disk).logs
+    assert TP not in logs or logs[TP].log_start_offset == 0
+
+
+@pytest.mark.parametrize("change", range(1, 20))
+def test_a_log_that_is_emptied_at_its_start_does_not_go_back_behind_it(change):
+    """A start that no checkpoint had, and no segment that the crash left."""
+    for seed in range(6):
+        disk = SimulatedDisk(ROOT)
+        log = started(disk).logs[TP]
+        fill(log, 10)
+        log.flush()
+        flushed, count = log.log_end_offset, log.segment_count
+        while log.segment_count == count:
+            append(log, payload=bytes(100))
+        log.advance_log_start(log._segments.active.base_offset)
+        disk.crash_after = disk.changes + change
+        with suppress(CrashError):
+            log.truncate_to(log.log_start_offset)
+        disk.lose_power(random.Random(seed))
+        assert started(disk).logs[TP].log_end_offset >= flushed

@@ -14,7 +14,7 @@ from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.crash_program import CrashProgram, command_for
 
 PARTS = 4
-SEEDS = 2000 if os.environ.get("HEADRACE_FAULTS") == "full" else 120
+SEEDS = 5000 if os.environ.get("HEADRACE_FAULTS") == "full" else 600
 
 
 def live(seed: int) -> None:

@@ -1,11 +1,14 @@
 """What is on the medium, and how a log says so: R-LOG4, R-LOG8."""
 
+from pathlib import Path
+
 import pytest
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segment_list import SEGMENTS_PER_FLUSH
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log
 
 
@@ -175,3 +178,29 @@ def test_closing_after_a_truncation_brings_the_cut_to_the_medium(tmp_path):
     disk.synced.clear()
     log.close()
     assert disk.synced == set()
+
+
+@pytest.mark.parametrize("segment_bytes", [2000, 200_000])
+def test_a_flush_that_overtakes_another_one_claims_no_more_than_it_synced(segment_bytes):
+    """Two are under way when a flush before acknowledgements meets the periodic one: the first took
+    the new names and the epochs along, the second must not rely on it."""
+    root = Path("/disk")
+    disk = SimulatedDisk(root)
+    log = open_log(root, LogConfig(segment_bytes=segment_bytes), disk=disk)
+    fill(log, 1)
+    log.flush()
+    fill(log, 20, epoch=1)
+    slow = log.prepare_flush()
+    count = log.segment_count
+    fill(log, 3, epoch=1)
+    assert log.segment_count == count
+    quick = log.prepare_flush()
+    quick.run()
+    quick.finish()
+    claimed = log.recovery_point
+    assert claimed == log.log_end_offset
+    disk.lose_power()
+    log = open_log(root, disk=disk, recovery_point=claimed)
+    assert log.log_end_offset == claimed
+    assert log.latest_epoch == 1
+    slow.finish()

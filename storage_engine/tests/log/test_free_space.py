@@ -85,18 +85,21 @@ def test_a_refused_append_leaves_the_log_as_it_was(tmp_path, disk, space):
     assert append(log, producer=(9, 0, 0)).base_offset == end
 
 
-def test_an_epoch_for_which_there_was_no_room_is_written_before_its_first_batch(tmp_path, disk):
+def test_an_epoch_is_written_before_a_flush_counts(tmp_path, disk):
     log = open_log(tmp_path, LogConfig(), disk=disk)
     fill(log, 2)
+    log.flush()
+    append(log, epoch=5)
     disk.room[tmp_path] = 0
     with pytest.raises(LogFullError):
-        log.start_leader_epoch(5)
-    with pytest.raises(LogFullError):
-        append(log, epoch=5)
+        log.flush()
+    assert log.recovery_point < log.log_end_offset
     disk.room.clear()
-    append(log, epoch=5)
+    log.flush()
     log.close_without_flush()
-    assert open_log(tmp_path, LogConfig(), disk=disk).latest_epoch == 5
+    recovery_point = log.log_end_offset
+    again = open_log(tmp_path, LogConfig(), disk=disk, recovery_point=recovery_point, clean=True)
+    assert again.latest_epoch == 5
 
 
 def test_retention_makes_room_on_a_disk_without_any(tmp_path, disk):

@@ -1,5 +1,7 @@
 """The hashes that tell keys apart in a pass, and the table of their newest offsets."""
 
+import math
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
@@ -46,12 +48,31 @@ def test_many_keys_are_hashed_in_slices():
     assert len(set(pairs(found))) == len(keys)
 
 
-def test_the_bits_of_the_hashes_are_spread_evenly():
-    found = KeyHasher().hash(pa.array([b"%d" % n for n in range(20_000)], pa.binary()))
-    for half in found:
-        for bit in range(64):
-            ones = int(((half >> np.uint64(bit)) & np.uint64(1)).sum())
-            assert 9_000 < ones < 11_000
+DRAWS = 600
+PAIRS = [
+    (b"1", b"2"),
+    (b"", b"\0"),
+    (b"abcd", b"abce"),
+    (b"abcd", b"abcd\0\0\0\0"),
+    (b"0123456789", b"0123456799"),
+    (b"k" * 400, b"k" * 399 + b"l"),
+]
+
+
+def test_the_bits_of_two_hashes_differ_by_chance_over_the_draws():
+    """What the family promises: over the draws of coefficients, the hashes of any two keys are
+    independent and even. Of one draw it promises nothing: keys that differ in few bits may all
+    have the same low bit. So each of the 128 bits differs in a binomial number of the draws; by
+    Hoeffding's bound a bit is off by as much as this once in 10^9 choices of the seed."""
+    bits = 128 * len(PAIRS)
+    allowed = math.sqrt(DRAWS / 2 * math.log(2 * bits * 1e9))
+    seeds = np.random.default_rng(5)
+    differ = np.zeros((len(PAIRS), 128), np.int64)
+    keys = pa.array([key for pair in PAIRS for key in pair], pa.binary())
+    for _ in range(DRAWS):
+        hashes = np.stack(KeyHasher(seeds.bytes(16)).hash(keys), axis=1)
+        differ += np.unpackbits((hashes[::2] ^ hashes[1::2]).view(np.uint8), axis=1)
+    assert np.abs(differ - DRAWS / 2).max() < allowed
 
 
 @settings(max_examples=60, deadline=None)

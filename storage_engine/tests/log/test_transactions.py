@@ -419,7 +419,7 @@ def test_a_crash_between_flush_and_roll_loses_no_entry(tmp_path):
     write(log, None, (b"k", b"plain"))
     log.flush()
     recovery_point = log.recovery_point
-    log._roll(log.log_end_offset)
+    log._tail.roll(log.log_end_offset)
     log.close_without_flush()
     disk.lose_power()
     again = open_log(tmp_path, SMALL, disk=disk, recovery_point=recovery_point)

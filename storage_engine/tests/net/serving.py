@@ -58,7 +58,7 @@ def serving(
     thread: LoopThread,
     handle: Callable[[Connection, memoryview], None],
     port: int = 0,
-    **limits: int,
+    **limits: Any,
 ) -> Iterator[Server]:
     server = Server(thread.loop, "127.0.0.1", port, handle, ServerLimits(**limits))
     thread.run(server.start())

@@ -16,6 +16,7 @@ from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replica_roles import ReplicaRoles
 from storage_engine.core import decision
 from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
@@ -58,14 +59,14 @@ def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 @mutation
 def truncate_to_the_high_watermark(stack: ExitStack) -> None:
-    follow = ReplicaManager._follow
+    follow = ReplicaRoles._follow
 
     def cut_and_follow(self: Any, partition: Any, item: Any, endpoints: Any) -> None:
         partition._keep_high_watermark()
         partition.log.truncate_to(partition.follower_high_watermark)
         follow(self, partition, item, endpoints)
 
-    _set(stack, ReplicaManager, "_follow", cut_and_follow)
+    _set(stack, ReplicaRoles, "_follow", cut_and_follow)
 
 
 @mutation
@@ -131,7 +132,7 @@ def leader_epoch_ignored(stack: ExitStack) -> None:
 
 @mutation
 def number_of_orders_ignored(stack: ExitStack) -> None:
-    """R-CTL1: an order whose connection was given up is taken after those that came in its stead."""
+    """R-CTL1: an order whose connection was given up is taken after those in its stead."""
     refusal = control._refusal
 
     def refuse(context: Any, order: Any) -> ErrorCode:

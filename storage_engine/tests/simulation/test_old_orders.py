@@ -1,4 +1,4 @@
-"""Orders whose connection the controller gave up, and that arrive after those sent in their stead."""
+"""Orders whose connection the controller gave up, and that arrive after those in their stead."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 def test_an_old_order_takes_back_neither_metadata_nor_the_deletion_of_a_replica(cluster):
     """A replica leaves a broker whose orders are held up. The controller gives the connection up;
     meanwhile the replica is to stay, and is told to the broker on the next connection. Then what
-    was said on the first one arrives too: metadata of an older leader, and to delete the replica."""
+    was said on the first one arrives too: an older leader, and to delete the replica."""
     assert cluster.controller is not None
     controller = cluster.controller.id
     told, other = (broker for broker in (1, 2, 3) if broker != controller)

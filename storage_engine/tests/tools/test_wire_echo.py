@@ -44,14 +44,14 @@ def test_a_wrong_answer_is_found():
 def test_the_echo_in_c_answers_every_request(tmp_path, connections):
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
-    with compiled_echo(tmp_path, FRAMES.answer) as port:
-        assert port is not None
-        assert produce(None, port, FRAMES, connections, 4, 500) > 0
+    with compiled_echo(tmp_path, FRAMES.answer) as echo:
+        assert echo is not None
+        assert produce(None, echo.port, FRAMES, connections, 4, 500) > 0
 
 
 def test_the_echo_in_python_answers_every_request():
-    with Worker() as worker, python_echo(worker, FRAMES) as port:
-        assert produce(None, port, FRAMES, 1, 4, 500) > 0
+    with Worker() as worker, python_echo(worker, FRAMES) as echo:
+        assert produce(None, echo.port, FRAMES, 1, 4, 500) > 0
 
 
 def test_what_fails_in_a_worker_is_told_here():

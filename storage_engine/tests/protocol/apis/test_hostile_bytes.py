@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis import metadata, wire
-from storage_engine.protocol.apis.registry import INTERNAL_RANGES, SERVED_RANGES, name_of, spec_for
+from storage_engine.protocol.apis.registry import (
+    INTERNAL_RANGES,
+    OWN_RANGES,
+    SERVED_RANGES,
+    name_of,
+    spec_for,
+)
 from storage_engine.tests.protocol.apis import kio_messages
 
 SOON_S = 5.0
@@ -28,7 +34,7 @@ SERVED = [
 ]
 EVERY_VERSION = [
     pytest.param(key, version, kind, id=f"{name_of(key)}-{version}-{kind}")
-    for ranges in (SERVED_RANGES, INTERNAL_RANGES)
+    for ranges in (SERVED_RANGES, INTERNAL_RANGES, OWN_RANGES)
     for key, (low, high) in ranges.items()
     for version in range(low, high + 1)
     for kind in KINDS

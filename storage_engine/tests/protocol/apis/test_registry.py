@@ -8,6 +8,7 @@ import pytest
 from storage_engine.protocol.apis.registry import (
     APIS,
     INTERNAL_RANGES,
+    OWN_RANGES,
     SERVED_RANGES,
     name_of,
     spec_for,
@@ -26,6 +27,8 @@ def test_each_module_says_of_itself_what_the_table_says(key: int) -> None:
 def test_what_clients_are_told_leaves_out_what_brokers_say_to_each_other() -> None:
     assert set(INTERNAL_RANGES) == {4, 5, 6, 7}
     assert not set(SERVED_RANGES) & set(INTERNAL_RANGES)
+    assert not set(OWN_RANGES) & (set(SERVED_RANGES) | set(INTERNAL_RANGES))
+    assert min(OWN_RANGES) > 10_000 > max(SERVED_RANGES), "Kafka's keys will grow"
     assert SERVED_RANGES[0] == (0, 9), "librdkafka compresses nothing without Produce 0"
 
 

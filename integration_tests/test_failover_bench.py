@@ -1,0 +1,56 @@
+"""The benchmarks of failover and replication: what they print and leave behind, not how fast the
+machine is."""
+
+import json
+
+import pytest
+
+from storage_engine.tools.cli import main
+
+
+def test_every_figure_of_a_failover_is_told(tmp_path, capsys):
+    options = ["--partitions", "6", "--rounds", "1", "--session-timeout-ms", "2000"]
+    assert main(["bench", "failover", *options, "--dir", str(tmp_path), "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    figures = {result["what"]: result for result in results}
+    assert len(figures) == 6
+    killed = "broker killed that led 6 partitions"
+    stopped = "broker stopped that led 6 partitions, steady producer"
+    for what, goal in (
+        (f"{killed}: until all of them accept acks=all, s", "<= 3.0"),
+        (f"{killed}: from the watch to the last leader in metadata, s", "<= 3.0"),
+        (f"{stopped}: longest gap between acks, ms; limit: before", "<= 500.0"),
+        ("controller killed, 6 partitions: until the others name a new one, s", "<= 3.0"),
+        ("controller killed, 6 partitions: until that has created a topic, s", "<= 3.0"),
+    ):
+        assert figures[what]["measured"] > 0
+        assert figures[what]["goal"] == goal
+        assert figures[what]["met"] is not None
+    assert figures[f"{stopped}: failed sends"]["measured"] == 0
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
+def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
+    options = ["--bytes", "8388608", "--cold-bytes", "33554432", "--rounds", "1"]
+    assert main(["bench", "replication", *options, "--dir", str(tmp_path), "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["goal"] for result in results] == [">= 0.25", ">= 0.5", "<= 3.0"]
+    for result in results:
+        assert result["measured"] > 0
+        assert result["limit"] > 0
+        assert result["ratio"] > 0
+        assert result["met"] is not None
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["replication", "--bytes", "1000"], "--bytes and --cold-bytes must be"),
+        (["replication", "--dir", "/does/not/exist"], "is no folder; create it first"),
+        (["failover", "--dir", "/does/not/exist"], "is no folder; create it first"),
+    ],
+)
+def test_arguments_that_can_not_be_right_are_refused(arguments, complaint, capsys):
+    assert main(["bench", *arguments]) == 2
+    assert complaint in capsys.readouterr().err

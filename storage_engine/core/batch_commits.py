@@ -1,0 +1,421 @@
+"""Micro-batches of the exactly-once sink: each task attempt has a transaction of its own, and one
+record commits those that the driver names. Its one rule: a batch is committed by the record of its
+(sink, query) ledger, all of it and once, or not at all.
+
+    CommitBatch, in this order                            because otherwise
+    1 batch <= last: ALREADY_COMMITTED; listed members    a commit whose answer was lost, or that
+      that are open still are aborted                     another driver did, never succeeds; an
+                                                          ended one aborted is a committed one lost
+    2 drained > 0: NOT_COMMITTED                          a batch without some tasks' rows
+    3 markers of the last batch missing: ask again        batches change places in a partition
+    4 a member lost, or origins moved: MEMBER_LOST        a part of a batch; rows doubled
+    5 one record: `last`, and every end                   losers and zombies stay open
+
+A ledger carries the ends of its members until every partition has the marker. Only then come the
+tombstones of the members, and last the ledger without ends: whoever takes over in between sends the
+markers again, which is harmless. Producer ids are used once, and an attempt is never known by
+Spark's ids, which repeat. Checked as a model: every rule here has a counterexample without it.
+Source: R-SPARK2.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_origins import advanced, moved_since, sink_clock, sink_origins
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transaction_events import (
+    AbortMembers,
+    Answer,
+    CommitBatch,
+    EnlistPartitions,
+    Heartbeat,
+    JoinBatch,
+    MarkersWritten,
+    SendMarkers,
+    VerifyMember,
+)
+from storage_engine.core.transaction_state import (
+    BatchEnd,
+    LedgerKey,
+    LedgerRecord,
+    MemberKey,
+    MemberRecord,
+)
+
+MEMBER_EPOCH = 0
+"""Of every member: its producer id is never used again, so that there is nothing to fence."""
+
+Batch = tuple[LedgerKey, int]
+
+
+class _Member:
+    """One task attempt, with all records that were appended for it."""
+
+    __slots__ = ("record", "seen_at", "unmarked")
+
+    def __init__(self, record: MemberRecord, seen_at: int) -> None:
+        self.record = record
+        self.seen_at = seen_at
+        """Number of its newest record."""
+        self.unmarked: set[TopicPartition] | None = None
+        """Where the marker is not acknowledged; None while the transaction is open."""
+
+    @property
+    def batch(self) -> Batch:
+        return self.record.ledger, self.record.batch
+
+
+class _Ledger:
+    """One query's commits to one sink, with all records that were appended for it."""
+
+    __slots__ = ("members", "record", "seen_at", "unmarked")
+
+    def __init__(self, record: LedgerRecord, seen_at: int) -> None:
+        self.record = record
+        self.seen_at = seen_at
+        """Number of its newest record."""
+        self.unmarked: dict[int, set[TopicPartition]] = {}
+        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
+        self.members: set[int] = set()
+        """The open ones, by producer id."""
+
+
+class BatchCommits:
+    """All sinks of one partition of the state log."""
+
+    def __init__(self, log: StateLog, *, timeout_max_ms: int) -> None:
+        self._log = log
+        self._timeout_max_ms = timeout_max_ms
+        self._members: dict[int, _Member] = {}
+        """By producer id: open ones, and those that abort by themselves."""
+        self._ledgers: dict[LedgerKey, _Ledger] = {}
+        self._ending: dict[int, LedgerKey] = {}
+        """The ledger that carries a producer's end."""
+        self._touched: dict[Batch, int] = {}
+        """When an attempt of a batch with open members was last heard of."""
+
+    def ledger(self, key: LedgerKey) -> LedgerRecord | None:
+        """What is known of it, replicated or not."""
+        ledger = self._ledgers.get(key)
+        return None if ledger is None else ledger.record
+
+    def ledgers(self) -> Iterator[tuple[LedgerKey, LedgerRecord]]:
+        return ((key, ledger.record) for key, ledger in self._ledgers.items())
+
+    def members(self) -> Iterator[tuple[int, MemberRecord]]:
+        """Of every producer id that has not ended."""
+        return ((producer_id, member.record) for producer_id, member in self._members.items())
+
+    def restore(
+        self,
+        ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
+        members: Iterable[tuple[int, MemberRecord]],
+        now_ms: int,
+    ) -> None:
+        """Take up what the log says, and go on with what it left half done.
+
+        The time of an open transaction starts again: nothing says when its batch was last heard of.
+        """
+        for key, record in ledgers:
+            ledger = self._ledgers[key] = _Ledger(record, 0)
+            if record.ends:
+                self._send_ends(key, ledger)
+        for producer_id, member_record in members:
+            member = _Member(member_record, 0)
+            if producer_id in self._ending:
+                continue
+            self._members[producer_id] = member
+            if member_record.aborting:
+                self._send_abort(producer_id, member)
+            else:
+                ledger = self._ledger_of(member_record.ledger)
+                self._ledgers[member_record.ledger] = ledger
+                ledger.members.add(producer_id)
+                self._touched[member.batch] = now_ms
+
+    # --- requests of tasks ---
+
+    def join(self, event: JoinBatch) -> None:
+        log = self._log
+        if not 0 < event.timeout_ms <= self._timeout_max_ms:
+            log.refuse(event.request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return
+        key = LedgerKey(event.sink, event.query)
+        ledger = self._ledger_of(key)
+        if log.in_flight(ledger.seen_at):
+            log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
+            return
+        if event.batch <= ledger.record.last:
+            log.refuse(event.request, ErrorCode.ALREADY_COMMITTED)
+            return
+        self._ledgers[key] = ledger
+        record = MemberRecord(
+            sink=event.sink,
+            query=event.query,
+            batch=event.batch,
+            epoch=MEMBER_EPOCH,
+            timeout_ms=event.timeout_ms,
+            origin_clock=sink_clock(self._of_sink(event.sink)),
+        )
+        producer_id = event.fresh_producer_id
+        assert producer_id not in self._members, "a producer id is given out once"
+        member = self._members[producer_id] = _Member(
+            record, log.append(MemberKey(producer_id), record)
+        )
+        ledger.members.add(producer_id)
+        self._touched[member.batch] = event.now_ms
+        answer = Answer(
+            request=event.request,
+            producer_id=producer_id,
+            producer_epoch=MEMBER_EPOCH,
+            origins=sink_origins(self._of_sink(event.sink)),
+        )
+        log.answer(answer, after=member.seen_at)
+
+    def enlist(self, event: EnlistPartitions) -> None:
+        member = self._open_member(event.producer_id, event.producer_epoch)
+        if member is None:
+            self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
+            return
+        self._touched[member.batch] = event.now_ms
+        if not event.partitions <= member.record.partitions:
+            member.record = replace(
+                member.record, partitions=member.record.partitions | event.partitions
+            )
+            member.seen_at = self._log.append(MemberKey(event.producer_id), member.record)
+        self._log.answer(Answer(request=event.request), after=member.seen_at)
+
+    def verify(self, event: VerifyMember) -> None:
+        member = self._open_member(event.producer_id, event.producer_epoch)
+        if member is None or not event.partitions <= member.record.partitions:
+            self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
+        else:
+            self._log.answer(Answer(request=event.request), after=member.seen_at)
+
+    def heartbeat(self, event: Heartbeat) -> None:
+        batch = LedgerKey(event.sink, event.query), event.batch
+        if batch in self._touched:
+            self._touched[batch] = event.now_ms
+            self._log.emit(Answer(request=event.request))
+        else:
+            self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
+
+    # --- requests of the driver ---
+
+    def commit(self, event: CommitBatch) -> None:
+        """The five steps; none is done while what it looks at may still be lost."""
+        log = self._log
+        key = LedgerKey(event.sink, event.query)
+        ledger = self._ledger_of(key)
+        if log.in_flight(ledger.seen_at):
+            log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
+            return
+        refusal = self._commit_refusal(event, ledger)
+        if refusal is ErrorCode.ALREADY_COMMITTED:
+            aborted_at = self._abort_listed(key, event.members, event.batch)
+            log.answer(Answer(request=event.request, error=refusal), after=aborted_at)
+        elif refusal is not ErrorCode.NONE:
+            log.refuse(event.request, refusal)
+        else:
+            self._write_commit(event, key, ledger)
+            log.answer(Answer(request=event.request), after=ledger.seen_at)
+
+    def abort(self, event: AbortMembers) -> None:
+        key = LedgerKey(event.sink, event.query)
+        aborted_at = self._abort_listed(key, event.members, None)
+        self._log.answer(Answer(request=event.request), after=aborted_at)
+
+    # --- other events ---
+
+    def note_markers(self, event: MarkersWritten) -> None:
+        producer_id = event.producer_id
+        key = self._ending.get(producer_id)
+        if key is not None:
+            ledger = self._ledgers[key]
+            ledger.unmarked[producer_id] -= event.partitions
+            self._drop_ended(key, ledger)
+            return
+        member = self._members.get(producer_id)
+        if member is not None and member.unmarked is not None:
+            member.unmarked -= event.partitions
+            self._drop_aborted(producer_id, member)
+
+    def tick(self, now_ms: int) -> None:
+        late = [
+            (producer_id, member)
+            for producer_id, member in self._members.items()
+            if member.unmarked is None
+            and now_ms - self._touched[member.batch] >= member.record.timeout_ms
+        ]
+        for producer_id, member in late:
+            self._abort(producer_id, member)
+
+    # --- the rules of a commit, one by one ---
+
+    def _commit_refusal(self, event: CommitBatch, ledger: _Ledger) -> ErrorCode:
+        if self._is_committed(event, ledger):
+            return ErrorCode.ALREADY_COMMITTED
+        if event.drained > 0:
+            return ErrorCode.NOT_COMMITTED
+        if self._markers_are_missing(ledger):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if self._a_member_is_lost(event) or self._origins_moved(event):
+            return ErrorCode.MEMBER_LOST
+        return ErrorCode.NONE
+
+    def _is_committed(self, event: CommitBatch, ledger: _Ledger) -> bool:
+        return event.batch <= ledger.record.last
+
+    def _markers_are_missing(self, ledger: _Ledger) -> bool:
+        return bool(ledger.record.ends)
+
+    def _a_member_is_lost(self, event: CommitBatch) -> bool:
+        batch = LedgerKey(event.sink, event.query), event.batch
+        for producer_id, epoch in event.members:
+            member = self._open_member(producer_id, epoch)
+            if member is None or member.batch != batch:
+                return True
+        return False
+
+    def _origins_moved(self, event: CommitBatch) -> bool:
+        """Whether another query has copied, since a member joined, from where its rows are."""
+        if not event.members or not event.origins:
+            return False
+        joined = min(self._members[each].record.origin_clock for each, _ in event.members)
+        others = (
+            (key, record) for key, record in self._of_sink(event.sink) if key.query != event.query
+        )
+        return moved_since(joined, others, event.origins)
+
+    def _write_commit(self, event: CommitBatch, key: LedgerKey, ledger: _Ledger) -> None:
+        winners = {producer_id for producer_id, _ in event.members}
+        swept = sorted(
+            producer_id
+            for producer_id in ledger.members
+            if producer_id in winners or self._members[producer_id].record.batch <= event.batch
+        )
+        ends = tuple(
+            BatchEnd(
+                producer_id,
+                self._members[producer_id].record.epoch,
+                producer_id in winners,
+                self._members[producer_id].record.partitions,
+            )
+            for producer_id in swept
+        )
+        for producer_id in swept:
+            self._close(producer_id)
+        self._ledgers[key] = ledger
+        ledger.record = LedgerRecord(
+            last=event.batch,
+            ends=self._carried(ledger) + ends,
+            origins=advanced(
+                ledger.record.origins, event.origins, sink_clock(self._of_sink(event.sink)) + 1
+            ),
+        )
+        ledger.seen_at = self._log.append(key, ledger.record)
+        self._send_ends(key, ledger)
+
+    def _carried(self, ledger: _Ledger) -> tuple[BatchEnd, ...]:
+        """Ends whose markers are not all written: this record takes the place of theirs."""
+        return ledger.record.ends
+
+    # --- ends ---
+
+    def _send_ends(self, key: LedgerKey, ledger: _Ledger) -> None:
+        """See to the markers, as soon as the record can't be lost."""
+        ends = ledger.record.ends
+        ledger.unmarked = {end.producer_id: set(end.partitions) for end in ends}
+        for end in ends:
+            self._ending[end.producer_id] = key
+
+        def send() -> None:
+            for end in ends:
+                if end.partitions:
+                    self._send_markers(end.producer_id, end.epoch, end.commits, end.partitions)
+            self._drop_ended(key, ledger)
+
+        self._log.after(ledger.seen_at, send)
+
+    def _drop_ended(self, key: LedgerKey, ledger: _Ledger) -> None:
+        """Forget members, once every marker of the commit is written; the ledger says so last."""
+        if any(ledger.unmarked.values()) or not ledger.record.ends:
+            return
+        for end in ledger.record.ends:
+            del self._ending[end.producer_id]
+            self._log.append(MemberKey(end.producer_id), None)
+        ledger.unmarked = {}
+        ledger.record = replace(ledger.record, ends=())
+        ledger.seen_at = self._log.append(key, ledger.record)
+
+    def _abort_listed(
+        self, key: LedgerKey, members: Iterable[tuple[int, int]], batch: int | None
+    ) -> int:
+        """Abort those that are open; the number of the last record, or of what was replicated."""
+        number = self._log.replicated
+        for producer_id, epoch in sorted(members):
+            member = self._open_member(producer_id, epoch)
+            if member is None or member.record.ledger != key:
+                continue
+            if batch is None or member.record.batch == batch:
+                number = self._abort(producer_id, member)
+        return number
+
+    def _abort(self, producer_id: int, member: _Member) -> int:
+        self._close(producer_id)
+        self._members[producer_id] = member
+        member.record = replace(member.record, aborting=True)
+        member.seen_at = self._log.append(MemberKey(producer_id), member.record)
+        self._send_abort(producer_id, member)
+        return member.seen_at
+
+    def _send_abort(self, producer_id: int, member: _Member) -> None:
+        partitions = member.record.partitions
+        member.unmarked = set(partitions)
+
+        def send() -> None:
+            if partitions:
+                self._send_markers(producer_id, member.record.epoch, False, partitions)
+            else:
+                self._drop_aborted(producer_id, member)
+
+        self._log.after(member.seen_at, send)
+
+    def _drop_aborted(self, producer_id: int, member: _Member) -> None:
+        if not member.unmarked:
+            del self._members[producer_id]
+            self._log.append(MemberKey(producer_id), None)
+
+    def _send_markers(
+        self, producer_id: int, epoch: int, commits: bool, partitions: frozenset[TopicPartition]
+    ) -> None:
+        markers = SendMarkers(
+            producer_id=producer_id, producer_epoch=epoch, commits=commits, partitions=partitions
+        )
+        self._log.emit(markers)
+
+    # --- looking up ---
+
+    def _ledger_of(self, key: LedgerKey) -> _Ledger:
+        """An empty one, to be kept by whoever puts something into it, when there is none."""
+        ledger = self._ledgers.get(key)
+        return _Ledger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
+
+    def _open_member(self, producer_id: int, epoch: int) -> _Member | None:
+        member = self._members.get(producer_id)
+        if member is None or member.unmarked is not None or member.record.epoch != epoch:
+            return None
+        return member
+
+    def _close(self, producer_id: int) -> None:
+        """It is open no more."""
+        member = self._members.pop(producer_id)
+        ledger = self._ledgers[member.record.ledger]
+        ledger.members.discard(producer_id)
+        if not any(self._members[each].batch == member.batch for each in ledger.members):
+            self._touched.pop(member.batch, None)
+
+    def _of_sink(self, sink: str) -> Iterator[tuple[LedgerKey, LedgerRecord]]:
+        return ((key, ledger.record) for key, ledger in self._ledgers.items() if key.sink == sink)

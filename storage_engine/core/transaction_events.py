@@ -1,0 +1,236 @@
+"""What goes into a transaction coordinator and what comes out of it.
+
+Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
+once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transaction_state import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    StateKey,
+    StateRecord,
+)
+
+# --- requests of transactional producers ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducer:
+    """InitProducerId with a transactional id."""
+
+    request: int
+    transactional_id: str
+    timeout_ms: int
+    now_ms: int
+    fresh_producer_id: int
+    """Never given out before; used when the transactional id needs one."""
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    """What the producer has at present, to go on after an error (KIP-360)."""
+    client_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """AddPartitionsToTxn; AddOffsetsToTxn too, with the group's partition of the offsets topic."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyPartitions:
+    """A partition leader asks whether a producer may write: open, and these partitions
+    enlisted."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """EndTxn. `bumps_epoch`: of a client whose transactions each have an epoch of their own."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    now_ms: int
+    fresh_producer_id: int
+    bumps_epoch: bool = False
+
+
+# --- requests of the exactly-once sink ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinBatch:
+    """A task attempt wants a transaction in a micro-batch."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    timeout_ms: int
+    now_ms: int
+    fresh_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnlistPartitions:
+    """AddPartitionsToTxn of a member."""
+
+    request: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyMember:
+    """As VerifyPartitions, for a member."""
+
+    request: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """An attempt of the batch is at work: all its transactions stay open."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitBatch:
+    """The driver names the attempts that make up the micro-batch."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    members: frozenset[tuple[int, int]]
+    """(producer id, epoch) of each."""
+    drained: int
+    """Tasks that were told ALREADY_COMMITTED, and wrote nothing."""
+    origins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """By source partition the highest offset in the batch, inclusive; empty without
+    `idempotentKey`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortMembers:
+    """The driver gives attempts up: by producer id, never by batch."""
+
+    request: int
+    sink: str
+    query: str
+    members: frozenset[tuple[int, int]]
+
+
+# --- other events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicated:
+    """All records up to `number` are on every in-sync replica.
+
+    Number 0 stands for everything that the coordinator was restored from.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkersWritten:
+    """Leaders have acknowledged the markers of a producer in these partitions, or the partitions
+    are no more."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Look for transactions whose time is over, and ids that nobody uses."""
+
+    now_ms: int
+
+
+Event = (
+    InitProducer
+    | AddPartitions
+    | VerifyPartitions
+    | EndTransaction
+    | JoinBatch
+    | EnlistPartitions
+    | VerifyMember
+    | Heartbeat
+    | CommitBatch
+    | AbortMembers
+    | Replicated
+    | MarkersWritten
+    | Tick
+)
+
+# --- effects ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRecord:
+    """Append to the state log, in the order of the numbers, which have no gap; None: a tombstone.
+
+    When it can't be appended, the driver drops the coordinator and restores another from the log.
+    """
+
+    number: int
+    key: StateKey
+    record: StateRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMarkers:
+    """Have the leaders of the partitions write the marker, as often as it takes, and tell with
+    MarkersWritten."""
+
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a request."""
+
+    request: int
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    origins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of JoinBatch: by source partition the highest offset that the sink has, inclusive."""
+
+
+Effect = AppendRecord | SendMarkers | Answer

@@ -1,0 +1,165 @@
+"""What a transaction coordinator keeps in its log: keys, records, and the states of a transaction.
+Its one rule: the newest record of each key is all that a new coordinator needs.
+
+    key                    record              ends when
+    TransactionalIdKey     TransactionRecord   the id expires (tombstone)
+    MemberKey              MemberRecord        its markers are written (tombstone)
+    LedgerKey              LedgerRecord        never: it is what makes a replay harmless
+
+The first is Kafka's; the other two belong to the batch commit of Headrace's sink: a member is the
+transaction of one task attempt, a ledger is what one query has committed to one sink. Source:
+KIP-98, KIP-890, R-SPARK2.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage_engine.core.ids import TopicPartition
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIME = -1
+MAX_PRODUCER_EPOCH = 32_767
+
+NO_BATCH = -1
+"""The last batch of a query that has committed none: Spark counts from 0."""
+
+
+class TransactionState(enum.IntEnum):
+    """Kafka's states of a transactional id, with the numbers of its record.
+
+        EMPTY            -> ONGOING | COMPLETE_ABORT (epoch bump without a transaction)
+        ONGOING          -> PREPARE_COMMIT | PREPARE_ABORT
+        PREPARE_COMMIT   -> COMPLETE_COMMIT, when every partition has its marker
+        PREPARE_ABORT    -> COMPLETE_ABORT, likewise
+        COMPLETE_*       -> ONGOING | EMPTY (InitProducerId) | COMPLETE_ABORT (as EMPTY)
+
+    DEAD and PREPARE_EPOCH_FENCE never leave Kafka's memory, and do not exist here.
+    """
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def is_ending(self) -> bool:
+        """Decided, but the markers are not all written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_complete(self) -> bool:
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
+    def commits(self) -> bool:
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalIdKey:
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKey:
+    """A producer id that JoinBatch gave out; none is ever used again."""
+
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    sink: str
+    query: str
+
+
+StateKey = TransactionalIdKey | MemberKey | LedgerKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRecord:
+    """One transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+    """While ending with a bumped epoch, already the bumped one: the markers carry it (KIP-890)."""
+    timeout_ms: int
+    state: TransactionState
+    last_update_ms: int
+    start_ms: int = NO_TIME
+    partitions: frozenset[TopicPartition] = frozenset()
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    """What replaces an id whose epochs are used up, once its last transaction is complete."""
+    client_version: int = 0
+    """2 when the client's transactions each have an epoch of their own (KIP-890), else 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """The transaction of one task attempt, until the commit of its batch, or an abort."""
+
+    sink: str
+    query: str
+    batch: int
+    epoch: int
+    timeout_ms: int
+    origin_clock: int
+    """The sink's, when the attempt joined: origins that moved later are news to it."""
+    aborting: bool = False
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def ledger(self) -> LedgerKey:
+        return LedgerKey(self.sink, self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnd:
+    """How a commit ended one member, until every marker of it is written."""
+
+    producer_id: int
+    epoch: int
+    commits: bool
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Up to where a source partition has been copied to a sink."""
+
+    offset: int
+    """Inclusive: the highest committed."""
+    clock: int
+    """The sink's, when it moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord:
+    """What one query has committed to one sink."""
+
+    last: int = NO_BATCH
+    ends: tuple[BatchEnd, ...] = ()
+    origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
+    """By source partition; of this query alone, the sink's are the highest of all its queries."""
+
+
+StateRecord = TransactionRecord | MemberRecord | LedgerRecord
+
+
+def state_partition(name: str, partitions: int) -> int:
+    """Which partition of the state log a transactional id or a sink id belongs to.
+
+    The hash is Java's of a string, and positive as Kafka makes it, so that both agree on the place.
+    """
+    code = 0
+    encoded = name.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(encoded), 2):
+        code = (31 * code + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
+    if code == 0x80000000:
+        return 0  # it has no positive counterpart in 32 bits
+    return min(code, 0x1_0000_0000 - code) % partitions

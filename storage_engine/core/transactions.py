@@ -1,0 +1,135 @@
+"""The transaction coordinator of one partition of the state log, from the election of its leader to
+the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
+that the next coordinator would not find in the log.
+
+    producers          transactional_ids.py   KIP-98, KIP-890
+    exactly-once sink  batch_commits.py       R-SPARK2
+    both               state_log.py           what waits for which record
+
+The driver appends the records in order, tells when they are replicated, has markers written, and
+drops the coordinator when an append fails or the partition is led elsewhere: requests that have no
+answer then are answered NOT_COORDINATOR, and the log says what became of them.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transaction_events import (
+    AbortMembers,
+    AddPartitions,
+    CommitBatch,
+    Effect,
+    EndTransaction,
+    EnlistPartitions,
+    Event,
+    Heartbeat,
+    InitProducer,
+    JoinBatch,
+    MarkersWritten,
+    Replicated,
+    Tick,
+    VerifyMember,
+    VerifyPartitions,
+)
+from storage_engine.core.transaction_state import (
+    LedgerKey,
+    LedgerRecord,
+    MemberKey,
+    MemberRecord,
+    StateKey,
+    StateRecord,
+    TransactionalIdKey,
+    TransactionRecord,
+)
+from storage_engine.core.transactional_ids import TransactionalIds
+
+PRODUCER_TIMEOUT_MAX_MS = 15 * 60 * 1000
+"""`transaction.max.timeout.ms`: the longest that a transaction of a producer may stay open."""
+
+SINK_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
+"""The same of the exactly-once sink, whose transactions last as long as a micro-batch."""
+
+EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
+"""`transactional.id.expiration.ms`: how long an id is kept that nobody uses."""
+
+
+class TransactionCoordinator:
+    """Both kinds of transactions over one log."""
+
+    def __init__(
+        self,
+        *,
+        producer_timeout_max_ms: int = PRODUCER_TIMEOUT_MAX_MS,
+        sink_timeout_max_ms: int = SINK_TIMEOUT_MAX_MS,
+        expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self._log = StateLog()
+        self.producers = TransactionalIds(
+            self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
+        )
+        self.batches = BatchCommits(self._log, timeout_max_ms=sink_timeout_max_ms)
+        """To look at, as `producers` is."""
+
+    def restore(self, content: Mapping[StateKey, StateRecord], now_ms: int) -> list[Effect]:
+        """Begin with the newest record of each key in the log; once, before any event.
+
+        What follows from them waits until they are replicated: `Replicated(number=0)`.
+        """
+        members: list[tuple[int, MemberRecord]] = []
+        ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
+        for key, record in content.items():
+            match key, record:
+                case TransactionalIdKey(), TransactionRecord():
+                    self.producers.restore(key.transactional_id, record)
+                case MemberKey(), MemberRecord():
+                    members.append((key.producer_id, record))
+                case LedgerKey(), LedgerRecord():
+                    ledgers.append((key, record))
+                case _:
+                    raise AssertionError(f"the record of {key} is of another kind: {record}")
+        self.batches.restore(ledgers, members, now_ms)
+        return self._log.take_effects()
+
+    def step(self, event: Event) -> list[Effect]:
+        match event:
+            case InitProducer():
+                self.producers.init_producer(event)
+            case AddPartitions():
+                self.producers.add_partitions(event)
+            case VerifyPartitions():
+                self.producers.verify(event)
+            case EndTransaction():
+                self.producers.end(event)
+            case MarkersWritten():
+                if not self.producers.note_markers(event):
+                    self.batches.note_markers(event)
+            case Replicated():
+                self._log.note_replicated(event.number)
+            case Tick():
+                self.producers.tick(event.now_ms)
+                self.batches.tick(event.now_ms)
+            case _:
+                self._step_batches(event)
+        return self._log.take_effects()
+
+    def _step_batches(
+        self,
+        event: JoinBatch | EnlistPartitions | VerifyMember | Heartbeat | CommitBatch | AbortMembers,
+    ) -> None:
+        match event:
+            case JoinBatch():
+                self.batches.join(event)
+            case EnlistPartitions():
+                self.batches.enlist(event)
+            case VerifyMember():
+                self.batches.verify(event)
+            case Heartbeat():
+                self.batches.heartbeat(event)
+            case CommitBatch():
+                self.batches.commit(event)
+            case AbortMembers():
+                self.batches.abort(event)
+            case _:
+                assert_never(event)

@@ -1,0 +1,70 @@
+"""AbortMembers: the driver of the exactly-once sink gives task attempts up, by producer id.
+
+    request    sink, query string; members
+    response   error_code int16; error_message string or null
+
+One of Headrace's own APIs; version 0. Source: R-SPARK2.
+"""
+
+from dataclasses import dataclass
+
+from storage_engine.protocol.apis.batch_fields import (
+    FIRST_FLEXIBLE,
+    BatchResponse,
+    Members,
+    decode_outcome,
+    encode_outcome,
+    read_members,
+    write_members,
+)
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+
+KEY = 20_003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortMembersRequest:
+    """Never by batch: that of an old driver would abort the new one's."""
+
+    sink: str
+    query: str
+    members: Members
+
+
+def decode_request(_version: int, body: memoryview) -> AbortMembersRequest:
+    return decode_with("AbortMembers request", body, True, _read_request)
+
+
+def _read_request(reader: Reader) -> AbortMembersRequest:
+    request = AbortMembersRequest(
+        sink=reader.name(), query=reader.name(), members=read_members(reader)
+    )
+    reader.tags()
+    return request
+
+
+def encode_request(_version: int, request: AbortMembersRequest) -> list[Buffer]:
+    writer = Writer(flexible=True)
+    writer.string(request.sink)
+    writer.string(request.query)
+    write_members(writer, request.members)
+    writer.tags()
+    return [writer.data]
+
+
+def decode_response(_version: int, body: memoryview) -> BatchResponse:
+    return decode_outcome("AbortMembers response", body)
+
+
+API = ApiSpec(
+    key=KEY,
+    name="AbortMembers",
+    min_version=0,
+    max_version=0,
+    first_flexible_version=FIRST_FLEXIBLE,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_outcome,
+)

@@ -1,0 +1,86 @@
+"""What the requests of the exactly-once sink share: members, origins, and an answer that is an
+error code or none.
+
+    members    array of (producer_id int64, epoch int16)
+    origins    array of (topic string, array of (partition int32, offset int64)); inclusive
+
+All of these APIs are Headrace's own, and flexible (KIP-482) from version 0 on. Source: R-SPARK2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.spec import Buffer
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
+
+FIRST_FLEXIBLE = 0
+
+MEMBER_BYTES = 10
+ORIGIN_BYTES = 12
+
+Members = frozenset[tuple[int, int]]
+"""(producer id, epoch) of each."""
+
+Origins = Mapping[TopicPartition, int]
+"""By source partition the highest offset, inclusive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResponse:
+    """An answer with nothing but its outcome."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+def write_members(writer: Writer, members: Members) -> None:
+    writer.count(len(members))
+    for producer_id, epoch in sorted(members):
+        writer.int64(producer_id)
+        writer.int16(epoch)
+
+
+def read_members(reader: Reader) -> Members:
+    return frozenset(reader.array(MEMBER_BYTES, lambda: (reader.int64(), reader.int16())))
+
+
+def write_origins(writer: Writer, origins: Origins) -> None:
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for source, offset in sorted(origins.items()):
+        by_topic.setdefault(source.topic, []).append((source.partition, offset))
+    writer.count(len(by_topic))
+    for topic, offsets in by_topic.items():
+        writer.string(topic)
+        writer.count(len(offsets))
+        for partition, offset in offsets:
+            writer.int32(partition)
+            writer.int64(offset)
+
+
+def read_origins(reader: Reader) -> Origins:
+    origins: dict[TopicPartition, int] = {}
+    for _ in range(reader.count(2)):
+        topic = reader.name()
+        for _ in range(reader.count(ORIGIN_BYTES)):
+            source = TopicPartition(topic, reader.int32())
+            origins[source] = reader.int64()
+    return origins
+
+
+def encode_outcome(_version: int, response: BatchResponse) -> list[Buffer]:
+    writer = Writer(flexible=True)
+    writer.int16(response.error_code)
+    writer.nullable_string(response.error_message)
+    writer.tags()
+    return [writer.data]
+
+
+def decode_outcome(what: str, body: memoryview) -> BatchResponse:
+    return decode_leniently(what, body, True, _read_outcome)
+
+
+def _read_outcome(reader: Reader) -> BatchResponse:
+    response = BatchResponse(error_code=reader.int16(), error_message=reader.nullable_string())
+    reader.tags()
+    return response

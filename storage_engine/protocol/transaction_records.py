@@ -1,0 +1,317 @@
+"""Records of `__transaction_state`: what a transaction coordinator keeps, as bytes. Its one rule:
+bytes are trusted no further than they can be read; anything else is a CorruptRecordError.
+
+    key version  fields                               value
+    0            transactional id                     Kafka's TransactionLogValue, version 0 or 1
+    1000         producer id                          a member of a micro-batch, version 0
+    1001         sink, query                          a ledger, version 0
+
+Kafka's part is Kafka's byte for byte (written as version 1); ours begin far above, so that neither
+takes the other's for its own. Big endian; key and value begin with their version as int16. Keys,
+and version 0 of Kafka's value, are plain, all other values flexible (KIP-482):
+
+    member       sink, query string; batch int64; epoch int16; timeout_ms int32; origin_clock int64;
+                 aborting int8; partitions
+    ledger       last int64; sets array of partitions; ends array of (producer_id int64, epoch
+                 int16, commits int8, index into sets int32); origins array of (topic string, array
+                 of (partition int32, offset int64, clock int64))
+    partitions   array of (topic string, array of int32)
+
+The tasks of a job mostly write to the same partitions: so ends share sets. Source: KIP-98, KIP-915
+(unknown tagged fields are skipped), Kafka's TransactionLogKey.json and TransactionLogValue.json.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transaction_state import (
+    MAX_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchEnd,
+    LedgerKey,
+    LedgerRecord,
+    MemberKey,
+    MemberRecord,
+    Origin,
+    StateKey,
+    StateRecord,
+    TransactionalIdKey,
+    TransactionRecord,
+    TransactionState,
+)
+from storage_engine.protocol.apis.wire import INT16, INT64, Reader, Writer
+
+TRANSACTION_KEY = 0
+MEMBER_KEY = 1000
+LEDGER_KEY = 1001
+
+_TRANSACTION_VALUE = 1
+_OWN_VALUE = 0
+_FIRST_FLEXIBLE_TRANSACTION = 1
+
+_TAG_PREVIOUS_PRODUCER_ID = 0
+_TAG_NEXT_PRODUCER_ID = 1
+_TAG_CLIENT_VERSION = 2
+
+Item = TypeVar("Item")
+Partitions = frozenset[TopicPartition]
+
+
+# --- keys ---
+
+
+def encode_key(key: StateKey) -> bytes:
+    writer = Writer(flexible=False)
+    match key:
+        case TransactionalIdKey():
+            writer.int16(TRANSACTION_KEY)
+            writer.string(key.transactional_id)
+        case MemberKey():
+            writer.int16(MEMBER_KEY)
+            writer.int64(key.producer_id)
+        case LedgerKey():
+            writer.int16(LEDGER_KEY)
+            writer.string(key.sink)
+            writer.string(key.query)
+    return bytes(writer.data)
+
+
+def decode_key(data: bytes) -> StateKey | None:
+    """None for a key of a version that is not known: a later one wrote it, and it is not for us."""
+    version = _version(data, "key")
+    if version not in (TRANSACTION_KEY, MEMBER_KEY, LEDGER_KEY):
+        return None
+
+    def read(reader: Reader) -> StateKey:
+        reader.int16()
+        if version == TRANSACTION_KEY:
+            return TransactionalIdKey(reader.string())
+        if version == MEMBER_KEY:
+            return MemberKey(reader.int64())
+        return LedgerKey(reader.string(), reader.string())
+
+    return _decoded("a key", data, False, read)
+
+
+# --- values ---
+
+
+def encode_record(record: StateRecord) -> bytes:
+    writer = Writer(flexible=True)
+    match record:
+        case TransactionRecord():
+            _write_transaction(writer, record)
+        case MemberRecord():
+            _write_member(writer, record)
+        case LedgerRecord():
+            _write_ledger(writer, record)
+    return bytes(writer.data)
+
+
+def decode_record(key: StateKey, data: bytes) -> StateRecord:
+    """The value under a key of that kind."""
+    version = _version(data, "value")
+    newest = _TRANSACTION_VALUE if isinstance(key, TransactionalIdKey) else _OWN_VALUE
+    if not 0 <= version <= newest:
+        raise _corrupt(f"the value of {key}", f"its version {version} is not known")
+
+    def read(reader: Reader) -> StateRecord:
+        reader.int16()
+        if isinstance(key, TransactionalIdKey):
+            return _read_transaction(reader)
+        return _read_member(reader) if isinstance(key, MemberKey) else _read_ledger(reader)
+
+    flexible = newest == _OWN_VALUE or version >= _FIRST_FLEXIBLE_TRANSACTION
+    return _decoded(f"the value of {key}", data, flexible, read)
+
+
+def _write_transaction(writer: Writer, record: TransactionRecord) -> None:
+    writer.int16(_TRANSACTION_VALUE)
+    writer.int64(record.producer_id)
+    writer.int16(record.producer_epoch)
+    writer.int32(record.timeout_ms)
+    writer.int8(record.state)
+    _write_partitions(writer, record.partitions)
+    writer.int64(record.last_update_ms)
+    writer.int64(record.start_ms)
+    tags = []
+    if record.previous_producer_id != NO_PRODUCER_ID:
+        tags.append((_TAG_PREVIOUS_PRODUCER_ID, INT64.pack(record.previous_producer_id)))
+    if record.next_producer_id != NO_PRODUCER_ID:
+        tags.append((_TAG_NEXT_PRODUCER_ID, INT64.pack(record.next_producer_id)))
+    if record.client_version:
+        tags.append((_TAG_CLIENT_VERSION, INT16.pack(record.client_version)))
+    writer.tags(tags)
+
+
+def _read_transaction(reader: Reader) -> TransactionRecord:
+    producer_id, epoch = reader.int64(), reader.int16()
+    timeout_ms = reader.int32()
+    state = _state(reader.int8())
+    partitions = _read_partitions(reader)
+    last_update_ms, start_ms = reader.int64(), reader.int64()
+    tags = reader.tags()
+    if epoch < 0 or (epoch == MAX_PRODUCER_EPOCH and state is TransactionState.ONGOING):
+        raise InvalidRequestError(f"no producer can have epoch {epoch} in state {state.name}")
+    return TransactionRecord(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=timeout_ms,
+        state=state,
+        partitions=partitions,
+        last_update_ms=last_update_ms,
+        start_ms=start_ms,
+        previous_producer_id=_tagged_int64(tags, _TAG_PREVIOUS_PRODUCER_ID),
+        next_producer_id=_tagged_int64(tags, _TAG_NEXT_PRODUCER_ID),
+        client_version=_tagged_int16(tags, _TAG_CLIENT_VERSION),
+    )
+
+
+def _state(number: int) -> TransactionState:
+    try:
+        return TransactionState(number)
+    except ValueError:
+        raise InvalidRequestError(f"there is no transaction state {number}") from None
+
+
+def _tagged_int64(tags: Mapping[int, memoryview], tag: int) -> int:
+    value = tags.get(tag)
+    return NO_PRODUCER_ID if value is None else int(INT64.unpack(value)[0])
+
+
+def _tagged_int16(tags: Mapping[int, memoryview], tag: int) -> int:
+    value = tags.get(tag)
+    return 0 if value is None else int(INT16.unpack(value)[0])
+
+
+def _write_member(writer: Writer, record: MemberRecord) -> None:
+    writer.int16(_OWN_VALUE)
+    writer.string(record.sink)
+    writer.string(record.query)
+    writer.int64(record.batch)
+    writer.int16(record.epoch)
+    writer.int32(record.timeout_ms)
+    writer.int64(record.origin_clock)
+    writer.boolean(record.aborting)
+    _write_partitions(writer, record.partitions)
+    writer.tags()
+
+
+def _read_member(reader: Reader) -> MemberRecord:
+    record = MemberRecord(
+        sink=reader.string(),
+        query=reader.string(),
+        batch=reader.int64(),
+        epoch=reader.int16(),
+        timeout_ms=reader.int32(),
+        origin_clock=reader.int64(),
+        aborting=reader.boolean(),
+        partitions=_read_partitions(reader),
+    )
+    reader.tags()
+    return record
+
+
+def _write_ledger(writer: Writer, record: LedgerRecord) -> None:
+    sets: dict[Partitions, int] = {}
+    for end in record.ends:
+        sets.setdefault(end.partitions, len(sets))
+    writer.int16(_OWN_VALUE)
+    writer.int64(record.last)
+    writer.count(len(sets))
+    for partitions in sets:
+        _write_partitions(writer, partitions)
+    writer.count(len(record.ends))
+    for end in record.ends:
+        writer.int64(end.producer_id)
+        writer.int16(end.epoch)
+        writer.boolean(end.commits)
+        writer.int32(sets[end.partitions])
+    by_topic: dict[str, list[tuple[int, Origin]]] = {}
+    for source, origin in sorted(record.origins.items()):
+        by_topic.setdefault(source.topic, []).append((source.partition, origin))
+    writer.count(len(by_topic))
+    for topic, origins in by_topic.items():
+        writer.string(topic)
+        writer.count(len(origins))
+        for partition, origin in origins:
+            writer.int32(partition)
+            writer.int64(origin.offset)
+            writer.int64(origin.clock)
+    writer.tags()
+
+
+def _read_ledger(reader: Reader) -> LedgerRecord:
+    last = reader.int64()
+    sets = reader.array(1, lambda: _read_partitions(reader))
+
+    def read_end() -> BatchEnd:
+        producer_id, epoch, commits = reader.int64(), reader.int16(), reader.boolean()
+        index = reader.int32()
+        if not 0 <= index < len(sets):
+            raise InvalidRequestError(f"there is no set of partitions {index}")
+        return BatchEnd(producer_id, epoch, commits, sets[index])
+
+    ends = tuple(reader.array(15, read_end))
+    origins: dict[TopicPartition, Origin] = {}
+    for _ in range(reader.count(2)):
+        topic = reader.name()
+        for _ in range(reader.count(20)):
+            source = TopicPartition(topic, reader.int32())
+            origins[source] = Origin(reader.int64(), reader.int64())
+    reader.tags()
+    return LedgerRecord(last=last, ends=ends, origins=origins)
+
+
+def _write_partitions(writer: Writer, partitions: Partitions) -> None:
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    writer.count(len(by_topic))
+    for topic, numbers in by_topic.items():
+        writer.string(topic)
+        writer.int32s(numbers)
+        writer.tags()
+
+
+def _read_partitions(reader: Reader) -> Partitions:
+    """Kafka's null is an empty set."""
+    partitions: list[TopicPartition] = []
+    for _ in range(max(0, reader.nullable_count(2))):
+        topic = reader.name()
+        numbers = reader.int32s()
+        if any(number < 0 for number in numbers):
+            raise InvalidRequestError(f"topic {topic} has no partition {min(numbers)}")
+        partitions.extend(TopicPartition(topic, number) for number in numbers)
+        reader.tags()
+    return frozenset(partitions)
+
+
+# --- what is damaged ---
+
+
+def _version(data: bytes, what: str) -> int:
+    if len(data) < INT16.size:
+        raise _corrupt(f"a {what}", f"it has {len(data)} bytes")
+    return int(INT16.unpack_from(data)[0])
+
+
+def _decoded(what: str, data: bytes, flexible: bool, read: Callable[[Reader], Item]) -> Item:
+    reader = Reader(memoryview(data), flexible=flexible)
+    try:
+        item = read(reader)
+        reader.finish()
+    except InvalidRequestError as error:
+        raise _corrupt(what, str(error)) from None
+    except (struct.error, IndexError):
+        raise _corrupt(what, "it ends too early") from None
+    except UnicodeDecodeError:
+        raise _corrupt(what, "a string is not UTF-8") from None
+    return item
+
+
+def _corrupt(what: str, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"{what} in the transaction state log is damaged: {reason}")

@@ -1,0 +1,99 @@
+"""When a fetch is answered at once: the four conditions of document 001, and what else ends its
+wait (R-NET2)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.requests import fetch_request
+
+TP = TopicPartition("t", 0)
+WAIT_MS = 20_000
+AT_ONCE_MS = 20
+"""A few hops of the simulated network."""
+
+
+class Fetches:
+    """Sends fetches to the leader of a partition with one record."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        assert cluster.create_topic("t").error_code == 0
+        assert cluster.produced(TP, b"record") == 0
+        cluster.wait_in_sync(TP, 1, 2, 3)
+        cluster.loop.run_for(1000)
+        self.leader = cluster.state(TP).leader
+
+    def request(self, offset: int, *, partition: int = 0, wait_ms: int = WAIT_MS) -> FetchRequest:
+        return fetch_request(TP.topic, partition, offset, wait_ms=wait_ms)
+
+    def send(self, request: FetchRequest) -> list[Any]:
+        return self.cluster.ask(self.leader, FETCH, 11, request)
+
+    def answered_after_ms(self, answers: list[Any]) -> int:
+        loop = self.cluster.loop
+        started_ms = loop.now_ms
+        self.cluster.answer(answers)
+        return loop.now_ms - started_ms
+
+    def takes_ms(self, request: FetchRequest) -> int:
+        return self.answered_after_ms(self.send(request))
+
+
+@pytest.fixture
+def fetches(tmp_path) -> Iterator[Fetches]:
+    cluster = SimulatedCluster(tmp_path)
+    yield Fetches(cluster)
+    cluster.close()
+
+
+def test_condition_1_a_fetch_that_wants_no_wait_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(1, wait_ms=0)) < AT_ONCE_MS
+
+
+def test_condition_2_a_fetch_that_asks_for_no_partition_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(1)._replace(partitions=[])) < AT_ONCE_MS
+
+
+def test_condition_3_a_fetch_with_enough_bytes_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(0)) < AT_ONCE_MS
+
+
+def test_condition_4_a_fetch_that_fails_is_answered_at_once(fetches):
+    answers = fetches.send(fetches.request(0, partition=7))
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    code = ErrorCode.of(answers[0].partitions[0].error_code)
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_any_other_fetch_waits_for_its_time_to_be_over(fetches):
+    took_ms = fetches.takes_ms(fetches.request(1))
+    assert WAIT_MS <= took_ms < WAIT_MS + AT_ONCE_MS
+
+
+def test_too_few_bytes_are_waited_for_until_there_are_enough(fetches):
+    least = len(fetches.cluster.answer(fetches.send(fetches.request(0))).partitions[0].records) + 1
+    answers = fetches.send(fetches.request(0)._replace(min_bytes=least))
+    fetches.cluster.loop.run_for(1000)
+    assert not answers
+    fetches.cluster.produced(TP, b"another")
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    assert b"another" in bytes(answers[0].partitions[0].records)
+
+
+def test_a_leader_that_is_replaced_ends_the_wait(fetches):
+    answers = fetches.send(fetches.request(1)._replace(max_wait_ms=60_000))
+    fetches.cluster.loop.run_for(100)
+    fetches.cluster[fetches.leader].session.cut_off()
+    epoch = fetches.cluster.state(TP).leader_epoch
+    fetches.cluster.loop.run_until(lambda: fetches.cluster.state(TP).leader_epoch > epoch)
+    fetches.cluster[fetches.leader].session.reconnect()
+    assert fetches.answered_after_ms(answers) < 10_000
+    code = ErrorCode.of(answers[0].partitions[0].error_code)
+    assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,73 @@
+"""What the world of the batch commit has beside the coordinator: rows, and the partitions that they
+are written to, each with the guard of its present leader."""
+
+from dataclasses import dataclass, field
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.verification_guard import VerificationGuards
+
+
+class Violation(AssertionError):
+    """What must never be, was."""
+
+
+def demand(truth: bool, what: str) -> None:
+    if not truth:
+        raise Violation(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    query: str
+    batch: int
+    offset: int
+    """In the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    producer_id: int
+    partition: TopicPartition
+    sequence: int
+    row: Row
+
+
+@dataclass(slots=True)
+class OutputPartition:
+    """A partition, with the guard of its present leader."""
+
+    entries: list[tuple[int, Row | bool]] = field(default_factory=list)
+    """(producer id, a row or how the marker ends)."""
+    guards: VerificationGuards = field(default_factory=VerificationGuards)
+    sequences: dict[int, int] = field(default_factory=dict)
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
+
+    def append(self, produce: Produce) -> ErrorCode:
+        producer_id = produce.producer_id
+        known = self.sequences.get(producer_id, -1)
+        if produce.sequence <= known:
+            return ErrorCode.NONE
+        if not self.guards.is_open(producer_id, 0):
+            return ErrorCode.INVALID_TXN_STATE
+        demand(produce.sequence == known + 1, "a client sends one row after another")
+        demand(
+            not any(isinstance(what, bool) for each, what in self.entries if each == producer_id),
+            f"producer {producer_id} writes after its marker: the last stable offset is stuck",
+        )
+        self.sequences[producer_id] = produce.sequence
+        self.entries.append((producer_id, produce.row))
+        return ErrorCode.NONE
+
+    def mark(self, producer_id: int, commits: bool, coordinator_epoch: int) -> bool:
+        """Whether it was taken: a repeat is harmless, an old coordinator's is refused."""
+        if coordinator_epoch < self.coordinator_epochs.get(producer_id, 0):
+            return False
+        self.coordinator_epochs[producer_id] = coordinator_epoch
+        self.guards.note_marker(producer_id)
+        earlier = {
+            what for each, what in self.entries if each == producer_id and isinstance(what, bool)
+        }
+        demand(earlier <= {commits}, f"producer {producer_id} is committed and aborted")
+        self.entries.append((producer_id, commits))
+        return True

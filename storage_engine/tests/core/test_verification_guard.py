@@ -1,0 +1,48 @@
+"""Whether a producer may write to a partition: the coordinator's word, and how long it counts."""
+
+from storage_engine.core.verification_guard import VerificationGuards
+
+
+def opened(guards: VerificationGuards, producer_id: int, epoch: int) -> bool:
+    return guards.note_answer(guards.ask(producer_id, epoch), enlisted=True)
+
+
+def test_the_word_of_the_coordinator_opens_it_until_the_next_marker():
+    guards = VerificationGuards()
+    assert not guards.is_open(1, 0)
+    assert opened(guards, 1, 0)
+    assert guards.is_open(1, 0)
+    guards.note_marker(2)
+    assert guards.is_open(1, 0)
+    guards.note_marker(1)
+    assert not guards.is_open(1, 0)
+
+
+def test_a_refusal_leaves_it_closed_and_may_be_asked_about_again():
+    guards = VerificationGuards()
+    assert not guards.note_answer(guards.ask(1, 0), enlisted=False)
+    assert not guards.is_open(1, 0)
+    assert opened(guards, 1, 0)
+
+
+def test_batches_that_come_meanwhile_share_the_question():
+    guards = VerificationGuards()
+    question = guards.ask(1, 0)
+    assert guards.ask(1, 0) == question
+    assert guards.note_answer(question, enlisted=True)
+    assert not guards.note_answer(question, enlisted=False), "a repeat says nothing"
+    assert guards.is_open(1, 0)
+
+
+def test_a_word_from_before_a_marker_or_of_another_epoch_does_not_count():
+    guards = VerificationGuards()
+    before = guards.ask(1, 0)
+    guards.note_marker(1)
+    after = guards.ask(1, 0)
+    assert after != before
+    assert not guards.note_answer(before, enlisted=True)
+    assert not guards.is_open(1, 0)
+    newer = guards.ask(1, 1)
+    assert not guards.note_answer(after, enlisted=True)
+    assert guards.note_answer(newer, enlisted=True)
+    assert (guards.is_open(1, 0), guards.is_open(1, 1)) == (False, True)

@@ -1,0 +1,129 @@
+"""Clients that are slow, silent or greedy cost the others nothing (R-NET1, R-NET3)."""
+
+import contextlib
+import socket
+import struct
+
+from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
+from storage_engine.tests.net.serving import Client, Holder, echo, eventually, framed, serving
+
+BAD_CLIENTS = 200
+REQUESTS = 300
+ANSWER = bytes(50_000)
+UNREAD = 2 * UNSENT_RESPONSE_BUFFERS
+"""Requests of a client that takes no answers: more than one run takes on."""
+LARGE = 800_000
+
+
+def test_two_hundred_clients_that_hang_keep_none_of_the_others_waiting(loop_thread):
+    """A third sends a byte at a time, a third takes no answers, a third waits for one that does not
+    come. While they hang, a healthy client gets all its answers, in order, and no work is done for
+    the others: that counts calls, not time."""
+    holder = Holder()
+    unread = 0
+
+    def handle(connection, frame):
+        nonlocal unread
+        kind = bytes(frame[:1])
+        if kind == b"u":
+            unread += 1
+            connection.begin().respond([struct.pack(">I", len(ANSWER)), ANSWER])
+        elif kind == b"h":
+            holder(connection, frame)
+        else:
+            echo(connection, frame)
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(loop_thread, handle))
+        bad = [stack.enter_context(Client(server.port)) for _ in range(BAD_CLIENTS)]
+        tricklers, deaf, waiting = bad[::3], bad[1::3], bad[2::3]
+        for client in deaf:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.send(*[b"u"] * UNREAD)
+        for client in waiting:
+            client.send(b"hold")
+        holder.wait_for(len(waiting))
+        seen = -1
+
+        def quiet() -> bool:
+            nonlocal seen
+            before, seen = seen, unread
+            return before == seen and unread >= len(deaf)
+
+        eventually(quiet)
+        healthy = stack.enter_context(Client(server.port))
+        for number in range(REQUESTS):
+            request = struct.pack(">I", 1_000) + b"x" * 999
+            if number < len(request):
+                for client in tricklers:
+                    client.socket.sendall(request[number : number + 1])
+            healthy.send(b"%d" % number)
+            assert healthy.receive() == b"%d" % number
+        assert unread == seen
+        assert unread <= len(deaf) * UNREAD / 2
+        assert len(holder.held) == len(waiting)
+        assert server.pending >= len(waiting)
+
+
+def test_large_requests_under_way_are_bounded_and_small_ones_go_on(loop_thread):
+    payload = bytes(LARGE)
+    with (
+        serving(loop_thread, echo, receiving_max_bytes=1_000_000) as server,
+        Client(server.port) as first,
+        Client(server.port) as second,
+        Client(server.port) as small,
+    ):
+        first.socket.sendall(framed(payload)[: LARGE // 2])
+        eventually(lambda: server.receiving_bytes == LARGE)
+        # Its beginning is taken, and no more.
+        second.socket.sendall(framed(b"before") + framed(payload)[:100_000])
+        assert second.receive() == b"before"
+        eventually(lambda: len(server.short_of_memory) == 1)
+        assert server.receiving_bytes == LARGE
+        small.send(b"small")
+        assert small.receive() == b"small"
+        first.socket.sendall(framed(payload)[LARGE // 2 :])
+        assert first.receive() == payload
+        second.socket.sendall(framed(payload)[100_000:])
+        assert second.receive() == payload
+        eventually(lambda: server.receiving_bytes == 0)
+
+
+def test_a_client_that_goes_away_gives_its_memory_to_who_waits(loop_thread):
+    payload = bytes(LARGE)
+    with (
+        serving(loop_thread, echo, receiving_max_bytes=1_000_000) as server,
+        Client(server.port) as first,
+        Client(server.port) as second,
+    ):
+        first.socket.sendall(framed(payload)[: LARGE // 2])
+        eventually(lambda: server.receiving_bytes == LARGE)
+        second.socket.sendall(framed(payload)[:100_000])
+        eventually(lambda: len(server.short_of_memory) == 1)
+        first.close()
+        second.socket.sendall(framed(payload)[100_000:])
+        assert second.receive() == payload
+
+
+def test_a_request_above_the_bound_is_let_in_alone(loop_thread):
+    with (
+        serving(loop_thread, echo, receiving_max_bytes=100_000) as server,
+        Client(server.port) as client,
+    ):
+        client.send(bytes(LARGE))
+        assert client.receive() == bytes(LARGE)
+        eventually(lambda: server.receiving_bytes == 0)
+
+
+def test_an_address_may_have_a_number_of_connections_of_its_own(loop_thread, caplog):
+    with (
+        serving(
+            loop_thread, echo, max_connections_per_ip=0, per_ip_overrides={"127.0.0.1": 1}
+        ) as server,
+        Client(server.port) as first,
+    ):
+        first.send(b"x")
+        assert first.receive() == b"x"
+        with Client(server.port) as second:
+            assert second.closed_by_server()
+    assert "max.connections.per.ip=1" in caplog.text

@@ -1,0 +1,100 @@
+"""`headrace verify-replicas`: where two replicas first differ, and what is reported of lag."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from storage_engine.client.replica_reader import ReplicaBatch, ReplicaState
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.record_batch import read_header
+from storage_engine.tests.protocol.hostile_batches import batch, records
+from storage_engine.tools.replica_comparison import Comparison, Difference, compare
+from storage_engine.tools.verify_replicas import PartitionReport, ReplicaReport, describe
+
+
+def three(at: int, *, value_size: int = 5, **fields: int) -> ReplicaBatch:
+    """A batch of three records from offset `at` on."""
+    data = batch(records(3, size=value_size), base_offset=at, **fields)
+    return ReplicaBatch(read_header(data), data)
+
+
+class Replica:
+    """Batches from memory."""
+
+    def __init__(self, batches: Iterable[ReplicaBatch], start_offset: int = 0) -> None:
+        self._batches = list(batches)
+        self.start_offset = start_offset
+
+    def next(self) -> ReplicaBatch | None:
+        return self._batches.pop(0) if self._batches else None
+
+
+LOG = [three(0), three(3), three(6)]
+
+
+def compared(
+    reference: Sequence[ReplicaBatch], replica: Sequence[ReplicaBatch], *, compacted: bool = False
+) -> Comparison:
+    return compare(Replica(reference), Replica(replica), is_compacted=compacted)
+
+
+def test_equal_replicas_are_equal():
+    assert compared(LOG, LOG) == Comparison(batches=3)
+    assert compared([], []) == Comparison()
+
+
+@pytest.mark.parametrize(
+    ("replica", "offset", "what"),
+    [
+        ([LOG[0], three(3, value_size=6), LOG[2]], 3, "other contents: CRC"),
+        ([LOG[0], three(3, leader_epoch=1), LOG[2]], 3, "leader epoch 1, the leader has 0"),
+        ([LOG[0], three(3, crc_xor=1), LOG[2]], 3, "its CRC does not match its contents"),
+        ([LOG[0], LOG[2]], 3, "a batch of offsets 6 to 8, the leader has 3 to 5"),
+        ([LOG[0], three(3, last_offset_delta=1)], 3, "a batch of offsets 3 to 4, the leader has"),
+        (LOG[:2], 6, "the replica has no more batches"),
+        ([*LOG, three(9)], 9, "the replica has more batches than the leader"),
+    ],
+)
+def test_the_first_difference_is_told(replica, offset, what):
+    difference = compared(LOG, replica).difference
+    assert difference is not None
+    assert difference.offset == offset
+    assert difference.what.startswith(what)
+    assert not difference.of_reference
+
+
+def test_damage_of_the_leader_is_told_as_the_leaders():
+    damaged = [LOG[0], three(3, crc_xor=1), LOG[2]]
+    what = "its CRC does not match its contents"
+    for replica in (LOG, damaged):
+        difference = compared(damaged, replica).difference
+        assert difference == Difference(offset=3, what=what, of_reference=True)
+
+
+def test_what_retention_deletes_meanwhile_is_no_difference():
+    replica = Replica(LOG[1:], start_offset=3)
+    assert compare(Replica(LOG), replica, is_compacted=False) == Comparison(batches=2)
+    assert compare(Replica(LOG), Replica(LOG[2:], 6), is_compacted=False) == Comparison(batches=1)
+    assert compare(Replica(LOG[2:], 6), Replica(LOG), is_compacted=False) == Comparison(batches=1)
+
+
+def test_in_a_compacted_topic_only_batches_of_the_same_shape_count():
+    compacted = three(3, count=2, last_offset_delta=2)
+    done = compared(LOG, [LOG[0], compacted, LOG[2]], compacted=True)
+    assert done == Comparison(batches=2, skipped=1)
+    assert compared(LOG, [LOG[2]], compacted=True) == Comparison(batches=1, skipped=2)
+    assert compared(LOG[:1], LOG, compacted=True) == Comparison(batches=1, skipped=2)
+    done = compared(LOG, [LOG[0], three(3, value_size=6), LOG[2]], compacted=True)
+    assert done.difference is not None
+    assert done.difference.offset == 3
+
+
+def test_lag_is_what_a_high_watermark_is_behind_the_leaders():
+    replicas = [
+        ReplicaReport(replica=1, is_leader=True, in_sync=True, state=ReplicaState(0, 100)),
+        ReplicaReport(replica=2, is_leader=False, in_sync=False, state=ReplicaState(0, 60)),
+        ReplicaReport(replica=3, is_leader=False, in_sync=False),
+    ]
+    report = PartitionReport(tp=TopicPartition("t", 0), replicas=replicas)
+    document = describe([report])["partitions"][0]
+    assert [each["lag"] for each in document["replicas"]] == [0, 40, None]
