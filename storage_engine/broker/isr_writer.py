@@ -3,7 +3,8 @@
 Rule: an answer counts only while the same leadership (object and leader epoch) that proposed it
 still stands. A fenced broker writes nothing: a state written after its new registration would say
 that its new incarnation was told to lead (R-REP11). What was accepted is
-made known to the controller by `/isr_change_notification`. Source: R-REP4, KIP-497, documents 000 and 001.
+made known to the controller by `/isr_change_notification`. Source: R-REP4, KIP-497, documents 000
+and 001.
 """
 
 import logging
