@@ -31,6 +31,8 @@ RESTART_PAUSE_MS = 30
 SLOW_NETWORK_MAX_MS = 200
 SLOW_ZOOKEEPER_MAX_MS = 600
 RESEND_MAX_MS = 100
+LATE_MAX_MS = 3000
+"""How long after the others a broker starts that kept its power; its session may have ended."""
 LEAVE_MS = 1500
 """How long a leaving broker waits for its leaders to move."""
 
@@ -78,6 +80,7 @@ class Injector:
             FaultKind.KILL: self._kill,
             FaultKind.POWER_LOSS: self._kill,
             FaultKind.POWER_LOSS_OF_ALL: self._kill_all,
+            FaultKind.POWER_LOSS_OF_ALL_BUT_ONE: self._kill_all,
             FaultKind.QUICK_RESTART: self._restart_quickly,
             FaultKind.LEAVE: self._leave,
             FaultKind.PAUSE: self._pause,
@@ -181,15 +184,21 @@ class Injector:
             self._lose_power(fault, broker)
         return lambda: self._start_if_down(broker)
 
-    def _kill_all(self, fault: Fault, _broker: SimulatedBroker) -> End:
+    def _kill_all(self, fault: Fault, spared: SimulatedBroker) -> End:
+        but_one = fault.kind is FaultKind.POWER_LOSS_OF_ALL_BUT_ONE
         for broker in self._cluster.brokers:
             if broker.up:
                 broker.kill()
-            self._lose_power(fault, broker)
+            if not (but_one and broker is spared):
+                self._lose_power(fault, broker)
 
         def start_all() -> None:
             for broker in self._cluster.brokers:
-                self._start_if_down(broker)
+                if not (but_one and broker is spared):
+                    self._start_if_down(broker)
+            if but_one:
+                late_ms = random.Random(fault.seed).randint(1, LATE_MAX_MS)
+                self._later(late_ms, lambda: self._start_if_down(spared))
 
         return start_all
 
