@@ -25,7 +25,7 @@ REPLICAS = {str: INTS}
 SCHEMAS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "/brokers/ids/": (
         {"version": int, "host": str, "port": int, "jmx_port": int},
-        {"endpoints", "rack"},
+        {"endpoints", "rack", "tail_lost_epoch"},
     ),
     "/brokers/topics/t": (
         {"version": int, "partitions": REPLICAS},
@@ -33,7 +33,7 @@ SCHEMAS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "/state": (
         {"version": int, "isr": INTS, "leader": int, "controller_epoch": int, "leader_epoch": int},
-        set(),
+        {"joined_epochs"},
     ),
     "/controller": ({"version": int, "brokerid": int}, {"timestamp"}),
 }

@@ -13,7 +13,13 @@ from dataclasses import replace
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
-from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
+from storage_engine.core.ids import (
+    TAIL_LOST_NOW,
+    BrokerEpoch,
+    BrokerId,
+    PartitionEpoch,
+    TopicPartition,
+)
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
@@ -244,6 +250,7 @@ class ControllerStore:
             leader_epoch=state.leader_epoch,
             isr=state.isr,
             controller_epoch=state.controller_epoch,
+            joined_epochs=state.joined_epochs,
         ).encode()
         if write.expected_partition_epoch is None:
             parent = PartitionStateZNode.partition_path(tp.topic, tp.partition)
@@ -354,12 +361,14 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
     except ZnodeFormatError as failure:
         log.error("broker ignored: %s", failure)
         return None
+    epoch = BrokerEpoch(reply.stat.czxid)
     return BrokerInfo(
         broker_id=broker_id,
         host=node.host,
         port=node.port,
         rack=node.rack,
-        epoch=BrokerEpoch(reply.stat.czxid),
+        epoch=epoch,
+        tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,
     )
 
 
@@ -405,4 +414,5 @@ def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | Non
         controller_epoch=node.controller_epoch,
         partition_epoch=PartitionEpoch(reply.stat.version),
         written_zxid=reply.stat.mzxid,
+        joined_epochs=node.joined_epochs,
     )

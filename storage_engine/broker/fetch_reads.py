@@ -108,7 +108,11 @@ class FetchReader:
                 continue
             if self._agrees(partition, wanted):
                 self._replicas.follower_fetched(
-                    partition, request.replica_id, wanted.fetch_offset, eligible=eligible
+                    partition,
+                    request.replica_id,
+                    wanted.fetch_offset,
+                    eligible=eligible,
+                    broker_epoch=request.replica_epoch,
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:

@@ -9,7 +9,13 @@ import logging
 from collections.abc import Callable
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from storage_engine.core.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+)
 from storage_engine.core.partition import (
     Effect,
     Event,
@@ -83,6 +89,9 @@ class IsrWriter:
             leader_epoch=LeaderEpoch(epoch),
             isr=isr,
             controller_epoch=ControllerEpoch(partition.controller_epoch),
+            joined_epochs={
+                BrokerId(r): BrokerEpoch(joined) for r, joined in effect.joined_epochs.items()
+            },
         )
 
         def on_reply(reply: ZkReply) -> None:

@@ -1,15 +1,17 @@
 """This broker's entry under /brokers/ids, kept there as long as the broker lives.
 
 Rule: each registration is a new incarnation, whose number (broker epoch) is the creation id of the
-node. A live broker with the same id is waited for once, for its session to expire, and is an error
-after that. Source: R-REP11, R-CTL4.
+node. One whose logs may have lost their tail says so, and goes on saying with which incarnation it
+came back (`core.lost_tails`). A live broker with the same id is waited for once, for its session to
+expire, and is an error after that. Source: R-REP11, R-CTL4.
 """
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.core.ids import BrokerEpoch
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.core.ports import (
     Clock,
     Coordination,
@@ -117,6 +119,8 @@ class Registration:
             self._busy = False
             self._registered_session = self._coordination.session_id
             self.broker_epoch = BrokerEpoch(reply.stat.czxid)
+            if self._node.tail_lost_epoch == TAIL_LOST_NOW:
+                self._node = replace(self._node, tail_lost_epoch=self.broker_epoch)
             log.info("registered broker=%d epoch=%d", self._node.broker_id, self.broker_epoch)
             self._on_registered(self.broker_epoch)
         elif self._clock.monotonic_ms() > self._deadline_ms:

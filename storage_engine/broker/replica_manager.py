@@ -312,7 +312,13 @@ class ReplicaManager:
     # --- followers' fetches, seen from the leader ---
 
     def follower_fetched(
-        self, partition: HostedPartition, replica: int, fetch_offset: int, *, eligible: bool
+        self,
+        partition: HostedPartition,
+        replica: int,
+        fetch_offset: int,
+        *,
+        eligible: bool,
+        broker_epoch: int,
     ) -> None:
         event = FollowerFetched(
             replica=replica,
@@ -320,6 +326,7 @@ class ReplicaManager:
             log_end_offset=partition.log.log_end_offset,
             now_ms=self._clock.monotonic_ms(),
             eligible=eligible,
+            broker_epoch=broker_epoch,
         )
         self._isr.step(partition, event)
 

@@ -70,6 +70,7 @@ class ReplicaRoles:
             partition_epoch=item.partition_epoch,
             isr=frozenset(item.isr),
             assigned_replicas=tuple(item.replicas),
+            joined_epochs=item.joined_epochs,
         )
         now_ms = self._clock.monotonic_ms()
         self.stop_fetching(partition.topic_partition)

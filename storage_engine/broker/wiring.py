@@ -31,7 +31,7 @@ from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
 from storage_engine.core.settings import (
@@ -135,6 +135,10 @@ def build(
         for listener in refusals:
             listener(failure)
 
+    def on_registered(epoch: BrokerEpoch) -> None:
+        logs.keep_tail_lost_epoch(epoch)
+        controller.start()
+
     advertised = config.advertised_listener
     registration = Registration(
         BrokerIdZNode(
@@ -143,12 +147,13 @@ def build(
             port=advertised.port,
             rack=config.rack,
             endpoints=(str(advertised),),
+            tail_lost_epoch=logs.tail_lost_epoch,
         ),
         coordination=coordination,
         scheduler=scheduler,
         clock=clock,
         session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
-        on_registered=lambda _epoch: controller.start(),
+        on_registered=on_registered,
         on_refused=on_refused,
         on_lost=replicas.fence,
     )

@@ -1,11 +1,13 @@
 """The cluster as values: brokers, topics, partition states. Frozen, shared by controller, brokers
 and messages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from storage_engine.core.ids import (
     NO_LEADER,
+    NO_TAIL_LOST,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -24,6 +26,8 @@ class BrokerInfo:
     port: int
     epoch: BrokerEpoch
     rack: str | None = None
+    tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
+    """Its first incarnation after the last stop that may have cut its logs (`core.lost_tails`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,9 @@ class PartitionState:
     controller_epoch: ControllerEpoch
     partition_epoch: PartitionEpoch
     written_zxid: int = 0
+    joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    """With which incarnation a member of the ISR was last known to hold all that is committed; no
+    entry where nobody has said."""
 
     @property
     def has_leader(self) -> bool:

@@ -52,6 +52,7 @@ from storage_engine.core.ids import (
     TopicPartition,
 )
 from storage_engine.core.imbalance import led_elsewhere
+from storage_engine.core.lost_tails import joined_epochs_of, suspects
 from storage_engine.core.reassigner import Reassigner
 from storage_engine.core.reassignment import Assigned
 from storage_engine.core.undecided import Decision, Undecided
@@ -395,6 +396,7 @@ class Controller:
                 isr=elected.isr,
                 controller_epoch=self.controller_epoch,
                 partition_epoch=PartitionEpoch(0 if state is None else state.partition_epoch + 1),
+                joined_epochs=joined_epochs_of(elected, state, self.brokers),
             ),
             expected_partition_epoch=None if state is None else state.partition_epoch,
         )
@@ -409,6 +411,7 @@ class Controller:
             state=state,
             running=self._live(partition),
             bounced=undecided.bounced.get(partition, set()),
+            suspect=suspects(state, self.brokers),
             leaving=self.shutting_down,
             unclean=info.unclean_election or partition in undecided.unclean,
             preferring=partition in undecided.preferring,

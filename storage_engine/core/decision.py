@@ -1,7 +1,7 @@
 """What leader and ISR a partition should have, given everything that is known of it.
 
 Rule: a pure function of the situation; the first rule that wants something wins. Source: R-CTL2,
-R-CTL4, R-CTL7 to R-CTL9.
+R-CTL4, R-CTL7 to R-CTL9; ARCHITECTURE decision 4.
 """
 
 from collections.abc import Set
@@ -16,7 +16,7 @@ from storage_engine.core.election import (
     preferred_election,
     shrink_to_live,
 )
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import NO_LEADER, BrokerId
 from storage_engine.core.reassignment import Reassignment, reassignment_election
 
 
@@ -30,6 +30,8 @@ class Situation:
     """Brokers that run and can serve their replica."""
     bounced: Set[BrokerId]
     """Brokers that have been restarted since the state was written: dead for this decision."""
+    suspect: Set[BrokerId] = frozenset()
+    """Members of the ISR that may have lost the end of their log (`core.lost_tails`)."""
     leaving: Set[BrokerId]
     """Brokers in controlled shutdown."""
     unclean: bool
@@ -44,12 +46,12 @@ class Situation:
 def wanted(situation: Situation) -> Elected | None:
     """What should be written; None when leader and ISR are as they should be."""
     assigned, state, leaving = situation.assigned, situation.state, situation.leaving
-    live = situation.running - situation.bounced
+    live = situation.running - situation.bounced - situation.suspect
     if state is None:
         return first_election(assigned, live - leaving)
     if state.leader not in live:
         elected = _offline_election(situation, state, live)
-        return None if elected.leader == -1 and state.leader == -1 else elected
+        return None if elected.leader == NO_LEADER and state.leader == NO_LEADER else elected
     for broker in sorted(leaving & set(assigned)):
         moved = controlled_shutdown_election(
             assigned, state.leader, state.isr, live - leaving, broker
@@ -75,10 +77,30 @@ def wanted(situation: Situation) -> Elected | None:
 def _offline_election(situation: Situation, state: PartitionState, live: Set[BrokerId]) -> Elected:
     """Who stays is preferred to who is leaving, both to a broker that has just come back, and
     anyone in sync to an unclean leader. `live` is without those that have just come back."""
+    assigned, leaving = situation.assigned, situation.leaving
+    clean = situation.running - situation.suspect
+    for candidates in (live - leaving, live, clean - leaving, clean):
+        elected = offline_election(assigned, state.isr, candidates, unclean=False)
+        if elected.leader != NO_LEADER:
+            return elected
+    return _election_with_loss(situation, state, live)
+
+
+def _election_with_loss(
+    situation: Situation, state: PartitionState, live: Set[BrokerId]
+) -> Elected:
+    """No member of the ISR runs but some that may have lost the end of their log. One of these
+    leads when all of the ISR have come back so, for then no better one can be waited for; or when
+    an unclean leader may. The others differ from it, so it is alone in sync."""
     everybody, leaving = situation.running, situation.leaving
-    unclean = situation.unclean and everybody.isdisjoint(state.isr)
-    for candidates in (live - leaving, live, everybody - leaving, everybody):
-        elected = offline_election(situation.assigned, state.isr, candidates, unclean=unclean)
-        if elected.leader != -1:
-            break
-    return elected
+    if situation.unclean or everybody >= set(state.isr):
+        for candidates in (everybody - leaving, everybody):
+            elected = offline_election(situation.assigned, state.isr, candidates, unclean=False)
+            if elected.leader != NO_LEADER:
+                return Elected(leader=elected.leader, isr=(elected.leader,))
+    if situation.unclean:
+        for candidates in (live - leaving, live, everybody - leaving, everybody):
+            elected = offline_election(situation.assigned, state.isr, candidates, unclean=True)
+            if elected.leader != NO_LEADER:
+                return elected
+    return Elected(leader=NO_LEADER, isr=state.isr)

@@ -18,6 +18,10 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+NO_TAIL_LOST = BrokerEpoch(0)
+"""Of a broker whose logs were never cut by a stop of its machine."""
+TAIL_LOST_NOW = BrokerEpoch(-1)
+"""Of a broker whose logs may have been cut by the last one, and that has not registered since."""
 
 MAX_TOPIC_LENGTH = 249
 """Kafka's limit: `<topic>-<partition>` must fit a file name of 255 bytes."""

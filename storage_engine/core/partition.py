@@ -5,9 +5,10 @@ while a leader leads. Source: R-REP3 to R-REP6, document 003 (1.4.4), KIP-497 (p
 (stale incarnations stay out).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from storage_engine.core.ids import NO_TAIL_LOST
 from storage_engine.core.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 
 UNKNOWN_OFFSET = -1
@@ -42,6 +43,8 @@ class FollowerFetched:
     eligible: bool = True
     """False for an incarnation that is not the registered one, or a broker that is shutting
     down."""
+    broker_epoch: int = NO_TAIL_LOST
+    """The follower's incarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,8 @@ class ProposeIsr:
 
     isr: frozenset[int]
     partition_epoch: int
+    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    """See `PartitionState`: of the members of this ISR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,8 @@ class Leadership:
     partition_epoch: int
     isr: frozenset[int]
     assigned_replicas: tuple[int, ...]
+    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    """See `PartitionState`."""
 
 
 class LeaderPartition:
@@ -148,6 +155,7 @@ class LeaderPartition:
     __slots__ = (
         "_flushed_end_offset",
         "_followers",
+        "_joined_epochs",
         "_limits",
         "_local",
         "_log_end_offset",
@@ -176,6 +184,9 @@ class LeaderPartition:
         self._log_end_offset = log_end_offset
         self._flushed_end_offset = flushed_end_offset
         self._followers: dict[int, FollowerProgress] = {}
+        self._joined_epochs: dict[int, int] = {}
+        """Of replicas, in the ISR or not: the incarnation that was last seen to hold all that is
+        committed."""
         self.high_watermark = min(high_watermark, log_end_offset)
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -193,6 +204,8 @@ class LeaderPartition:
         self.partition_epoch = leadership.partition_epoch
         self.assigned_replicas = leadership.assigned_replicas
         self.isr = CommittedIsr(members=leadership.isr)
+        for replica, broker_epoch in leadership.joined_epochs.items():
+            self._note_joined(replica, broker_epoch)
         followers = {}
         for replica in leadership.assigned_replicas:
             if replica == self._local:
@@ -238,20 +251,37 @@ class LeaderPartition:
             return []
         self._log_end_offset = event.log_end_offset
         progress.note_fetch(event)
-        effects = self._expand(event.replica) if event.eligible else []
+        effects: list[Effect] = []
+        if event.eligible and self._holds_what_is_committed(progress):
+            self._note_joined(event.replica, event.broker_epoch)
+            effects.extend(self._expand(event.replica))
         effects.extend(self._advance_high_watermark())
         return effects
 
+    def _holds_what_is_committed(self, progress: FollowerProgress) -> bool:
+        """What is committed may reach as far as this epoch's start, if not told here yet."""
+        return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+
+    def _note_joined(self, replica: int, broker_epoch: int) -> None:
+        known = self._joined_epochs.get(replica, NO_TAIL_LOST)
+        if broker_epoch > known:
+            self._joined_epochs[replica] = broker_epoch
+
     def _expand(self, replica: int) -> list[Effect]:
-        """Admit a follower that holds all committed records and has reached this epoch's start."""
+        """Admit a follower that holds what is committed."""
         isr = self.isr
         if not isinstance(isr, CommittedIsr) or replica in isr.members:
             return []
-        end_offset = self._followers[replica].end_offset
-        if end_offset < self.high_watermark or end_offset < self.epoch_start_offset:
-            return []
         self.isr = PendingExpand(members=isr.members, joining=replica)
-        return [ProposeIsr(isr=self.isr.proposed, partition_epoch=self.partition_epoch)]
+        return [self._proposal(self.isr)]
+
+    def _proposal(self, isr: PendingExpand | PendingShrink) -> ProposeIsr:
+        joined = self._joined_epochs
+        return ProposeIsr(
+            isr=isr.proposed,
+            partition_epoch=self.partition_epoch,
+            joined_epochs={r: joined[r] for r in isr.proposed if r in joined},
+        )
 
     def _shrink(self, now_ms: int) -> list[Effect]:
         isr = self.isr
@@ -261,7 +291,7 @@ class LeaderPartition:
         if not laggards:
             return []
         self.isr = PendingShrink(members=isr.members, leaving=laggards)
-        return [ProposeIsr(isr=self.isr.proposed, partition_epoch=self.partition_epoch)]
+        return [self._proposal(self.isr)]
 
     def _laggards(self, members: Iterable[int], now_ms: int) -> Iterable[int]:
         limits = self._limits
@@ -292,7 +322,7 @@ class LeaderPartition:
             return []
         if event.partition_epoch > self.partition_epoch:
             return self._commit(event.isr, event.partition_epoch)
-        return [ProposeIsr(isr=isr.proposed, partition_epoch=self.partition_epoch)]
+        return [self._proposal(isr)]
 
     def _advance_high_watermark(self) -> list[Effect]:
         """The smallest end offset over the maximal ISR (R-REP5); the leader's own is that of what

@@ -5,6 +5,8 @@ has, in a format it knows.
     meta.properties     version=1, broker.id, cluster.id
     .boot-id            the kernel's boot id when the broker last started on this folder
     .clean-shutdown     present only after a stop in order; holds the boot id too
+    .tail-lost          once the machine went down under a running broker: the first incarnation
+                        with which the broker registered afterwards, -1 before it did
     <topic>-<partition>/
 
 The boot id tells a killed process (the page cache lives on, nothing is lost) from a machine that
@@ -16,7 +18,12 @@ import uuid
 from pathlib import Path
 
 from storage_engine.core.errors import StorageError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import (
+    NO_TAIL_LOST,
+    TAIL_LOST_NOW,
+    BrokerEpoch,
+    TopicPartition,
+)
 from storage_engine.log.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
@@ -33,6 +40,7 @@ LOCK_FILE = ".lock"
 META_FILE = "meta.properties"
 BOOT_ID_FILE = ".boot-id"
 CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
+TAIL_LOST_FILE = ".tail-lost"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 """Of a partition whose topic was deleted and made anew; kept until a person removes it."""
@@ -97,6 +105,10 @@ class DataFolder:
         self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
         """The machine has not been restarted since a broker last started on this folder."""
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
+        self.tail_lost_epoch = self._read_tail_lost()
+        """The broker's first incarnation since the logs here may have lost what was not flushed;
+        TAIL_LOST_NOW when that is the one to come. A folder that is new may be a disk that was
+        replaced, whose logs have lost everything."""
         self.recovery_points = read_offsets(self._disk, self.path / RECOVERY_POINTS_FILE)
         self.log_starts = read_offsets(self._disk, self.path / LOG_STARTS_FILE)
         self.cleaner_offsets = read_offsets(self._disk, self.path / CLEANER_OFFSETS_FILE)
@@ -110,6 +122,9 @@ class DataFolder:
         """
         if self.is_new or self._meta != self._read_meta():
             self._write_meta()
+        if self.tail_lost_epoch == TAIL_LOST_NOW:
+            # Before the boot id: after that, nothing else tells of the loss.
+            self._write_tail_lost()
         self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
         replace_file(
             self._disk, self.path / BOOT_ID_FILE, self._disk.boot_id().encode() + b"\n", sync=True
@@ -119,6 +134,11 @@ class DataFolder:
         """All logs are closed and flushed."""
         content = f"version={FORMAT_VERSION}\nboot.id={self._disk.boot_id()}\n"
         replace_file(self._disk, self.path / CLEAN_SHUTDOWN_FILE, content.encode(), sync=True)
+
+    def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
+        """The broker has registered for the first time since the logs may have been cut."""
+        self.tail_lost_epoch = epoch
+        self._write_tail_lost()
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the one that is there."""
@@ -200,6 +220,19 @@ class DataFolder:
     def _write_meta(self) -> None:
         text = "".join(f"{key}={value}\n" for key, value in self._meta.items())
         replace_file(self._disk, self.path / META_FILE, text.encode(), sync=True)
+
+    def _read_tail_lost(self) -> BrokerEpoch:
+        if not self.was_clean_shutdown and not self.same_boot:
+            return TAIL_LOST_NOW
+        text = self._read_text(TAIL_LOST_FILE)
+        if not text:
+            return NO_TAIL_LOST
+        # What can't be read is taken for the worst.
+        return BrokerEpoch(int(text)) if text.isdecimal() else TAIL_LOST_NOW
+
+    def _write_tail_lost(self) -> None:
+        content = f"{self.tail_lost_epoch}\n".encode()
+        replace_file(self._disk, self.path / TAIL_LOST_FILE, content, sync=True)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storage_engine.core.errors import LogFolderError, LogStorageError, StorageError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.core.ports import Background, Clock
 from storage_engine.log.data_folder import (
     DELETED_FOLDER_SUFFIX,
@@ -95,10 +95,6 @@ class LogManager:
         """No data folder held anything of a broker before."""
         self.was_clean_shutdown = all(folder.was_clean_shutdown for folder in self._folders)
         """The last stop was in order on every data folder; False for folders that are new."""
-        self.same_boot = all(folder.same_boot for folder in self._folders)
-        """The machine has run on since the last start, so that the page cache lost nothing; False
-        for new folders.
-        """
         self.recovered_bytes = 0
         self._loaded = False
 
@@ -158,6 +154,24 @@ class LogManager:
         cluster.
         """
         self._in_each_folder(lambda folder: folder.set_cluster_id(cluster_id))
+
+    @property
+    def tail_lost_epoch(self) -> BrokerEpoch:
+        """The broker's first incarnation since a stop that may have cut one of its logs (not
+        flushed, and the machine went down); TAIL_LOST_NOW: since the last stop; NO_TAIL_LOST:
+        never.
+        """
+        epochs = [folder.tail_lost_epoch for folder in self._folders]
+        return TAIL_LOST_NOW if TAIL_LOST_NOW in epochs else max(epochs)
+
+    def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
+        """The broker registered: what TAIL_LOST_NOW stood for."""
+
+        def keep(folder: DataFolder) -> None:
+            if folder.tail_lost_epoch == TAIL_LOST_NOW:
+                folder.keep_tail_lost_epoch(epoch)
+
+        self._in_each_working_folder(keep)
 
     # -- folders -----------------------------------------------------------------------------------
 

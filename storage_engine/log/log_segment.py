@@ -318,15 +318,15 @@ class LogSegment:
         if start is None or (last_time is None and start > 0):
             return False
         self.max_timestamp = NO_TIMESTAMP
-        if last_time is not None:
-            position = self.find_time(last_time)
-            if position is None:
-                return False
-            self.max_timestamp, self.max_timestamp_offset = last_time
-            # A crash of the machine may have taken more of one index than of the other.
-            start = min(start, position)
         since_index = 0
         try:
+            if last_time is not None:
+                position = self.find_time(last_time)
+                if position is None:
+                    return False
+                self.max_timestamp, self.max_timestamp_offset = last_time
+                # A crash of the machine may have taken more of one index than of the other.
+                start = min(start, position)
             for position, header in self.scan(start):
                 if (
                     header.magic != 2

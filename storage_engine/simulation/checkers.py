@@ -7,7 +7,7 @@ to be sure that nothing changed unseen. Source: ARCHITECTURE.md decision 4.
 """
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
 from storage_engine.log.checkpoints import HIGH_WATERMARKS_FILE, read_offsets
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.broker import SimulatedBroker
@@ -17,6 +17,7 @@ from storage_engine.simulation.copies import noted
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
     ControllerEpochZNode,
     PartitionStateZNode,
     TopicZNode,
@@ -65,14 +66,22 @@ class Checker:
         self._trace = trace
         self.records: dict[TopicPartition, PartitionRecord] = {}
         self._topics: dict[str, tuple[bool, int]] = {}
+        self._durable: set[str] = set()
+        self._registered_since: dict[int, int] = {}
+        """Of brokers that lost their power and have registered since: the incarnation that they say
+        was the first."""
         self._lives: dict[ProcessLoop, _Life] = {}
         self._controller_epoch = 0
         self._lost_power: set[int] = set()
         """Brokers whose logs may be shorter than they were."""
 
-    def expect_topic(self, topic: str, *, unclean: bool, min_in_sync: int) -> None:
-        """A topic of this name may come to be."""
+    def expect_topic(
+        self, topic: str, *, unclean: bool, min_in_sync: int, durable: bool = False
+    ) -> None:
+        """A topic of this name may come to be; `durable`: it loses nothing with the power."""
         self._topics[topic] = (unclean, min_in_sync)
+        if durable:
+            self._durable.add(topic)
 
     def record(self, tp: TopicPartition) -> PartitionRecord:
         record = self.records.get(tp)
@@ -87,6 +96,10 @@ class Checker:
     def lost_power(self, broker: SimulatedBroker) -> None:
         """Its logs may end earlier from now on."""
         self._lost_power.add(broker.id)
+        self._registered_since.pop(broker.id, None)
+        for record in self.records.values():
+            if record.partition.topic not in self._durable:
+                record.cut.add(broker.id)
 
     def started(self, broker: SimulatedBroker) -> None:
         """A new life begins."""
@@ -276,12 +289,20 @@ class Checker:
         parts = path.split("/")
         if path == ControllerEpochZNode.PATH and new is not None:
             self._check_controller_epoch(int(new))
+        elif path.startswith(f"{BrokerIdZNode.PARENT}/") and new is not None:
+            self._broker_registered(int(parts[-1]), new)
         elif len(parts) >= 4 and parts[1:3] == ["brokers", "topics"] and parts[3] in self._topics:
             if len(parts) == 4 and new is not None:
                 for partition, replicas in TopicZNode.decode(parts[3], new).assignment.items():
                     self.record(TopicPartition(parts[3], partition)).assigned = replicas
             elif len(parts) == _STATE_PARTS:
                 self._state_written(TopicPartition(parts[3], int(parts[5])), new)
+
+    def _broker_registered(self, broker: int, data: bytes) -> None:
+        if broker in self._lost_power:
+            epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
+            created = self._cluster.zookeeper.nodes[BrokerIdZNode.path(broker)].czxid
+            self._registered_since[broker] = created if epoch == TAIL_LOST_NOW else epoch
 
     def _check_controller_epoch(self, epoch: int) -> None:
         if epoch < self._controller_epoch:
@@ -310,6 +331,10 @@ class Checker:
             )
         if new.leader != -1:
             record.lead(new.leader_epoch, new.leader)
+        for member in record.cut.intersection(new.isr):
+            since = self._registered_since.get(member)
+            if since is not None and new.joined_epochs.get(BrokerId(member), 0) >= since:
+                record.vouch(member, old, new)
         if old is not None:
             self._check_transition(tp, record, old, new)
         record.check_in_sync()

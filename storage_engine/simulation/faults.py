@@ -19,6 +19,8 @@ class FaultKind(enum.Enum):
     POWER_LOSS = "power loss"
     """What was not flushed may be lost."""
     POWER_LOSS_OF_ALL = "power loss of all"
+    POWER_LOSS_OF_ALL_BUT_ONE = "power loss of all but one"
+    """One is killed only, and starts after the others."""
     LEAVE = "controlled shutdown"
     PAUSE = "pause"
     """SIGSTOP and SIGCONT."""
@@ -105,6 +107,12 @@ _WEIGHTS = {
     FaultKind.GROW_TOPIC: 2,
 }
 _POWER_WEIGHTS = {FaultKind.POWER_LOSS: 12, FaultKind.POWER_LOSS_OF_ALL: 4}
+_LOSSY_POWER_WEIGHTS = {
+    FaultKind.POWER_LOSS: 12,
+    FaultKind.POWER_LOSS_OF_ALL: 1,
+    FaultKind.POWER_LOSS_OF_ALL_BUT_ONE: 12,
+}
+"""Without `flush.before.ack`: once all have lost their power little is promised any more."""
 
 _AT_ONCE = frozenset(
     {
@@ -131,14 +139,16 @@ class Profile:
     brokers: int
     min_insync_replicas: int
     durable: bool
-    """`flush.before.ack`: the power may fail."""
+    """`flush.before.ack`."""
     network_delay_max_ms: int
     zookeeper_delay_max_ms: int
+    power_fails: bool
 
     def __str__(self) -> str:
         return (
             f"{self.brokers} brokers, min.insync.replicas={self.min_insync_replicas}"
-            f"{', flush.before.ack' if self.durable else ''}, network up to"
+            f"{', flush.before.ack' if self.durable else ''}"
+            f"{', power fails' if self.power_fails else ''}, network up to"
             f" {self.network_delay_max_ms} ms, zookeeper up to {self.zookeeper_delay_max_ms} ms"
         )
 
@@ -148,9 +158,10 @@ def profile_of(seed: int) -> Profile:
     return Profile(
         brokers=choose.choice((3, 3, 3, 4)),
         min_insync_replicas=choose.choice((1, 2, 2)),
-        durable=choose.random() < 0.25,
+        durable=(durable := choose.random() < 0.25),
         network_delay_max_ms=choose.choice((1, 3, 10, 40)),
         zookeeper_delay_max_ms=choose.choice((1, 3, 10, 40)),
+        power_fails=durable or choose.random() < 0.25,
     )
 
 
@@ -158,7 +169,9 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     """The faults of a seed's run, by time; those of a longer run begin with those of a shorter."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
-    weights = {**_WEIGHTS, **(_POWER_WEIGHTS if profile.durable else {})}
+    weights = dict(_WEIGHTS)
+    if profile.power_fails:
+        weights |= _POWER_WEIGHTS if profile.durable else _LOSSY_POWER_WEIGHTS
     kinds = list(weights)
     # Each seed has its own favourites, so that some have many of one kind and none of another.
     likely = [weights[kind] * choose.choice((0, 0.3, 1, 1, 3)) for kind in kinds]

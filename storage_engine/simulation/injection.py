@@ -30,6 +30,8 @@ RESTART_PAUSE_MS = 30
 """How soon a supervisor starts a broker again."""
 SLOW_NETWORK_MAX_MS = 400
 SLOW_ZOOKEEPER_MAX_MS = 1500
+LATE_MAX_MS = 8000
+"""How long after the others a broker starts that kept its power; its session may have ended."""
 LEAVE_MS = 3000
 """How long a leaving broker waits for its leaders to move."""
 
@@ -69,6 +71,7 @@ class Injector:
             FaultKind.KILL: self._kill,
             FaultKind.POWER_LOSS: self._kill,
             FaultKind.POWER_LOSS_OF_ALL: self._kill_all,
+            FaultKind.POWER_LOSS_OF_ALL_BUT_ONE: self._kill_all,
             FaultKind.QUICK_RESTART: self._restart_quickly,
             FaultKind.LEAVE: self._leave,
             FaultKind.PAUSE: self._pause,
@@ -165,15 +168,21 @@ class Injector:
             self._lose_power(fault, broker)
         return lambda: self._start_if_down(broker)
 
-    def _kill_all(self, fault: Fault, _broker: SimulatedBroker) -> End:
+    def _kill_all(self, fault: Fault, spared: SimulatedBroker) -> End:
+        but_one = fault.kind is FaultKind.POWER_LOSS_OF_ALL_BUT_ONE
         for broker in self._cluster.brokers:
             if broker.up:
                 broker.kill()
-            self._lose_power(fault, broker)
+            if not (but_one and broker is spared):
+                self._lose_power(fault, broker)
 
         def start_all() -> None:
             for broker in self._cluster.brokers:
-                self._start_if_down(broker)
+                if not (but_one and broker is spared):
+                    self._start_if_down(broker)
+            if but_one:
+                late_ms = random.Random(fault.seed).randint(1, LATE_MAX_MS)
+                self._later(late_ms, lambda: self._start_if_down(spared))
 
         return start_all
 

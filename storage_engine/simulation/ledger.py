@@ -28,7 +28,8 @@ class PartitionRecord:
 
     partition: TopicPartition
     unclean: bool
-    """Its topic allows unclean election: committed batches may be lost."""
+    """Committed batches may be lost: its topic allows unclean election, or all of an ISR lost their
+    power."""
     min_in_sync: int
     state: PartitionStateZNode | None = None
     """As it is in ZooKeeper."""
@@ -36,6 +37,9 @@ class PartitionRecord:
     committed: NotedLog = field(default_factory=NotedLog)
     copies: dict[int, NotedLog] = field(default_factory=dict)
     """Broker -> its log; of a dead one as it was last seen."""
+    cut: set[int] = field(default_factory=set)
+    """Brokers whose logs may lack what is committed, since they lost their power; until a state
+    says that they joined the ISR later."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that has led under it."""
     chains: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -116,6 +120,8 @@ class PartitionRecord:
         if self.state is None or self.unclean:
             return
         for broker in self.state.isr:
+            if broker in self.cut:
+                continue
             if not self.copy(broker).holds(self.committed):
                 raise InvariantViolation(
                     "every member of the ISR holds what is committed",
@@ -123,6 +129,20 @@ class PartitionRecord:
                     f" {broker} of the ISR {list(self.state.isr)} ends at"
                     f" {self.copy(broker).end_offset} or differs",
                 )
+
+    def vouch(self, broker: int, old: PartitionStateZNode | None, new: PartitionStateZNode) -> None:
+        """A state says that a member of its ISR holds what is committed, though it had lost its
+        power: it has joined since, or it leads from now on (decision 4)."""
+        if broker == new.leader and old is not None and not self.unclean:
+            better = set(old.isr) - self.cut
+            if better:
+                raise InvariantViolation(
+                    "who lost its power leads only when all of the ISR did",
+                    f"{self.partition}: broker {broker} is elected in epoch {new.leader_epoch},"
+                    f" after the ISR {list(old.isr)} of which {sorted(better)} lost nothing",
+                )
+            self.unclean = True
+        self.cut.discard(broker)
 
     def _check_sequence(self, note: BatchNote) -> None:
         """No batch of an idempotent producer is committed twice or out of order (R-CLI7)."""

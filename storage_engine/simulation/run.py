@@ -157,7 +157,12 @@ class Run:
         settings = {"min_insync_replicas": str(profile.min_insync_replicas)}
         if profile.durable:
             settings["flush_before_ack"] = "true"
-        self.checker.expect_topic(SAFE, unclean=False, min_in_sync=profile.min_insync_replicas)
+        self.checker.expect_topic(
+            SAFE,
+            unclean=False,
+            min_in_sync=profile.min_insync_replicas,
+            durable=profile.durable,
+        )
         self.checker.expect_topic(UNCLEAN, unclean=True, min_in_sync=1)
         self.cluster.create_topic(SAFE, SAFE_PARTITIONS, **settings)
         self.cluster.create_topic(UNCLEAN, 1, unclean_leader_election_enable="true")

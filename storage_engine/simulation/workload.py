@@ -101,6 +101,7 @@ class Producer(Client):
         """When the newest acknowledgement came."""
         self._number = number
         self._producer_id = 5000 + number if idempotent else -1
+        self._producer_epoch = 0
         self._pause_ms = pause_ms
         self._sequence = 0
         self._sent = 0
@@ -133,7 +134,9 @@ class Producer(Client):
         self._batch = make_batch(
             self._count,
             payload=b"%d/%d" % (self._number, self._sent),
-            producer=(self._producer_id, 0, self._sequence) if idempotent else (-1, -1, -1),
+            producer=(self._producer_id, self._producer_epoch, self._sequence)
+            if idempotent
+            else (-1, -1, -1),
         )
 
     def _on_reply(self, reply: Any) -> None:
@@ -144,6 +147,9 @@ class Producer(Client):
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
             if self._producer_id >= 0 and code in _SEQUENCE_BROKEN:
+                if self.checker.record(self.partition).unclean:
+                    self._begin_anew()
+                    return
                 raise InvariantViolation(
                     "an idempotent producer's batches are committed once and in order",
                     f"{self.partition}: {self.name} got {code.name} for sequence {self._sequence}",
@@ -187,6 +193,14 @@ class Producer(Client):
         self._sequence += self._count
         self._batch = None
         self._later(int(self.choose.expovariate(1 / self._pause_ms)))
+
+    def _begin_anew(self) -> None:
+        """What it had been acknowledged was lost, as it may be: under its next epoch it begins with
+        sequence 0 (KIP-360)."""
+        self._producer_epoch += 1
+        self._sequence = 0
+        self._batch = None
+        self._later(RETRY_MS)
 
     def _failed(self) -> None:
         if self._producer_id < 0:

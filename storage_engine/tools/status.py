@@ -1,7 +1,10 @@
 """Show the brokers of a folder, the controller, the topics, and what is not well.
 
 A broker is alive when its process runs, and serves when it answers Metadata. Under-replicated: a
-replica is not in sync. Offline: no leader. A cluster that is down is shown too; exit status 0.
+replica is not in sync. Offline: no leader, and why. A partition that waits for a broker which will
+never return is given a leader, with loss, by an unclean election: set the topic's
+unclean.leader.election.enable=true (headrace topics alter) until it has one, or ask any Kafka
+client's ElectLeaders for it. A cluster that is down is shown too; exit status 0.
 
 examples:
   headrace status --dir ./cluster
@@ -9,10 +12,12 @@ examples:
 """
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
+from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.arguments import add_directory, add_json
 from storage_engine.tools.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local_cluster import LocalCluster
@@ -94,7 +99,7 @@ def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> 
             if len(partition.isr) < len(partition.replicas)
         ],
         "offline": [
-            _unwell(topic, partition)
+            {**_unwell(topic, partition), "why": _why_offline(partition, view)}
             for topic, partition in partitions
             if partition.leader == NO_LEADER
         ],
@@ -109,6 +114,23 @@ def _unwell(topic: str, partition: Any) -> dict[str, Any]:
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
     }
+
+
+def _why_offline(partition: MetadataPartition, view: ClusterMetadata) -> str:
+    """A leader comes from the last ISR. A member that is there and does not lead is either one that
+    may have lost the end of its log, and waits for the others, or one whose folder failed."""
+    here = [member for member in partition.isr if member in view.brokers]
+    away = [member for member in partition.isr if member not in view.brokers]
+    if not away:
+        return f"an election is under way, or the data folder failed of {_brokers(here)}"
+    why = f"waits for {_brokers(away)} of the last ISR"
+    if here:
+        why += f"; the end of the log may be lost, or the data folder failed, on {_brokers(here)}"
+    return why
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
 
 
 def print_status(document: dict[str, Any]) -> None:
@@ -168,3 +190,6 @@ def _print_unwell(what: str, partitions: list[dict[str, Any]]) -> None:
             for row in partitions
         ],
     )
+    for row in partitions:
+        if "why" in row:
+            write_line(f"{row['topic']}-{row['partition']} {row['why']}")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from storage_engine.core.ids import (
+    NO_TAIL_LOST,
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
@@ -46,6 +48,9 @@ class BrokerIdZNode:
     rack: str | None = None
     endpoints: tuple[str, ...] = ()
     """`PLAINTEXT://host:port`, the advertised listeners."""
+    tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
+    """Its first incarnation since its machine stopped and may have cut its logs; TAIL_LOST_NOW: the
+    one that this node makes."""
 
     @classmethod
     def path(cls, broker_id: int) -> str:
@@ -62,6 +67,8 @@ class BrokerIdZNode:
             fields["endpoints"] = list(self.endpoints)
         if self.rack is not None:
             fields["rack"] = self.rack
+        if self.tail_lost_epoch != NO_TAIL_LOST:
+            fields["tail_lost_epoch"] = self.tail_lost_epoch
         return encode_object(fields)
 
     @classmethod
@@ -80,6 +87,9 @@ class BrokerIdZNode:
             port=int_field(path, fields, "port"),
             rack=rack,
             endpoints=tuple(endpoints),
+            tail_lost_epoch=BrokerEpoch(int_field(path, fields, "tail_lost_epoch"))
+            if "tail_lost_epoch" in fields
+            else NO_TAIL_LOST,
         )
 
 
@@ -185,6 +195,8 @@ class PartitionStateZNode:
     """Never empty once written by us: without a live member the last ISR is kept (R-CTL2)."""
     controller_epoch: ControllerEpoch
     """Of the controller that last updated the state."""
+    joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    """See `core.lost_tails`; what others wrote may have none."""
 
     @staticmethod
     def partition_path(topic: str, partition: int) -> str:
@@ -195,15 +207,17 @@ class PartitionStateZNode:
         return f"{cls.partition_path(topic, partition)}/state"
 
     def encode(self) -> bytes:
-        return encode_object(
-            {
-                "controller_epoch": self.controller_epoch,
-                "leader": self.leader,
-                "version": 1,
-                "leader_epoch": self.leader_epoch,
-                "isr": list(self.isr),
-            }
-        )
+        fields: dict[str, Any] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": list(self.isr),
+        }
+        if self.joined_epochs:
+            joined = sorted(self.joined_epochs.items())
+            fields["joined_epochs"] = {str(broker): epoch for broker, epoch in joined}
+        return encode_object(fields)
 
     @classmethod
     def decode(cls, topic: str, partition: int, data: bytes) -> "PartitionStateZNode":
@@ -215,7 +229,18 @@ class PartitionStateZNode:
             leader_epoch=LeaderEpoch(int_field(path, fields, "leader_epoch")),
             isr=tuple(BrokerId(broker) for broker in isr),
             controller_epoch=ControllerEpoch(int_field(path, fields, "controller_epoch")),
+            joined_epochs=_joined_epochs(path, fields.get("joined_epochs", {})),
         )
+
+
+def _joined_epochs(path: str, value: object) -> dict[BrokerId, BrokerEpoch]:
+    if not isinstance(value, dict) or not all(
+        broker.isdecimal() and type(epoch) is int for broker, epoch in value.items()
+    ):
+        raise ZnodeFormatError(
+            f"znode {path}: 'joined_epochs' must be an object of whole numbers by broker id"
+        )
+    return {BrokerId(int(broker)): BrokerEpoch(epoch) for broker, epoch in value.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

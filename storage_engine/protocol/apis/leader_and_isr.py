@@ -6,12 +6,13 @@ A message of our own under Kafka's api key 4, version 0, not flexible. Field ord
     request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
                [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32,
                 leader_epoch int32, isr [int32], partition_epoch int32, replicas [int32],
-                is_new bool], [id int32, host string, port int32]
+                is_new bool, [member int32, joined_epoch int64]],
+               [id int32, host string, port int32]
     response   error_code int16, [topic string, partition int32, error_code int16]
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from storage_engine.core.ids import (
@@ -48,6 +49,8 @@ class LeaderAndIsrPartition:
     topic_id: UUID = NO_TOPIC_ID
     is_new: bool = False
     """The partition was created just now: an empty log is right."""
+    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Members of the ISR with the incarnation that joined it, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def _read_request(reader: Reader) -> LeaderAndIsrRequest:
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
         full=full,
-        partitions=reader.array(47, lambda: _read_partition(reader)),
+        partitions=reader.array(51, lambda: _read_partition(reader)),
         live_leaders=reader.array(10, lambda: _read_live_leader(reader)),
     )
 
@@ -122,6 +125,7 @@ def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
         partition_epoch=PartitionEpoch(reader.int32()),
         replicas=[BrokerId(broker) for broker in reader.int32s()],
         is_new=reader.boolean(),
+        joined_epochs=dict(reader.array(12, lambda: (reader.int32(), reader.int64()))),
     )
 
 
@@ -147,6 +151,10 @@ def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
         writer.int32(partition.partition_epoch)
         writer.int32s(partition.replicas)
         writer.boolean(partition.is_new)
+        writer.count(len(partition.joined_epochs))
+        for member, joined_epoch in partition.joined_epochs.items():
+            writer.int32(member)
+            writer.int64(joined_epoch)
     writer.count(len(request.live_leaders))
     for leader in request.live_leaders:
         writer.int32(leader.broker_id)

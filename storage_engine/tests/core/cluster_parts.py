@@ -22,7 +22,7 @@ from storage_engine.core.controller_events import (
     WriteOutcome,
     WriteStates,
 )
-from storage_engine.core.ids import ControllerEpoch, TopicPartition
+from storage_engine.core.ids import NO_TAIL_LOST, ControllerEpoch, TopicPartition
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.core.partition import LeaderPartition
 
@@ -47,10 +47,18 @@ class ReplicaLog:
     records: list[tuple[int, int]] = field(default_factory=list)
     epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
     high_watermark: int = 0
+    flushed: int = 0
+    """What is below outlives a loss of power."""
 
     @property
     def end(self) -> int:
         return len(self.records)
+
+    def cut_to(self, end: int) -> None:
+        del self.records[end:]
+        self.epochs.truncate_from_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.flushed = min(self.flushed, end)
 
 
 @dataclass
@@ -69,6 +77,7 @@ class Broker:
         self.id = broker_id
         self.logs: dict[TopicPartition, ReplicaLog] = {}
         self.up = False
+        self.tail_lost_epoch = NO_TAIL_LOST
         self.start()
         self.up = False
 

@@ -2,9 +2,9 @@
 
 Fault model: a conditional write may be lost on its way, or done and its answer lost; brokers are
 killed (their logs stay, as the page cache does) and come back as new incarnations, at once or after
-their session's end; sessions of live brokers expire; controllers are replaced at any time and do
-not know it at first; deliveries and their answers get lost. Order holds within one client's
-requests to ZooKeeper.
+their session's end; with `power` their machines, or all at once, lose what was not flushed;
+sessions of live brokers expire; controllers are replaced at any time and do not know it at first;
+deliveries and their answers get lost. Order holds within one client's requests to ZooKeeper.
 """
 
 import random
@@ -31,6 +31,7 @@ from storage_engine.core.controller_events import (
 )
 from storage_engine.core.follower import divergence, truncation_offset
 from storage_engine.core.ids import (
+    TAIL_LOST_NOW,
     BrokerEpoch,
     BrokerId,
     PartitionEpoch,
@@ -65,8 +66,13 @@ BROKERS = (1, 2, 3, 4)
 class World:
     """ZooKeeper, brokers, controllers, and what has been promised to producers."""
 
-    def __init__(self, seed: int, *, unclean: bool = False) -> None:
+    def __init__(self, seed: int, *, unclean: bool = False, power: bool = False) -> None:
         self.random = random.Random(seed)
+        self.power = power
+        """Machines may lose their power."""
+        self.cut: dict[TopicPartition, set[int]] = {}
+        """Brokers whose logs may lack what was acknowledged, until somebody vouches for them."""
+        self.elected_with_loss = 0
         self.faults = True
         self.silent: set[int] = set()
         """Brokers that live but fetch nothing any more."""
@@ -118,6 +124,7 @@ class World:
         if version != write.expected_partition_epoch:
             return False
         self._check_transition(write.partition, known, write.state)
+        self._note_vouched(write.partition, known, write.state)
         self.zxid += 1
         self.states[write.partition] = replace(write.state, written_zxid=self.zxid)
         self._note_caught_up(write.partition)
@@ -133,8 +140,13 @@ class World:
         isr = tuple(BrokerId(r) for r in sorted(propose.isr))
         self.zxid += 1
         self.states[tp] = replace(
-            known, isr=isr, partition_epoch=PartitionEpoch(version), written_zxid=self.zxid
+            known,
+            isr=isr,
+            partition_epoch=PartitionEpoch(version),
+            written_zxid=self.zxid,
+            joined_epochs={BrokerId(b): BrokerEpoch(e) for b, e in propose.joined_epochs.items()},
         )
+        self._note_vouched(tp, known, self.states[tp])
         self._note_caught_up(tp)
         self.isr_changes.append(tp)
         return version
@@ -207,6 +219,35 @@ class World:
                 assert set(new.isr) <= set(old.isr), f"{tp}: {old} -> {new}"
                 assert new.leader == -1 or new.leader in old.isr, f"{tp}: unclean leader"
 
+    def _note_vouched(self, tp, old: PartitionState | None, new: PartitionState) -> None:
+        """Decision 4: who may have lost its tail leads only where no other member of the last ISR
+        may return; what was acknowledged before and is not in its log is lost then."""
+        cut = self.cut.setdefault(tp, set())
+        if old is None:
+            # Chosen by a controller that had not heard of the loss yet.
+            cut.update(
+                member
+                for member in new.isr
+                if self.brokers[member].tail_lost_epoch
+                not in range(new.joined_epochs.get(member, 0) + 1)
+            )
+        vouched = set()
+        for member in cut.intersection(new.isr):
+            lost_epoch = self.brokers[member].tail_lost_epoch
+            if lost_epoch > 0 and new.joined_epochs.get(BrokerId(member), 0) >= lost_epoch:
+                vouched.add(member)
+        if new.leader in vouched and old is not None and not self.unclean:
+            better = set(old.isr) - cut
+            assert not better, f"{tp}: {new.leader} lost its tail, {better} did not: {old} {new}"
+            self.elected_with_loss += 1
+            records = self.brokers[new.leader].logs.get(tp, ReplicaLog()).records
+            self.acknowledged[tp] = [
+                (offset, epoch, number)
+                for offset, epoch, number in self.acknowledged.get(tp, ())
+                if records[offset : offset + 1] == [(epoch, number)]
+            ]
+        cut -= vouched
+
     # --- happenings ---
 
     def start_broker(self, broker: Broker) -> None:
@@ -217,8 +258,14 @@ class World:
         self.zxid += 1
         broker.epoch = self.zxid
         broker.fenced = True
+        if broker.tail_lost_epoch == TAIL_LOST_NOW:
+            broker.tail_lost_epoch = BrokerEpoch(self.zxid)
         self.registered[BrokerId(broker.id)] = BrokerInfo(
-            broker_id=BrokerId(broker.id), host="h", port=1, epoch=BrokerEpoch(self.zxid)
+            broker_id=BrokerId(broker.id),
+            host="h",
+            port=1,
+            epoch=BrokerEpoch(self.zxid),
+            tail_lost_epoch=broker.tail_lost_epoch,
         )
         self._brokers_changed()
 
@@ -235,6 +282,18 @@ class World:
             if replica.leading is not None and tp in broker.logs:
                 broker.logs[tp].high_watermark = replica.leading.high_watermark
         broker.up = False
+
+    def lose_power(self, broker: Broker) -> None:
+        """Its process dies with it, if it runs."""
+        if broker.up:
+            self.kill(broker)
+        broker.tail_lost_epoch = TAIL_LOST_NOW
+        for log in broker.logs.values():
+            log.cut_to(self.random.randint(log.flushed, log.end))
+            log.flushed = log.end
+        # Also where it has no log yet: nobody can tell that from one that was lost.
+        for tp in broker.logs.keys() | self.states.keys():
+            self.cut.setdefault(tp, set()).add(broker.id)
 
     def replace_controller(self) -> None:
         self.controller_epoch += 1
@@ -343,6 +402,7 @@ class World:
             partition_epoch=state.partition_epoch,
             isr=frozenset(state.isr),
             assigned_replicas=item.assigned,
+            joined_epochs={int(b): int(epoch) for b, epoch in state.joined_epochs.items()},
         )
         if replica.leading is None:
             replica.leading = LeaderPartition(
@@ -391,9 +451,7 @@ class World:
                 diverging_epoch=diverging[0],
                 leader_end_offset=diverging[1],
             )
-            del mine.records[cut:]
-            mine.epochs.truncate_from_end(cut)
-            mine.high_watermark = min(mine.high_watermark, cut)
+            mine.cut_to(cut)
             return
         info = self.registered.get(BrokerId(broker.id))
         event = FollowerFetched(
@@ -402,6 +460,7 @@ class World:
             log_end_offset=theirs.end,
             now_ms=self.now_ms,
             eligible=info is not None and info.epoch == broker.epoch,
+            broker_epoch=broker.epoch,
         )
         self.lead(leader, tp, led.leading.step(event))
         for epoch, number in theirs.records[mine.end : mine.end + self.random.randint(1, 4)]:
@@ -516,6 +575,9 @@ class World:
         self.random.choice((self.append, self.fetch, self.fetch, self.fetch, self.tick))(broker, tp)
 
     def _trouble(self) -> None:
+        if self.power and self.random.random() < 0.3:
+            self._power_trouble()
+            return
         broker = self.random.choice(list(self.brokers.values()))
         match self.random.randint(0, 11):
             case 10 | 11:
@@ -539,6 +601,20 @@ class World:
             case 9:
                 self._topic_trouble()
 
+    def _power_trouble(self) -> None:
+        brokers = list(self.brokers.values())
+        chance = self.random.random()
+        if chance < 0.6:
+            # Many at once, or an ISR of one is all that is left when the power goes.
+            for broker in self.random.sample(brokers, self.random.choice((1, 2, 3, 4, 4))):
+                if self.random.random() < 0.6:
+                    self.lose_power(broker)
+                elif broker.up:
+                    self.kill(broker)
+            return
+        for log in self.random.choice(brokers).logs.values():
+            log.flushed = log.end
+
     def _topic_trouble(self) -> None:
         if "u" not in self.topics:
             self.create_topic("u", 2)
@@ -546,6 +622,7 @@ class World:
                 tp: done for tp, done in self.acknowledged.items() if tp.topic != "u"
             }
             self.sent = {tp: sent for tp, sent in self.sent.items() if tp.topic != "u"}
+            self.cut = {tp: cut for tp, cut in self.cut.items() if tp.topic != "u"}
             self.leaders_of = {
                 key: held for key, held in self.leaders_of.items() if key[0].topic != "u"
             }
@@ -560,7 +637,7 @@ class World:
             if self.unclean:
                 continue
             for offset, epoch, number in self.acknowledged.get(tp, ()):
-                for member in state.isr:
+                for member in set(state.isr) - self.cut.get(tp, set()):
                     records = self.brokers[member].logs[tp].records
                     assert records[offset : offset + 1] == [(epoch, number)], (
                         f"{tp}: acknowledged record {number} at {offset} is not on {member}"

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.core import controller
 from storage_engine.tests.core.cluster_world import World
 
 
-def live(seed: int, happenings: int, *, unclean: bool = False) -> World:
-    world = World(seed, unclean=unclean)
+def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = False) -> World:
+    world = World(seed, unclean=unclean, power=power)
     for _ in range(happenings):
         world.happen()
     return world
@@ -43,3 +44,22 @@ def test_with_unclean_elections_the_cluster_heals_and_logs_agree(seed):
 def test_records_are_acknowledged_in_spite_of_the_faults(seed):
     world = live(seed, 4000)
     assert sum(map(len, world.acknowledged.values())) > 50
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_record_is_lost_with_the_power_only_when_all_of_the_isr_lost_it(seed):
+    world = live(seed, 1500, power=True)
+    world.settle()
+    world.check_settled()
+
+
+def test_some_partition_goes_on_after_all_of_its_isr_lost_power():
+    assert any(live(seed, 2500, power=True).elected_with_loss for seed in range(5))
+
+
+def test_without_suspects_a_broker_that_lost_its_tail_leads(monkeypatch):
+    """The rule taken away: the random world finds it."""
+    monkeypatch.setattr(controller, "suspects", lambda state, brokers: frozenset())
+    with pytest.raises(AssertionError, match=r"lost its tail|acknowledged record \d+"):
+        for seed in range(80):
+            live(seed, 1500, power=True).settle()

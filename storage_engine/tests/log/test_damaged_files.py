@@ -1,5 +1,5 @@
-"""Every byte of every file of a broker's folder, damaged in turn: what is undamaged below the damage
-is served, and what is dropped is told (R-LOG8).
+"""Every byte of every file of a broker's folder, damaged in turn: what is undamaged below the
+damage is served, and what is dropped is told (R-LOG8).
 
 Of cut and overwritten bytes every third; `HEADRACE_FAULTS=full` takes all.
 """
@@ -129,7 +129,8 @@ def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean):
                     assert log.aborted_transactions(0, log.log_end_offset) == aborted, where
             wanted = [header for header in expected if header.next_offset > start]
             assert read_all(log) == wanted, where
-            assert append(log, epoch=log.latest_epoch + 1).base_offset == log.log_end_offset - 1, where
+            following = log.log_end_offset
+            assert append(log, epoch=log.latest_epoch + 1).base_offset == following, where
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -153,6 +154,8 @@ def test_damaged_records_take_nothing_along_that_is_below_them(damage, caplog):
             if len(found) < len([h for _, _, h in batches if h.next_offset > 1]):
                 is_told = "end_offset=" in caplog.text and "dropped_bytes=" in caplog.text
                 # A file that ends where a batch ends does not look damaged.
-                ends_well = damage == "cut" and at in {0, *(e for p, e, _ in batches if p == path)}
+                ends = {0, *(end for other, end, _ in batches if other == path)}
+                ends_well = damage == "cut" and at in ends
                 assert is_told or ends_well, where
-            assert append(log, epoch=log.latest_epoch + 1).base_offset == log.log_end_offset - 1, where
+            following = log.log_end_offset
+            assert append(log, epoch=log.latest_epoch + 1).base_offset == following, where

@@ -1,5 +1,6 @@
 """Who may use a data folder: R-CTL4, and ARCHITECTURE's boot id."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import StorageError
+from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.log.data_folder import DataFolder
 from storage_engine.log.disk import REAL_DISK, RealDisk
+from storage_engine.simulation.disk import CrashError, SimulatedDisk
 
 
 def open_folder(path: Path, *, broker_id: int = 1, cluster_id: str | None = "c1", disk=REAL_DISK):
@@ -59,6 +62,62 @@ def test_a_restart_of_the_machine_is_noticed(tmp_path):
     folder.begin()
     folder.unlock()
     assert open_folder(tmp_path, disk=RestartedMachine()).same_boot
+
+
+def test_a_restart_of_the_machine_may_have_cut_the_logs_until_the_broker_has_registered(tmp_path):
+    known = open_folder(tmp_path)
+    known.begin()
+    known.keep_tail_lost_epoch(BrokerEpoch(7))
+    known.unlock()
+    for _ in range(2):
+        # Killed before it could register: the second start finds the boot id that it wrote.
+        folder = open_folder(tmp_path, disk=RestartedMachine())
+        assert folder.tail_lost_epoch == TAIL_LOST_NOW
+        folder.begin()
+        folder.unlock()
+    folder = open_folder(tmp_path, disk=RestartedMachine())
+    folder.begin()
+    folder.keep_tail_lost_epoch(BrokerEpoch(12))
+    folder.mark_clean()
+    folder.unlock()
+    assert open_folder(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 12
+
+
+@pytest.mark.parametrize("crash_after", range(12))
+def test_a_crash_while_a_start_is_noted_never_hides_what_may_be_lost(crash_after):
+    path = Path("/data")
+    disk = SimulatedDisk(path)
+    first = open_folder(path, disk=disk)
+    first.begin()
+    first.keep_tail_lost_epoch(BrokerEpoch(7))
+    disk.lose_power()
+    folder = open_folder(path, disk=disk)
+    disk.crash_after = disk.changes + crash_after
+    with contextlib.suppress(CrashError):
+        folder.begin()
+    disk.kill_process()
+    assert open_folder(path, disk=disk).tail_lost_epoch == TAIL_LOST_NOW
+
+
+def test_a_stop_in_order_before_the_machine_goes_down_loses_nothing(tmp_path):
+    folder = open_folder(tmp_path)
+    folder.begin()
+    folder.keep_tail_lost_epoch(BrokerEpoch(7))
+    folder.mark_clean()
+    folder.unlock()
+    assert open_folder(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 7
+
+
+def test_a_folder_that_is_new_has_lost_everything_that_was_there(tmp_path):
+    assert open_folder(tmp_path).tail_lost_epoch == TAIL_LOST_NOW
+
+
+def test_a_killed_process_loses_nothing(tmp_path):
+    folder = open_folder(tmp_path)
+    folder.begin()
+    (tmp_path / ".tail-lost").unlink()
+    folder.unlock()
+    assert open_folder(tmp_path).tail_lost_epoch == NO_TAIL_LOST
 
 
 def test_a_folder_in_use_is_refused(tmp_path):

@@ -316,3 +316,27 @@ def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, su
     assert read_all(again) == headers
     assert again.offset_of_largest_timestamp() == largest
     assert again.delete_old_segments(largest.timestamp_ms, high_watermark=end) == 0
+
+
+def test_a_damaged_first_batch_that_the_time_index_names_is_met_by_no_error_at_a_clean_start(
+    tmp_path,
+):
+    """One batch is the newest by time and stands before all entries of the offset index."""
+    config = LogConfig(index_interval_bytes=1)
+    log = open_log(tmp_path / "intact", config)
+    append(log, timestamp_ms=9000, payload=bytes(50))
+    for _ in range(3):
+        append(log, timestamp_ms=1000, payload=bytes(50))
+    end = log.log_end_offset
+    log.close()
+    for position in range(61):
+        folder = tmp_path / str(position)
+        shutil.copytree(tmp_path / "intact", folder)
+        with segment_files(folder)[-1].open("r+b") as file:
+            file.seek(position)
+            byte = file.read(1)[0]
+            file.seek(position)
+            file.write(bytes([byte ^ 0xFF]))
+        again = open_log(folder, config, clean=True, recovery_point=end)
+        assert again.log_end_offset in (0, end)
+        again.close_without_flush()

@@ -16,7 +16,7 @@ from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.replica_roles import ReplicaRoles
-from storage_engine.core import decision
+from storage_engine.core import controller, decision
 from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
 from storage_engine.core.errors import ErrorCode
@@ -194,3 +194,8 @@ def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
         return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
 
     _set(stack, Controller, "_write", same_epoch)
+
+
+@mutation
+def lost_tails_ignored(stack: ExitStack) -> None:
+    _set(stack, controller, "suspects", lambda _state, _brokers: frozenset())

@@ -37,6 +37,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "min_insync_replicas_ignored": (0, "acks=all means min.insync.replicas"),
     "flush_before_ack_ignored": (0, "what a consumer has read stays"),
     "leader_epoch_kept_when_the_isr_shrinks": (0, "one leader per epoch"),
+    "lost_tails_ignored": (30, "who lost its power leads only when all of the ISR did"),
 }
 
 

@@ -52,6 +52,27 @@ def test_a_partition_without_a_leader_is_offline() -> None:
     assert [(row["partition"], row["leader"]) for row in status["offline"]] == [(1, None)]
 
 
+@pytest.mark.parametrize(
+    ("isr", "why"),
+    [
+        ((4, 5), "waits for brokers 4, 5 of the last ISR"),
+        (
+            (2, 4),
+            "waits for broker 4 of the last ISR; the end of the log may be lost, or the data folder"
+            " failed, on broker 2",
+        ),
+        ((2,), "an election is under way, or the data folder failed of broker 2"),
+    ],
+)
+def test_a_partition_without_a_leader_is_shown_with_what_it_waits_for(
+    isr: tuple[int, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = describe(CLUSTER, {1: _view(leader=-1, isr=isr), 2: None, 3: None})
+    assert [row["why"] for row in status["offline"]] == [why]
+    print_status(status)
+    assert f"t-1 {why}\n" in capsys.readouterr().out
+
+
 def test_a_controller_that_is_not_alive_is_none() -> None:
     assert describe(CLUSTER, {1: _view(controller=9), 2: None, 3: None})["controller"] is None
 
