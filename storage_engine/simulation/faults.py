@@ -160,6 +160,8 @@ MEAN_PAUSE_MS = (150, 300, 300, 600)
 """Between two faults; a seed has one of these."""
 LONGEST_MS = 5000
 """More than twice the session timeout: whoever is away so long has been replaced."""
+SESSION_MS = 2000
+"""zookeeper.session.timeout.ms."""
 SCRIPT_MS = 6000
 """What a script has for its whole story."""
 
@@ -239,4 +241,8 @@ def _duration_ms(kind: FaultKind, choose: random.Random) -> int:
         return 0
     if kind in SCRIPTED:
         return SCRIPT_MS
-    return min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
+    duration_ms = min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
+    if kind is FaultKind.SESSION_CUT and duration_ms % 2:
+        # Half of them cost the session.
+        duration_ms += SESSION_MS
+    return duration_ms

@@ -20,6 +20,7 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.convergence import open_ends
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.faults import (
+    SESSION_MS,
     Fault,
     FaultKind,
     Profile,
@@ -31,11 +32,10 @@ from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.trace import Trace
 from storage_engine.simulation.workload import Consumer, Producer
 
-SESSION_TIMEOUT_MS = 2000
 LAG_MAX_MS = 1500
 """replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""
 SETTINGS = {
-    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
     "replica.lag.time.max.ms": str(LAG_MAX_MS),
     "replica.fetch.backoff.ms": "300",
     "replica.high.watermark.checkpoint.interval.ms": "1500",

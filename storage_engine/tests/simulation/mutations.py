@@ -102,7 +102,10 @@ def controller_epoch_ignored(stack: ExitStack) -> None:
     refusal = control._refusal
 
     def refuse(context: Any, order: Any) -> ErrorCode:
-        context.highest_controller_epoch = order.controller_epoch
+        if order.controller_epoch < context.highest_controller_epoch:
+            context.highest_controller_epoch = order.controller_epoch
+            # Numbers of another controller: that guard is not the one meant.
+            context.highest_order_number = 0
         return refusal(context, order)
 
     _set(stack, control, "_refusal", refuse)
