@@ -1,6 +1,7 @@
 """Clusters of real processes for tests, and waiting without sleeping blindly."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ SESSION_TIMEOUT_MS = 2000
 QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
 
 DEADLINE_S = 60.0
+
+ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
+"""Long fault tests run in full; else a sample of them, another one in every run."""
 
 CLIENT_TIMEOUT_MS = 5000
 """librdkafka waits a minute for a broker that hangs before it asks another."""

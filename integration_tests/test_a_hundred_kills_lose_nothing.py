@@ -38,7 +38,7 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local_cluster import LocalCluster
 
 FULL = os.environ.get("HEADRACE_FAULTS") == "full"
-KILLS = 100 if FULL else 9
+KILLS = 100 if FULL else 5
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 LONGEST_PEACE_S = 1.5
 """Between a cluster that serves and the next kill."""

@@ -107,6 +107,7 @@ class ControllerChannel:
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=delivery.broker_epoch,
+            order_number=delivery.number,
             brokers=[
                 update_metadata.UpdateMetadataBroker(
                     broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
@@ -138,6 +139,7 @@ class ControllerChannel:
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=delivery.broker_epoch,
+            order_number=delivery.number,
             partitions=[_leadership(item) for item in delivery.leadership],
             live_leaders=[
                 leader_and_isr.LiveLeader(broker_id=b.broker_id, host=b.host, port=b.port)
@@ -152,6 +154,7 @@ class ControllerChannel:
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=delivery.broker_epoch,
+            order_number=delivery.number,
             partitions=[
                 stop_replica.StopReplicaPartition(
                     topic=tp.topic, partition=tp.partition, leader_epoch=NO_EPOCH, delete=True

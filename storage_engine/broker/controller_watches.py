@@ -60,6 +60,8 @@ class ControllerWatches:
         self._reread_once_loaded: set[str] = set()
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
         self._topics: dict[str, TopicInfo] | None = None
+        self._reading = 0
+        """Reads of topics under way."""
         self._states: dict[TopicPartition, PartitionState] | None = None
         self._deleting: tuple[str, ...] | None = None
 
@@ -126,23 +128,29 @@ class ControllerWatches:
         self._store.list_topics(self._guarded("topics", self._list_topics), listed)
 
     def _read_topics(self, topics: list[str]) -> None:
-        if not topics and self._topics is not None:
+        if not topics and (self._topics is not None or self._reading):
             return
         self._watched.update(topics)
+        self._reading += 1
+        self._read_all_of(topics)
 
+    def _read_all_of(self, topics: list[str]) -> None:
         def done(found: dict[str, TopicInfo] | None) -> None:
             if self._closed:
                 return
             if found is None:
-                self._again(lambda: self._read_topics(topics))
+                self._again(lambda: self._read_all_of(topics))
                 return
+            self._reading -= 1
             # One that is gone may come again under the same name.
             self._watched.difference_update(topic for topic in topics if topic not in found)
             if self.loaded:
                 self._submit(TopicsChanged(topics=found))
                 return
             self._topics = {**(self._topics or {}), **found}
-            self._load_states()
+            # Not with a part of them: brokers would be told to stop what is in the others.
+            if not self._reading:
+                self._load_states()
 
         self._store.read_topics(topics, self._topic_watch, done)
 
@@ -193,11 +201,12 @@ class ControllerWatches:
         self._list_topics()
 
     def _load_states(self) -> None:
-        topics = self._topics or {}
+        topics = self._topics
+        assert topics is not None
         partitions = [TopicPartition(t, p) for t, info in topics.items() for p in info.assignment]
 
         def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
-            if self._closed or self.loaded:
+            if self._closed or self.loaded or self._topics is not topics:
                 return
             if states is None:
                 self._again(self._load_states)

@@ -1,8 +1,10 @@
 """Writes proposed ISRs to ZooKeeper and settles those whose outcome is not known.
 
 Rule: an answer counts only while the same leadership (object and leader epoch) that proposed it
-still stands. What was accepted is made known to the controller by `/isr_change_notification`.
-Source: R-REP4, KIP-497, documents 000 and 001.
+still stands. A fenced broker writes nothing: a state written after its new registration would say
+that its new incarnation was told to lead (R-REP11). What was accepted is
+made known to the controller by `/isr_change_notification`. Source: R-REP4, KIP-497, documents 000
+and 001.
 """
 
 import logging
@@ -51,11 +53,13 @@ class IsrWriter:
         scheduler: Scheduler,
         *,
         local: int,
+        is_fenced: Callable[[], bool],
         on_high_watermark: Callable[[HostedPartition], None],
     ) -> None:
         self._coordination = coordination
         self._scheduler = scheduler
         self._local = local
+        self._is_fenced = is_fenced
         self._on_high_watermark = on_high_watermark
         self._changed: set[TopicPartition] = set()
         self._notifying = False
@@ -117,6 +121,9 @@ class IsrWriter:
             if partition.leader is leader and leader.leader_epoch == epoch:
                 self.step(partition, IsrUndecided())
 
+        if self._is_fenced():
+            self._scheduler.call_later(RETRY_MS, undecided)
+            return
         path = PartitionStateZNode.path(tp.topic, tp.partition)
         self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
 

@@ -90,6 +90,7 @@ class ReplicaManager:
             coordination,
             scheduler,
             local=settings.broker_id,
+            is_fenced=lambda: self._fenced,
             on_high_watermark=self._high_watermark_advanced,
         )
         self.durable_acks = DurableAcks(

@@ -196,8 +196,14 @@ class LeaderPartition:
         self.renew(leadership, now_ms=now_ms)
 
     def renew(self, leadership: Leadership, *, now_ms: int) -> list[Effect]:
-        """The same broker leads on under a newer epoch: its log is untouched (R-CTL3)."""
+        """The same broker leads on under a newer epoch: its log is untouched (R-CTL3).
+
+        What followers held counts on if this is the next epoch. In one that this leader has not
+        heard of, another may have led, and followers have cut what they had from here.
+        """
         assert leadership.leader_epoch >= self.leader_epoch
+        if leadership.leader_epoch > self.leader_epoch + 1:
+            self._followers = {}
         if leadership.leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self._log_end_offset
         self.leader_epoch = leadership.leader_epoch

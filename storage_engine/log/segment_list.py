@@ -85,7 +85,11 @@ class SegmentList:
 
     def start_anew_at(self, offset: int) -> None:
         """Deletes all; one empty segment at `offset`."""
+        has_records = any(segment.size for segment in self.all)
         self._delete_from(0)
+        if has_records:
+            # Else a crash could leave the oldest and the new one: a hole, or a gap of compaction.
+            sync_names(self.folder.disk, self.folder.path)
         self.active = self.folder.new_segment(offset, created_ms=self._clock.wall_ms())
         self.all = (self.active,)
         self.name_changes += 1

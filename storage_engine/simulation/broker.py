@@ -25,6 +25,7 @@ from storage_engine.simulation.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.zookeeper_session import SimulatedSession
 
 SESSION_TIMEOUT_MS = 6000
+"""Unless the settings of a cluster say otherwise."""
 
 SETTINGS = {
     "zookeeper.connect": "simulated:2181",
@@ -86,7 +87,11 @@ class SimulatedBroker:
         """Start the process; it joins the cluster as soon as it knows the cluster's id."""
         self.life += 1
         loop = self.loop = ProcessLoop(self.network.loop)
-        self.session = SimulatedSession(self.zookeeper, loop, timeout_ms=SESSION_TIMEOUT_MS)
+        self.session = SimulatedSession(
+            self.zookeeper,
+            loop,
+            timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
+        )
         self.transport = SimulatedTransport(self.network, self.id, loop)
         self.logs = LogManager(
             list(self.config.log_dirs),

@@ -23,6 +23,8 @@ from storage_engine.zookeeper.znodes import (
     TopicZNode,
 )
 
+DELETIONS_PATH = "/admin/delete_topics"
+
 _STATE_PARTS = 7
 """Of "/brokers/topics/<topic>/partitions/<partition>/state", split at slashes."""
 
@@ -30,10 +32,10 @@ _STATE_PARTS = 7
 class _Seen:
     """What a replica was like when it was last looked at."""
 
-    __slots__ = ("high_watermark", "key", "leader_epoch", "leading", "log", "session")
+    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
 
     def __init__(self) -> None:
-        self.key: tuple[object, ...] = ()
+        self.end_offset = -1
         self.log: PartitionLog | None = None
         self.high_watermark = 0
         self.leader_epoch = -1
@@ -45,10 +47,12 @@ class _Seen:
 class _Life:
     """What is known of one life of a broker's process."""
 
-    __slots__ = ("broker", "brokers_known", "replicas", "saved", "told")
+    __slots__ = ("broker", "brokers_known", "logs", "replicas", "saved", "told")
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
+        self.logs = 0
+        """So many it has, hosted or not."""
         self.replicas: dict[TopicPartition, _Seen] = {}
         self.brokers_known: object = None
         """The metadata's brokers, made anew with each UpdateMetadata."""
@@ -121,22 +125,35 @@ class Checker:
         if metadata.brokers is not life.brokers_known:
             life.brokers_known = metadata.brokers
             self._check_metadata(life)
+        logs = life.broker.logs.logs
+        if len(logs) != life.logs:
+            life.logs = len(logs)
+            self._check_deletions(life)
         replicas = life.replicas
         for partition in life.broker.context.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
                 seen = replicas[partition.topic_partition] = _Seen()
             log, leader = partition.log, partition.leader
-            key = (
-                log.log_end_offset,
-                partition.follower_high_watermark if leader is None else leader.high_watermark,
-                partition.leader_epoch,
-                leader is None,
-                log,
-            )
-            if key != seen.key:
-                seen.key = key
+            if (
+                log.log_end_offset != seen.end_offset
+                or partition.high_watermark != seen.high_watermark
+                or partition.leader_epoch != seen.leader_epoch
+                or (leader is not None) is not seen.leading
+                or log is not seen.log
+            ):
                 self._changed(life, partition, seen)
+                seen.end_offset = log.log_end_offset
+
+    def _check_deletions(self, life: _Life) -> None:
+        """Only what is no replica in sync is deleted, but for whole topics."""
+        broker = life.broker
+        for tp, record in self.records.items():
+            if broker.id in record.copies and tp not in broker.logs.logs:
+                self._trace.note(f"broker {broker.id} has deleted {tp}")
+                del record.copies[broker.id]
+                if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:
+                    record.check_in_sync()
 
     def _check_metadata(self, life: _Life) -> None:
         """R-CTL1: no order of a replaced controller is taken after one of a newer."""
@@ -165,7 +182,7 @@ class Checker:
             seen.session = broker.session.session_id
         elif leading and seen.leading:
             if appended:
-                self._check_right_to_append(broker, partition, seen, record)
+                self._check_right_to_append(broker, partition, seen)
             if partition.high_watermark < seen.high_watermark:
                 raise InvariantViolation(
                     "a leader's high watermark never goes back",
@@ -246,14 +263,11 @@ class Checker:
         broker: SimulatedBroker,
         partition: HostedPartition,
         seen: _Seen,
-        record: PartitionRecord,
     ) -> None:
-        """R-REP11: nothing is taken once the session has gone; nor in a later session, when others
-        have been elected meanwhile."""
+        """R-REP11: nothing is taken once the session has gone, nor in a later session under the
+        epoch of that one."""
         session = broker.session.session_id
-        state = record.state
-        replaced = state is not None and state.leader_epoch > partition.leader_epoch
-        if session not in self._cluster.zookeeper.live or (session != seen.session and replaced):
+        if session not in self._cluster.zookeeper.live or session != seen.session:
             raise InvariantViolation(
                 "a leader without its session takes nothing",
                 f"{partition.topic_partition}: broker {broker.id} appended in epoch"
@@ -293,10 +307,19 @@ class Checker:
             self._broker_registered(int(parts[-1]), new)
         elif len(parts) >= 4 and parts[1:3] == ["brokers", "topics"] and parts[3] in self._topics:
             if len(parts) == 4 and new is not None:
-                for partition, replicas in TopicZNode.decode(parts[3], new).assignment.items():
-                    self.record(TopicPartition(parts[3], partition)).assigned = replicas
+                self._topic_written(TopicZNode.decode(parts[3], new))
             elif len(parts) == _STATE_PARTS:
                 self._state_written(TopicPartition(parts[3], int(parts[5])), new)
+
+    def _topic_written(self, node: TopicZNode) -> None:
+        for partition, replicas in node.assignment.items():
+            target = node.target_replicas.get(partition)
+            move = None if target is None else (node.original_replicas[partition], target)
+            record = self.record(TopicPartition(node.topic, partition))
+            if (replicas, move) != (record.assigned, record.move):
+                going = "" if move is None else f" from {list(move[0])} to {list(move[1])}"
+                self._trace.note(f"zookeeper: {record.partition} on {list(replicas)}{going}")
+                record.assign(replicas, move)
 
     def _broker_registered(self, broker: int, data: bytes) -> None:
         if broker in self._lost_power:
@@ -324,11 +347,7 @@ class Checker:
             f"zookeeper: {tp} leader {new.leader} epoch {new.leader_epoch} isr {list(new.isr)}"
             f" controller epoch {new.controller_epoch}"
         )
-        if not new.isr or not set(new.isr) <= set(record.assigned):
-            raise InvariantViolation(
-                "the ISR is a part of the replicas, never empty",
-                f"{tp} has ISR {list(new.isr)}, replicas {list(record.assigned)}",
-            )
+        record.note_isr(new.isr)
         if new.leader != -1:
             record.lead(new.leader_epoch, new.leader)
         for member in record.cut.intersection(new.isr):

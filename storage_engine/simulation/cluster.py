@@ -10,7 +10,12 @@ from typing import Any
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.log.disk import REAL_DISK, Disk
-from storage_engine.protocol.apis import create_topics, delete_topics
+from storage_engine.protocol.apis import (
+    alter_partition_reassignments,
+    create_topics,
+    delete_topics,
+    elect_leaders,
+)
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.broker import SimulatedBroker
@@ -19,9 +24,11 @@ from storage_engine.simulation.network import CLIENT, SimulatedNetwork
 from storage_engine.simulation.requests import (
     create_topic_request,
     delete_topic_request,
+    elect_preferred_request,
     fetch_request,
     make_batch,
     produce_request,
+    reassign_request,
 )
 from storage_engine.simulation.zookeeper import SimulatedZooKeeper
 from storage_engine.zookeeper.znodes import PartitionStateZNode
@@ -128,6 +135,16 @@ class SimulatedCluster:
     def delete_topic(self, topic: str, *, timeout_ms: int = 30_000) -> list[Any]:
         request = delete_topic_request(topic, timeout_ms=timeout_ms)
         return self.ask_controller(delete_topics.API, 4, request)
+
+    def elect_preferred(self, tp: TopicPartition) -> list[Any]:
+        """Have the first assigned replica lead, now."""
+        request = elect_preferred_request(tp.topic, tp.partition)
+        return self.ask_controller(elect_leaders.API, 2, request)
+
+    def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> list[Any]:
+        """Have other replicas; None takes it back."""
+        request = reassign_request(tp.topic, tp.partition, target)
+        return self.ask_controller(alter_partition_reassignments.API, 0, request)
 
     def produce(
         self, broker: int, tp: TopicPartition, payload: bytes, *, acks: int = -1

@@ -6,11 +6,9 @@ Rule: every promise here is one that the cluster keeps by itself, without help, 
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.checkers import Checker
+from storage_engine.simulation.checkers import DELETIONS_PATH, Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
-
-DELETIONS_PATH = "/admin/delete_topics"
 
 
 def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
@@ -29,6 +27,8 @@ def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
         for tp in broker.logs.logs:
             if tp.topic not in topics:
                 found.append(f"broker {broker.id} still has {tp}, which was deleted")
+            elif broker.id not in checker.record(tp).assigned:
+                found.append(f"broker {broker.id} still has {tp}, which is on others")
         known = set(broker.context.metadata.topics())
         if known != set(topics):
             found.append(f"broker {broker.id} knows the topics {sorted(known)}, not {topics}")
@@ -56,6 +56,8 @@ def _topic(cluster: SimulatedCluster, checker: Checker, topic: str) -> list[str]
     assert data is not None
     for partition, assigned in TopicZNode.decode(topic, data).assignment.items():
         tp = TopicPartition(topic, partition)
+        if checker.record(tp).move is not None:
+            found.append(f"{tp} is on the move")
         state_data = cluster.zookeeper.data(PartitionStateZNode.path(topic, partition))
         if state_data is None:
             found.append(f"{tp} has no leader yet")

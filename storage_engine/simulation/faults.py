@@ -47,7 +47,17 @@ class FaultKind(enum.Enum):
     """Somebody removes /controller; the old one hears of it in its own time."""
     STALE_ORDERS = "stale orders"
     """What the controller orders one broker is held up, while another broker restarts twice, the
-    controller gives its connection up, and perhaps is replaced; then the old orders arrive."""
+    controller gives its connection up, and perhaps is replaced; then old orders arrive with new."""
+    STALE_FETCHES = "stale fetches"
+    """This and the next three are told in `scripts`."""
+    MISSED_LEADERSHIP = "missed leadership"
+    STALE_ANSWERS = "stale answers"
+    UNNOTICED_RESTART = "unnoticed restart"
+    ELECT_PREFERRED = "elect preferred"
+    """Somebody asks for it."""
+    REASSIGN = "reassign"
+    """To other brokers, or elsewhere while a reassignment is under way."""
+    CANCEL_REASSIGNMENT = "cancel reassignment"
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
     GROW_TOPIC = "grow topic"
@@ -84,6 +94,15 @@ BETWEEN_TWO = frozenset(
     }
 )
 
+SCRIPTED = frozenset(
+    {
+        FaultKind.STALE_FETCHES,
+        FaultKind.MISSED_LEADERSHIP,
+        FaultKind.STALE_ANSWERS,
+        FaultKind.UNNOTICED_RESTART,
+    }
+)
+
 _WEIGHTS = {
     FaultKind.KILL: 10,
     FaultKind.QUICK_RESTART: 8,
@@ -102,6 +121,13 @@ _WEIGHTS = {
     FaultKind.SLOW_SESSION: 6,
     FaultKind.CONTROLLER_CHANGE: 5,
     FaultKind.STALE_ORDERS: 6,
+    FaultKind.STALE_FETCHES: 5,
+    FaultKind.MISSED_LEADERSHIP: 5,
+    FaultKind.STALE_ANSWERS: 5,
+    FaultKind.UNNOTICED_RESTART: 5,
+    FaultKind.ELECT_PREFERRED: 3,
+    FaultKind.REASSIGN: 6,
+    FaultKind.CANCEL_REASSIGNMENT: 2,
     FaultKind.CREATE_TOPIC: 2,
     FaultKind.DELETE_TOPIC: 2,
     FaultKind.GROW_TOPIC: 2,
@@ -121,15 +147,23 @@ _AT_ONCE = frozenset(
         FaultKind.GIVE_UP,
         FaultKind.LOST_ANSWERS,
         FaultKind.CONTROLLER_CHANGE,
+        FaultKind.ELECT_PREFERRED,
+        FaultKind.REASSIGN,
+        FaultKind.CANCEL_REASSIGNMENT,
         FaultKind.CREATE_TOPIC,
         FaultKind.DELETE_TOPIC,
         FaultKind.GROW_TOPIC,
     }
 )
 
-MEAN_PAUSE_MS = 700
-LONGEST_MS = 14_000
+MEAN_PAUSE_MS = (150, 300, 300, 600)
+"""Between two faults; a seed has one of these."""
+LONGEST_MS = 5000
 """More than twice the session timeout: whoever is away so long has been replaced."""
+SESSION_MS = 2000
+"""zookeeper.session.timeout.ms."""
+SCRIPT_MS = 6000
+"""What a script has for its whole story."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +214,9 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     brokers = range(1, profile.brokers + 1)
     faults: list[Fault] = []
     at_ms = 0
+    mean_pause_ms = choose.choice(MEAN_PAUSE_MS)
     while True:
-        at_ms += int(choose.expovariate(1 / MEAN_PAUSE_MS))
+        at_ms += int(choose.expovariate(1 / mean_pause_ms))
         if at_ms >= seconds * 1000:
             return faults
         (kind,) = choose.choices(kinds, likely)
@@ -194,12 +229,20 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
                 kind=kind,
                 broker=broker,
                 other=choose.choice(others),
-                for_ms=0 if kind in _AT_ONCE else _duration_ms(choose),
+                for_ms=_duration_ms(kind, choose),
                 seed=choose.getrandbits(32),
             )
         )
 
 
-def _duration_ms(choose: random.Random) -> int:
+def _duration_ms(kind: FaultKind, choose: random.Random) -> int:
     """Mostly short; some longer than a session lives."""
-    return min(LONGEST_MS, 5 + int(choose.lognormvariate(6.8, 1.3)))
+    if kind in _AT_ONCE:
+        return 0
+    if kind in SCRIPTED:
+        return SCRIPT_MS
+    duration_ms = min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
+    if kind is FaultKind.SESSION_CUT and duration_ms % 2:
+        # Half of them cost the session.
+        duration_ms += SESSION_MS
+    return duration_ms

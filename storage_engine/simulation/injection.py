@@ -6,9 +6,9 @@ one fault began only that fault ends, or `heal`, which ends all.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import (
     controlled_shutdown,
@@ -18,24 +18,28 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import CLIENT_TIMEOUT_MS, SimulatedCluster
+from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
-from storage_engine.simulation.network import CLIENT
 from storage_engine.simulation.requests import create_topic_request, delete_topic_request
+from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import ControllerZNode
 
 RESTART_PAUSE_MS = 30
 """How soon a supervisor starts a broker again."""
-SLOW_NETWORK_MAX_MS = 400
-SLOW_ZOOKEEPER_MAX_MS = 1500
-LATE_MAX_MS = 8000
+SLOW_NETWORK_MAX_MS = 200
+SLOW_ZOOKEEPER_MAX_MS = 600
+RESEND_MAX_MS = 100
+LATE_MAX_MS = 3000
 """How long after the others a broker starts that kept its power; its session may have ended."""
-LEAVE_MS = 3000
+LEAVE_MS = 1500
 """How long a leaving broker waits for its leaders to move."""
 
 End = Callable[[], None]
+
+POLL_MS = 5
+"""How often a script looks whether it can go on."""
 
 GROWN_PARTITIONS = 4
 """More are never asked for."""
@@ -53,13 +57,18 @@ class Injector:
         choose: random.Random,
         *,
         growing_topic: str,
+        partitions: Sequence[TopicPartition],
     ) -> None:
+        """`partitions` are those that scripts and reassignments are about."""
         self._cluster = cluster
         self._checker = checker
         self._trace = trace
         self._profile = profile
         self._choose = choose
         self._growing_topic = growing_topic
+        self._about = partitions
+        self._scripts: list[Script] = []
+        """Those under way."""
         self._slow_network = 0
         self._slow_zookeeper = 0
         self._healed = False
@@ -86,8 +95,13 @@ class Injector:
             FaultKind.CREATE_TOPIC: self._change_topics,
             FaultKind.DELETE_TOPIC: self._change_topics,
             FaultKind.GROW_TOPIC: self._change_topics,
+            FaultKind.ELECT_PREFERRED: self._elect_preferred,
+            FaultKind.REASSIGN: self._reassign,
+            FaultKind.CANCEL_REASSIGNMENT: self._reassign,
+            **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(BETWEEN_TWO, self._between_two),
         }
+        cluster.network.resend_ms = lambda: choose.randint(0, RESEND_MAX_MS)
         cluster.network.delay_ms = self._network_delay_ms
         cluster.zookeeper.delay_ms = self._zookeeper_delay_ms
         for broker in cluster.brokers:
@@ -101,6 +115,8 @@ class Injector:
         """No more faults; what is down is started, what is cut off connected."""
         self._healed = True
         self._slow_network = self._slow_zookeeper = 0
+        for script in self._scripts:
+            script.close()
         self._trace.note("--- the faults are over ---")
         self._cluster.network.heal()
         for broker in self._cluster.brokers:
@@ -313,8 +329,9 @@ class Injector:
 
         restart()
         step_ms = max(1, fault.for_ms // 4)
-        self._later(step_ms, lambda: network.give_up(*direction))
-        self._later(2 * step_ms, restart)
+        # Before the connection is given up: what is sent anew tells of another leader epoch.
+        self._later(step_ms, restart)
+        self._later(2 * step_ms, lambda: network.give_up(*direction))
         if fault.seed % 2:
             self._later(3 * step_ms, replace)
 
@@ -366,21 +383,84 @@ class Injector:
                 return heal
         return _nothing
 
+    # --- scripts ---
+
+    def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        tp = self._about[fault.seed % len(self._about)]
+
+        def restart(broker: SimulatedBroker) -> None:
+            broker.kill(session_ends_at_once=True)
+            self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
+
+        def order() -> None:
+            self._create_topic(f"s{fault.number}", 1)
+
+        scene = Scene(self._cluster, tp, restart, order)
+        cast = scene.cast()
+        if cast is None:
+            return None
+        script = SCRIPTS[fault.kind](scene, cast)
+        self._scripts.append(script)
+
+        condition: Condition = _at_once
+
+        def end() -> None:
+            if script in self._scripts:
+                self._scripts.remove(script)
+                script.close()
+
+        def go_on() -> None:
+            nonlocal condition
+            if script not in self._scripts:
+                return
+            while condition():
+                step = next(script, None)
+                if step is None:
+                    self._trace.note(
+                        f"fault {fault.number} ({fault.kind.value}) is told to its end"
+                    )
+                    self._scripts.remove(script)
+                    return
+                condition = step
+            self._later(POLL_MS, go_on)
+
+        go_on()
+        return end
+
+    # --- leaders and replicas, as somebody wants them ---
+
+    def _elect_preferred(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        if self._cluster.controller is None:
+            return None
+        self._cluster.elect_preferred(self._about[fault.seed % len(self._about)])
+        return _nothing
+
+    def _reassign(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        if self._cluster.controller is None:
+            return None
+        choose = random.Random(fault.seed)
+        tp = choose.choice(self._about)
+        if fault.kind is FaultKind.CANCEL_REASSIGNMENT:
+            target = None
+        else:
+            brokers = [broker.id for broker in self._cluster.brokers]
+            target = choose.sample(brokers, choose.choice((2, 3, 3)))
+        self._trace.note(f"{tp} is to go to {target or 'where it was'}")
+        self._cluster.reassign(tp, target)
+        return _nothing
+
     # --- topics ---
 
     def _change_topics(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         controller = self._cluster.controller
         if controller is None:
             return None
-        spec, version, request = create_topics.API, 5, None
+        spec, version, request = delete_topics.API, 4, None
         if fault.kind is FaultKind.CREATE_TOPIC:
-            name = f"x{fault.number}"
-            self._checker.expect_topic(name, unclean=False, min_in_sync=1)
-            self._topics.append(name)
-            request = create_topic_request(name, 1 + fault.seed % 2, {})
-        elif fault.kind is FaultKind.DELETE_TOPIC and self._topics:
+            self._create_topic(f"x{fault.number}", 1 + fault.seed % 2)
+            return _nothing
+        if fault.kind is FaultKind.DELETE_TOPIC and self._topics:
             name = self._topics.pop(fault.seed % len(self._topics))
-            spec, version = delete_topics.API, 4
             request = delete_topic_request(name)
         elif fault.kind is FaultKind.GROW_TOPIC and self._partitions < GROWN_PARTITIONS:
             self._partitions += 1
@@ -396,16 +476,20 @@ class Injector:
             )
         if request is None:
             return None
-        self._cluster.network.send(
-            CLIENT,
-            controller.id,
-            spec,
-            version,
-            request,
-            timeout_ms=CLIENT_TIMEOUT_MS,
-            on_reply=lambda _answer: None,
-        )
+        self._cluster.ask(controller.id, spec, version, request)
         return _nothing
+
+    def _create_topic(self, name: str, partitions: int) -> None:
+        controller = self._cluster.controller
+        if controller is not None:
+            self._checker.expect_topic(name, unclean=False, min_in_sync=1)
+            self._topics.append(name)
+            request = create_topic_request(name, partitions, {})
+            self._cluster.ask(controller.id, create_topics.API, 5, request)
+
+
+def _at_once() -> bool:
+    return True
 
 
 def _nothing() -> None:

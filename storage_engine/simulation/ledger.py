@@ -34,6 +34,10 @@ class PartitionRecord:
     state: PartitionStateZNode | None = None
     """As it is in ZooKeeper."""
     assigned: tuple[int, ...] = ()
+    move: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """(original, target) of the reassignment under way."""
+    caught_up: bool = False
+    """Whether all that it waits for have been in the ISR since it began."""
     committed: NotedLog = field(default_factory=NotedLog)
     copies: dict[int, NotedLog] = field(default_factory=dict)
     """Broker -> its log; of a dead one as it was last seen."""
@@ -114,6 +118,34 @@ class PartitionRecord:
                 f" {copy.end_offset}",
             )
         self.check_in_sync()
+
+    def assign(
+        self, assigned: tuple[int, ...], move: tuple[tuple[int, ...], tuple[int, ...]] | None
+    ) -> None:
+        """ZooKeeper has other replicas. A reassignment ends when its targets have all been in sync
+        (R-CTL8), one that is taken back when one of them has."""
+        if self.move is not None and move is None and not self.caught_up:
+            raise InvariantViolation(
+                "a reassignment ends when its targets have been in sync",
+                f"{self.partition} went from {list(self.move[0])} to {list(self.move[1])}",
+            )
+        if move != self.move:
+            self.caught_up = False
+        self.assigned, self.move = assigned, move
+        if self.state is not None:
+            self.note_isr(self.state.isr)
+
+    def note_isr(self, isr: tuple[int, ...]) -> None:
+        """The ISR in ZooKeeper is this one now."""
+        if not isr or not {*isr} <= {*self.assigned}:
+            raise InvariantViolation(
+                "the ISR is a part of the replicas, never empty",
+                f"{self.partition} has ISR {list(isr)}, replicas {list(self.assigned)}",
+            )
+        if self.move is not None:
+            original, target = self.move
+            needed = {*target} & {*isr} if original == target else {*target}
+            self.caught_up |= bool(needed) and needed <= {*isr}
 
     def check_in_sync(self) -> None:
         """StrongIsr: whoever may be elected holds all that is committed."""

@@ -94,11 +94,11 @@ class _Pipe:
     Invariant: for each thing in `_queue` there is one arrival, scheduled or held up.
     """
 
-    __slots__ = ("_direction", "_due_ms", "_held_up", "_network", "_queue")
+    __slots__ = ("_due_ms", "_held_up", "_network", "_queue", "direction")
 
     def __init__(self, network: "SimulatedNetwork", direction: tuple[int, int]) -> None:
         self._network = network
-        self._direction = direction
+        self.direction = direction
         self._due_ms = 0
         self._queue: deque[Callable[[], None]] = deque()
         self._held_up = 0
@@ -106,7 +106,7 @@ class _Pipe:
 
     @property
     def is_open(self) -> bool:
-        return self._direction not in self._network.held_up
+        return self.direction not in self._network.held_up
 
     def put(self, arrive: Callable[[], None]) -> None:
         self._queue.append(arrive)
@@ -127,8 +127,9 @@ class _Pipe:
         self._held_up += 1
 
     def go_on(self) -> None:
-        """The partition is over."""
+        """The partition is over: what was held up is sent again when the sender gets to it."""
         held_up, self._held_up = self._held_up, 0
+        self._due_ms = max(self._due_ms, self._network.loop.now_ms + self._network.resend_ms())
         for _ in range(held_up):
             self._schedule()
 
@@ -280,6 +281,8 @@ class SimulatedNetwork:
         """Directions (from, to) in which nothing gets through for now."""
         self.waiting: list[_Pipe] = []
         self.delay_ms: Callable[[], int] = lambda: NETWORK_DELAY_MS
+        self.resend_ms: Callable[[], int] = lambda: 0
+        """After a partition, until a connection sends again what got lost."""
         self._correlation_ids = itertools.count(1)
 
     def next_correlation_id(self) -> int:

@@ -1,8 +1,10 @@
 """What simulated clients send: batches of records and the requests around them."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from storage_engine.protocol.apis import create_topics, delete_topics
+from storage_engine.protocol.apis import alter_partition_reassignments as reassignments
+from storage_engine.protocol.apis import create_topics, delete_topics, elect_leaders
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.record_batch import (
@@ -93,3 +95,20 @@ def create_topic_request(topic: str, partitions: int, config: dict[str, str]) ->
 
 def delete_topic_request(topic: str, *, timeout_ms: int = ANSWER_MS) -> Any:
     return delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
+
+
+def elect_preferred_request(topic: str, partition: int) -> Any:
+    named = elect_leaders.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+    return elect_leaders.ElectLeadersRequest(
+        election_type=0, topic_partitions=[named], timeout_ms=ANSWER_MS
+    )
+
+
+def reassign_request(topic: str, partition: int, target: Sequence[int] | None) -> Any:
+    """`target` None: cancel what is under way."""
+    of_topic = reassignments.AlterPartitionReassignmentsRequest.ReassignableTopic
+    replicas = None if target is None else list(target)
+    named = of_topic.ReassignablePartition(partition_index=partition, replicas=replicas)
+    return reassignments.AlterPartitionReassignmentsRequest(
+        timeout_ms=ANSWER_MS, topics=[of_topic(name=topic, partitions=[named])]
+    )

@@ -20,6 +20,7 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.convergence import open_ends
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.faults import (
+    SESSION_MS,
     Fault,
     FaultKind,
     Profile,
@@ -31,8 +32,16 @@ from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.trace import Trace
 from storage_engine.simulation.workload import Consumer, Producer
 
-LAG_MAX_MS = 3000
-"""replica.lag.time.max.ms, short, so that a minute has many changes of ISRs."""
+LAG_MAX_MS = 1500
+"""replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "replica.lag.time.max.ms": str(LAG_MAX_MS),
+    "replica.fetch.backoff.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "1500",
+    "leader.imbalance.check.interval.seconds": "2",
+    "default.replication.factor": "3",
+}
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
 answers (30 s), one after another."""
@@ -86,8 +95,7 @@ class Run:
             root,
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            replica_lag_time_max_ms=str(LAG_MAX_MS),
-            default_replication_factor="3",
+            **SETTINGS,  # type: ignore[arg-type]
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
@@ -98,6 +106,7 @@ class Run:
             self.profile,
             random.Random(f"delays {seed}"),
             growing_topic=UNCLEAN,
+            partitions=[TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)],
         )
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
@@ -188,7 +197,7 @@ class Run:
                 number=number,
                 acks=acks,
                 idempotent=idempotent,
-                pause_ms=choose.choice((50, 200, 600)),
+                pause_ms=choose.choice((100, 300, 700)),
             )
             self.producers.append(producer)
             producer.run()
@@ -199,7 +208,7 @@ class Run:
                 random.Random(f"consumer {self.seed} {number}"),
                 [*safe, unclean],
                 number=number,
-                pause_ms=choose.choice((100, 400)),
+                pause_ms=choose.choice((250, 600)),
             )
             self.consumers.append(consumer)
             consumer.run()

@@ -21,9 +21,9 @@ from storage_engine.simulation.requests import fetch_request, make_batch, produc
 
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
-BROKER_TIMEOUT_MS = 4000
+BROKER_TIMEOUT_MS = 2000
 """How long a leader may wait for its followers."""
-CLIENT_TIMEOUT_MS = 6000
+CLIENT_TIMEOUT_MS = 3000
 RETRY_MS = 150
 MAX_RECORDS = 3
 """Of a batch."""
@@ -58,6 +58,13 @@ class Client:
         if len(found) > 1 and self.choose.random() < 0.3:
             return self.choose.choice(found)[1]
         return max(found)[1]
+
+    def epoch_of(self, broker: int, tp: TopicPartition) -> int:
+        """The leader epoch under which a broker leads, -1 when it does not."""
+        if not self.cluster[broker].serving:
+            return -1
+        partition = self.cluster[broker].context.replicas.get(tp)
+        return partition.leader_epoch if partition is not None and partition.leader else -1
 
     def request(
         self, broker: int, spec: Any, version: int, message: Any, on_reply: Any = None
@@ -125,7 +132,14 @@ class Producer(Client):
             self.request(leader, PRODUCE, PRODUCE_VERSION, request)
             self._go_on()
         else:
-            self.request(leader, PRODUCE, PRODUCE_VERSION, request, self._on_reply)
+            epoch = self.epoch_of(leader, tp)
+            self.request(
+                leader,
+                PRODUCE,
+                PRODUCE_VERSION,
+                request,
+                lambda reply: self._on_reply(leader, epoch, reply),
+            )
 
     def _make_batch(self) -> None:
         self._count = self.choose.randint(1, MAX_RECORDS)
@@ -139,17 +153,25 @@ class Producer(Client):
             else (-1, -1, -1),
         )
 
-    def _on_reply(self, reply: Any) -> None:
+    def _on_reply(self, leader: int, epoch: int, reply: Any) -> None:
         if isinstance(reply, TransportError):
             self._failed()
             return
         (answer,) = reply.partitions
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
-            if self._producer_id >= 0 and code in _SEQUENCE_BROKEN:
-                if self.checker.record(self.partition).unclean:
-                    self._begin_anew()
-                    return
+            # One that has been replaced, and has not heard of it, need not know the newest batches.
+            record = self.checker.record(self.partition)
+            state = record.state
+            leads = (
+                state is not None
+                and (state.leader, state.leader_epoch) == (leader, epoch)
+                and self.epoch_of(leader, self.partition) == epoch
+            )
+            if self._producer_id >= 0 and code in _SEQUENCE_BROKEN and record.unclean:
+                self._begin_anew()
+                return
+            if leads and self._producer_id >= 0 and code in _SEQUENCE_BROKEN:
                 raise InvariantViolation(
                     "an idempotent producer's batches are committed once and in order",
                     f"{self.partition}: {self.name} got {code.name} for sequence {self._sequence}",
@@ -241,7 +263,7 @@ class Consumer(Client):
         if self.choose.random() < 0.03:
             self._positions[tp] = 0
         offset = self._positions[tp]
-        epoch = self._epoch_of(leader, tp)
+        epoch = self.epoch_of(leader, tp)
         wait_ms = self.choose.choice((0, 0, 500))
         self.request(
             leader,
@@ -250,13 +272,6 @@ class Consumer(Client):
             fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms),
             lambda reply: self._on_reply(tp, leader, epoch, offset, reply),
         )
-
-    def _epoch_of(self, broker: int, tp: TopicPartition) -> int:
-        """The leader epoch under which a broker leads, -1 when it does not."""
-        if not self.cluster[broker].serving:
-            return -1
-        partition = self.cluster[broker].context.replicas.get(tp)
-        return partition.leader_epoch if partition is not None and partition.leader else -1
 
     def _on_reply(
         self, tp: TopicPartition, leader: int, epoch: int, offset: int, reply: Any
@@ -269,7 +284,7 @@ class Consumer(Client):
             if ErrorCode.of(answer.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._out_of_range(tp, leader, epoch, offset)
             return
-        if self._epoch_of(leader, tp) == epoch:
+        if self.epoch_of(leader, tp) == epoch:
             self._check_high_watermark(tp, leader, epoch, answer.high_watermark)
         for _, header in iter_headers(answer.records or b""):
             self._check_served(tp, header, answer.high_watermark)

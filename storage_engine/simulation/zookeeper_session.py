@@ -36,6 +36,8 @@ class SimulatedSession:
         self.state = SessionState.LOST
         self.delay_ms = server.delay_ms
         """Of each message, either way."""
+        self.hear_delay_ms: Callable[[], int] | None = None
+        """Of what the server sends, where that is another."""
         self.lose_answers = 0
         """So many of the next writes are done, but answered UNKNOWN."""
         self._loop = server.loop
@@ -257,7 +259,8 @@ class SimulatedSession:
     def _hear(self, callback: Callable[[], None]) -> None:
         """Something comes from the server, after what it sent before."""
         now_ms = self._loop.now_ms
-        self._heard_due_ms = max(self._heard_due_ms, now_ms + self.delay_ms())
+        delay_ms = self.hear_delay_ms or self.delay_ms
+        self._heard_due_ms = max(self._heard_due_ms, now_ms + delay_ms())
         self._scheduler.call_later(self._heard_due_ms - now_ms, callback)
 
     def _submit(

@@ -11,6 +11,7 @@ examples:
 """
 
 import argparse
+import gc
 import logging
 import multiprocessing
 import os
@@ -29,7 +30,7 @@ from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
 DEFAULT_SEEDS = 100
-DEFAULT_SECONDS = 20
+DEFAULT_SECONDS = 8
 LOGGED_PROGRESS_S = 60.0
 """How often a line tells of the progress where nobody watches."""
 AHEAD = 4
@@ -140,6 +141,9 @@ def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 def _begin_worker() -> None:
     logging.disable(logging.CRITICAL)
+    # What there is stays; what a run makes is looked through seldom.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _outcomes(

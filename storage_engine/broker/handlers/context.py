@@ -56,6 +56,8 @@ class BrokerContext:
     broker_epoch: Callable[[], BrokerEpoch]
     """This broker's present incarnation; -1 while it is not registered."""
     highest_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
+    highest_order_number: int = 0
+    """Of that controller epoch."""
     leaving: bool = False
     """In controlled shutdown: it still follows, but no leader takes it into an ISR again."""
 

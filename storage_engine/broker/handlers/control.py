@@ -1,8 +1,9 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata: what the controller orders (keys 4, 5, 6).
 
-Rule: an order of an older controller, or one meant for an earlier incarnation of this broker, is
-refused; orders are carried out one after another, each once the settings of its topics are known,
-and a long one in several turns of the event loop, each of which asks again whether it is refused.
+Rule: an order of an older controller, one older than another of the same controller, and one meant
+for an earlier incarnation of this broker are refused; orders are carried out one after another,
+each once the settings of its topics are known, and a long one in several turns of the event loop,
+each of which asks again whether it is refused.
 Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
-from storage_engine.core.ids import BrokerEpoch, ControllerEpoch, TopicPartition
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionResponse,
@@ -32,20 +33,25 @@ log = logging.getLogger(__name__)
 
 
 def _refusal(
-    context: BrokerContext, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch
+    context: BrokerContext, order: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 ) -> ErrorCode:
-    """NONE when the order is to be taken; remembers the newest controller epoch."""
-    if controller_epoch < context.highest_controller_epoch:
+    """NONE when the order is to be taken; remembers the newest controller epoch and order."""
+    newest = context.highest_controller_epoch, context.highest_order_number
+    if order.controller_epoch < newest[0]:
         return ErrorCode.STALE_CONTROLLER_EPOCH
-    context.highest_controller_epoch = controller_epoch
-    if broker_epoch not in (-1, context.broker_epoch()):
+    if (order.controller_epoch, order.order_number) < newest:
+        # Its connection was given up, and what it said has been said again since.
+        return ErrorCode.REQUEST_TIMED_OUT
+    context.highest_controller_epoch = order.controller_epoch
+    context.highest_order_number = order.order_number
+    if order.broker_epoch not in (-1, context.broker_epoch()):
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.NONE
 
 
 def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequest) -> None:
     def refused() -> bool:
-        refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+        refusal = _refusal(context, request)
         if refusal is ErrorCode.NONE:
             return False
         call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
@@ -107,7 +113,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
     def apply() -> Iterator[None]:
         outcomes = []
         for item in request.partitions:
-            refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+            refusal = _refusal(context, request)
             if refusal is not ErrorCode.NONE:
                 call.respond(StopReplicaResponse(error_code=int(refusal)))
                 return
@@ -137,7 +143,7 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
 
 
 def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataRequest) -> None:
-    refusal = _refusal(context, request.controller_epoch, request.broker_epoch)
+    refusal = _refusal(context, request)
     if refusal is ErrorCode.NONE:
         context.metadata.update(request)
         # Who waits for a replica that has died waits no longer.

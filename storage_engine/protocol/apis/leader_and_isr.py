@@ -3,7 +3,8 @@
 
 A message of our own under Kafka's api key 4, version 0, not flexible. Field order:
 
-    request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
+    request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
+               int64, full bool,
                [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32,
                 leader_epoch int32, isr [int32], partition_epoch int32, replicas [int32],
                 is_new bool, [member int32, joined_epoch int64]],
@@ -74,6 +75,8 @@ class LeaderAndIsrRequest:
     partitions: Sequence[LeaderAndIsrPartition]
     live_leaders: Sequence[LiveLeader] = ()
     full: bool = False
+    order_number: int = 0
+    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +104,13 @@ def _read_request(reader: Reader) -> LeaderAndIsrRequest:
     controller_id = BrokerId(reader.int32())
     controller_epoch = ControllerEpoch(reader.int32())
     broker_epoch = BrokerEpoch(reader.int64())
+    order_number = reader.int64()
     full = reader.boolean()
     return LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
+        order_number=order_number,
         full=full,
         partitions=reader.array(51, lambda: _read_partition(reader)),
         live_leaders=reader.array(10, lambda: _read_live_leader(reader)),
@@ -138,6 +143,7 @@ def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
     writer.int32(request.controller_id)
     writer.int32(request.controller_epoch)
     writer.int64(request.broker_epoch)
+    writer.int64(request.order_number)
     writer.boolean(request.full)
     writer.count(len(request.partitions))
     for partition in request.partitions:

@@ -3,7 +3,8 @@ says so (R-CTL6).
 
 A message of our own under Kafka's api key 5, version 0, not flexible. Field order:
 
-    request    controller_id int32, controller_epoch int32, broker_epoch int64,
+    request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
+               int64,
                [topic string, partition int32, leader_epoch int32, delete bool]
     response   error_code int16, [topic string, partition int32, error_code int16]
 """
@@ -36,6 +37,8 @@ class StopReplicaRequest:
     """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
 
     partitions: Sequence[StopReplicaPartition]
+    order_number: int = 0
+    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ def _read_request(reader: Reader) -> StopReplicaRequest:
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),
         broker_epoch=BrokerEpoch(reader.int64()),
+        order_number=reader.int64(),
         partitions=reader.array(11, lambda: _read_partition(reader)),
     )
 
@@ -83,6 +87,7 @@ def encode_request(version: int, request: StopReplicaRequest) -> list[Buffer]:
     writer.int32(request.controller_id)
     writer.int32(request.controller_epoch)
     writer.int64(request.broker_epoch)
+    writer.int64(request.order_number)
     writer.count(len(request.partitions))
     for partition in request.partitions:
         writer.string(partition.topic)

@@ -2,7 +2,8 @@
 
 A message of our own under Kafka's api key 6, version 0, not flexible. Field order:
 
-    request    controller_id int32, controller_epoch int32, broker_epoch int64, full bool,
+    request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
+               int64, full bool,
                [id int32, host string, port int32, rack nullable string, epoch int64],
                removed topics [string],
                [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
@@ -65,6 +66,8 @@ class UpdateMetadataRequest:
     full: bool = False
     broker_epoch: BrokerEpoch = ANY_BROKER_EPOCH
     """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+    order_number: int = 0
+    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ def _read_request(reader: Reader) -> UpdateMetadataRequest:
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),
         broker_epoch=BrokerEpoch(reader.int64()),
+        order_number=reader.int64(),
         full=reader.boolean(),
         brokers=reader.array(20, lambda: _read_broker(reader)),
         removed_topics=reader.array(2, reader.name),
@@ -123,6 +127,7 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
     writer.int32(request.controller_id)
     writer.int32(request.controller_epoch)
     writer.int64(request.broker_epoch)
+    writer.int64(request.order_number)
     writer.boolean(request.full)
     writer.count(len(request.brokers))
     for broker in request.brokers:

@@ -104,6 +104,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     context = SimpleNamespace(
         replicas=replicas,
         highest_controller_epoch=1,
+        highest_order_number=-1,
         broker_epoch=lambda: epoch[0],
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),
     )

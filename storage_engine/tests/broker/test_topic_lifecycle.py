@@ -158,7 +158,8 @@ def test_a_topic_whose_nodes_were_removed_by_hand_does_not_keep_the_controller_b
 def test_files_that_can_not_be_deleted_are_tried_again(topic):
     broker = topic.brokers[0]
     log = broker.logs.logs[TP]
-    real = broker.logs._disk.rename
+    folder = broker.logs._folder_of[TP]
+    disk = folder._disk
     tries = []
 
     class StubbornDisk:
@@ -169,10 +170,9 @@ def test_files_that_can_not_be_deleted_are_tried_again(topic):
             tries.append(source)
             if len(tries) < 3:
                 raise OSError(16, "busy")
-            real(source, target)
+            disk.rename(source, target)
 
-    disk = broker.logs._disk
-    broker.logs._disk = StubbornDisk()
+    folder._disk = StubbornDisk()
     deleted(topic, topic.delete_topic("t"))
     assert len(tries) == 3
     assert not log.directory.exists()

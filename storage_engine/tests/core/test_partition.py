@@ -322,6 +322,20 @@ def test_a_renewed_leadership_drops_the_proposal_and_keeps_what_followers_hold()
     assert leader.follower_end_offset(2) == 10
 
 
+def test_a_renewal_after_an_epoch_that_was_missed_forgets_what_followers_hold():
+    """Another may have led in between, and followers have cut what they had from here."""
+    leader = shrinking()
+    assert leader.leader_epoch == 5
+    effects = leader.renew(
+        leadership(isr=(1, 2), leader_epoch=7, partition_epoch=9), now_ms=LAG_MS + 2
+    )
+    assert effects == []
+    assert leader.follower_end_offset(2) == UNKNOWN_OFFSET
+    # The whole lag time is theirs to show themselves.
+    assert leader.step(Tick(now_ms=2 * LAG_MS + 2, log_end_offset=10)) == []
+    assert leader.step(fetch(2, 10, 10)) == [HighWatermarkAdvanced(high_watermark=10)]
+
+
 def test_a_renewed_leadership_forgets_brokers_that_are_no_replicas_any_more():
     leader = led_by_1(log_end_offset=10)
     leader.step(fetch(3, 10, 10))

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.tests.log.compaction_support import put
 from storage_engine.tests.log.support import (
     ManualClock,
     append,
@@ -24,8 +26,8 @@ TP = TopicPartition("t", 0)
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
 
 
-def started(disk: SimulatedDisk) -> LogManager:
-    manager = LogManager([ROOT], SMALL, broker_id=1, clock=ManualClock(), disk=disk)
+def started(disk: SimulatedDisk, config: LogConfig = SMALL) -> LogManager:
+    manager = LogManager([ROOT], config, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     manager.get_or_create(TP)
     return manager
@@ -251,3 +253,22 @@ def test_a_log_that_is_emptied_at_its_start_does_not_go_back_behind_it(change):
             log.truncate_to(log.log_start_offset)
         disk.lose_power(random.Random(seed))
         assert started(disk).logs[TP].log_end_offset >= flushed
+
+
+@pytest.mark.parametrize("change", range(1, 30))
+def test_a_compacted_log_that_begins_anew_further_on_keeps_no_old_segment_before_it(change):
+    """Gaps are in order there, so that nothing would tell the hole."""
+    compacted = replace(SMALL, cleanup_policy="compact")
+    for seed in range(8):
+        disk = SimulatedDisk(ROOT)
+        log = started(disk, compacted).logs[TP]
+        while log.segment_count < 4:
+            put(log, [(b"k%d" % log.log_end_offset, bytes(60))])
+        log.flush()
+        disk.crash_after = disk.changes + change
+        with suppress(CrashError):
+            log.truncate_fully_and_start_at(100)
+        disk.lose_power(random.Random(seed))
+        again = started(disk, compacted).logs[TP]
+        begin = again._segments.first.base_offset
+        assert offsets_of(read_all(again)) == list(range(begin, again.log_end_offset))

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from storage_engine.broker import fetch_reads
 from storage_engine.broker.delayed_produce import AwaitedAppend
+from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
@@ -21,13 +22,12 @@ from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.isr import CommittedIsr, PendingExpand
-from storage_engine.core.partition import (
-    FollowerProgress,
-    LeaderPartition,
-)
+from storage_engine.core.partition import FollowerProgress, LeaderPartition
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.reassignment import Reassignment
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed
 
 Apply = Callable[[ExitStack], None]
@@ -99,12 +99,93 @@ def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
 
 @mutation
 def controller_epoch_ignored(stack: ExitStack) -> None:
-    def refusal(context: Any, controller_epoch: Any, broker_epoch: Any) -> ErrorCode:
-        if broker_epoch not in (-1, context.broker_epoch()):
-            return ErrorCode.STALE_BROKER_EPOCH
-        return ErrorCode.NONE
+    refusal = control._refusal
 
-    _set(stack, control, "_refusal", refusal)
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        if order.controller_epoch < context.highest_controller_epoch:
+            context.highest_controller_epoch = order.controller_epoch
+            # Numbers of another controller: that guard is not the one meant.
+            context.highest_order_number = 0
+        return refusal(context, order)
+
+    _set(stack, control, "_refusal", refuse)
+
+
+@mutation
+def leader_epoch_ignored(stack: ExitStack) -> None:
+    """R-CTL3: whatever LeaderAndIsr comes last is taken. Two guards are gone, the leader epoch and
+    the number of the order: either alone refuses an old order of the present controller."""
+    apply = ReplicaManager.apply_leadership
+    refusal = control._refusal
+
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        if isinstance(order, LeaderAndIsrRequest):
+            context.highest_order_number = 0
+        return refusal(context, order)
+
+    def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
+        partition = self._partitions.get((item.topic, item.partition))
+        if partition is not None and item.leader_epoch < partition.leader_epoch:
+            partition.leader_epoch = item.leader_epoch - 1
+        return apply(self, item, endpoints)
+
+    _set(stack, control, "_refusal", refuse)
+    _set(stack, ReplicaManager, "apply_leadership", apply_any)
+
+
+@mutation
+def number_of_orders_ignored(stack: ExitStack) -> None:
+    """R-CTL1: an order whose connection was given up is taken after those in its stead."""
+    refusal = control._refusal
+
+    def refuse(context: Any, order: Any) -> ErrorCode:
+        context.highest_order_number = 0
+        return refusal(context, order)
+
+    _set(stack, control, "_refusal", refuse)
+
+
+@mutation
+def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
+    """What a fetch says to hold is believed, whatever epoch it was sent under (R-REP8). Two guards
+    are gone, the epoch of the request and the comparison with that of the follower's last batch:
+    each of them alone refuses an old fetch."""
+    leader, note = ReplicaManager.leader, FetchReader.note_progress
+
+    def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
+        return leader(self, tp)
+
+    def note_any(self: Any, request: Any) -> None:
+        wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
+        note(self, request._replace(partitions=wanted))
+
+    _set(stack, ReplicaManager, "leader", any_leader)
+    _set(stack, FetchReader, "note_progress", note_any)
+    _set(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
+
+
+@mutation
+def progress_kept_over_a_leadership_that_was_missed(stack: ExitStack) -> None:
+    """What followers held under the leader's former leadership counts on, though another has led
+    in between."""
+    renew = LeaderPartition.renew
+
+    def keep(self: Any, leadership: Any, *, now_ms: int) -> Any:
+        if self.leader_epoch >= 0:
+            self.leader_epoch = leadership.leader_epoch - 1
+        return renew(self, leadership, now_ms=now_ms)
+
+    _set(stack, LeaderPartition, "renew", keep)
+
+
+@mutation
+def reassignment_finished_early(stack: ExitStack) -> None:
+    """R-CTL8: one new replica in sync is taken for all of them."""
+
+    def is_caught_up(self: Any, isr: Any, live: Any) -> bool:
+        return any(replica in isr for replica in self.target)
+
+    _set(stack, Reassignment, "is_caught_up", is_caught_up)
 
 
 @mutation

@@ -42,6 +42,7 @@ REQUESTS: dict[int, Any] = {
         controller_id=BrokerId(1),
         controller_epoch=ControllerEpoch(2),
         broker_epoch=BrokerEpoch(2**40),
+        order_number=2**41,
         partitions=[
             LeaderAndIsrPartition(
                 topic="flights",
@@ -64,6 +65,7 @@ REQUESTS: dict[int, Any] = {
         controller_id=BrokerId(1),
         controller_epoch=ControllerEpoch(2),
         broker_epoch=BrokerEpoch(3),
+        order_number=12,
         partitions=[
             StopReplicaPartition(
                 topic="flights", partition=4, leader_epoch=LeaderEpoch(5), delete=True
@@ -74,6 +76,7 @@ REQUESTS: dict[int, Any] = {
         controller_id=BrokerId(1),
         controller_epoch=ControllerEpoch(2),
         broker_epoch=BrokerEpoch(3),
+        order_number=12,
         brokers=[
             UpdateMetadataBroker(
                 broker_id=BrokerId(4), host="broker-4", port=9094, epoch=BrokerEpoch(5), rack="r1"

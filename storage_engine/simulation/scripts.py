@@ -1,0 +1,241 @@
+"""Compound faults: what several faults do at just the wrong moments, one after another.
+
+Rule: a script is a generator; each condition that it yields is waited for, and it ends, wherever it
+is, when the fault's time is over. What it holds up it lets go in the end. Each is the story behind
+one rule that single faults at random times hardly ever touch: old fetches, old answers of
+ZooKeeper, leaderships that a leader missed, restarts that the controller must notice.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.faults import FaultKind
+from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+
+Condition = Callable[[], bool]
+Script = Generator[Condition, None, None]
+
+SETTLE_MS = 60
+"""For what is under way to arrive."""
+
+
+class Cast(NamedTuple):
+    """The replicas of a partition in their roles."""
+
+    preferred: int
+    leader: int
+    """The next in line, who leads at the beginning."""
+    other: int
+
+
+class Scene:
+    """What scripts do."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        tp: TopicPartition,
+        restart: Callable[[SimulatedBroker], None],
+        order: Callable[[], None],
+    ) -> None:
+        """`restart` kills a broker and starts it again at once; `order` makes the controller tell
+        all brokers something."""
+        self.cluster = cluster
+        self.tp = tp
+        self._restart = restart
+        self.order = order
+
+    # --- what there is ---
+
+    def state(self) -> PartitionStateZNode | None:
+        data = self.cluster.zookeeper.data(
+            PartitionStateZNode.path(self.tp.topic, self.tp.partition)
+        )
+        if data is None:
+            return None
+        return PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
+
+    def cast(self) -> Cast | None:
+        """None: there are not three replicas."""
+        data = self.cluster.zookeeper.data(TopicZNode.path(self.tp.topic))
+        if data is None:
+            return None
+        replicas = TopicZNode.decode(self.tp.topic, data).assignment.get(self.tp.partition, ())
+        return Cast(*replicas[:3]) if len(replicas) >= 3 else None
+
+    def leads(self, leader: int, *in_sync: int) -> Condition:
+        """According to ZooKeeper."""
+
+        def look() -> bool:
+            state = self.state()
+            return state is not None and state.leader == leader and {*in_sync} <= {*state.isr}
+
+        return look
+
+    def knows(self, broker: int) -> Condition:
+        """The broker has heard of the newest leadership."""
+
+        def look() -> bool:
+            state, partition = self.state(), self._hosted(broker)
+            return (
+                state is not None
+                and partition is not None
+                and partition.leader_epoch == state.leader_epoch
+            )
+
+        return look
+
+    def end(self, broker: int) -> int:
+        """Of its log; -1 when it has none now."""
+        partition = self._hosted(broker)
+        return -1 if partition is None else partition.log.log_end_offset
+
+    def _hosted(self, broker: int) -> HostedPartition | None:
+        running = self.cluster[broker]
+        return running.context.replicas.get(self.tp) if running.serving else None
+
+    def after(self, ms: int) -> Condition:
+        due_ms = self.cluster.loop.now_ms + ms
+        return lambda: self.cluster.loop.now_ms >= due_ms
+
+    # --- what is done ---
+
+    def restart(self, broker: int) -> None:
+        running = self.cluster[broker]
+        if running.serving and not running.loop.paused:
+            self._restart(running)
+
+    def elect_preferred(self) -> None:
+        if self.cluster.controller is not None:
+            self.cluster.elect_preferred(self.tp)
+
+    def acts(self, *brokers: int) -> bool:
+        """One of them is the controller."""
+        controller = self.cluster.controller
+        return controller is None or controller.id in brokers
+
+    @contextmanager
+    def held_up(self, *directions: tuple[int, int]) -> Iterator[None]:
+        """Messages wait, in order."""
+        network = self.cluster.network
+        network.held_up |= {*directions}
+        try:
+            yield
+        finally:
+            network.held_up -= {*directions}
+            network.release()
+
+    def waits(self, direction: tuple[int, int]) -> Condition:
+        """Something is held up."""
+        network = self.cluster.network
+        return lambda: any(pipe.direction == direction for pipe in network.waiting)
+
+    def begin(self, cast: Cast) -> Script:
+        """The second replica leads, all three are in sync, and the first one is preferred."""
+        if not self.leads(cast.leader)():
+            if not self.leads(cast.preferred)():
+                self.elect_preferred()
+                yield self.leads(cast.preferred, *cast)
+            self.restart(cast.preferred)
+        yield self.leads(cast.leader, *cast)
+        yield self.knows(cast.leader)
+
+
+def stale_fetches(scene: Scene, cast: Cast) -> Script:
+    """The leader changes twice while a follower's fetch is under way, and the follower, who still
+    has a record that its leader lacks by now, is counted as in sync."""
+    preferred, leader, other = cast
+    yield from scene.begin(cast)
+    with scene.held_up((preferred, leader)):
+        yield scene.waits((preferred, leader))
+        # The other has a record that the preferred one lacks.
+        yield lambda: scene.end(other) > scene.end(preferred) >= 0
+        with scene.held_up((other, leader), (other, preferred)):
+            yield scene.waits((other, leader))
+            claimed = scene.end(other)
+            scene.elect_preferred()
+            yield scene.leads(preferred)
+            yield scene.knows(leader)
+            yield scene.after(SETTLE_MS)
+            scene.restart(preferred)
+            yield scene.leads(leader)
+            yield scene.knows(leader)
+            yield lambda: scene.end(leader) >= claimed
+    yield scene.after(SETTLE_MS)
+
+
+def missed_leadership(scene: Scene, cast: Cast) -> Script:
+    """The leader hears nothing of the leadership of another between two of its own, in which a
+    follower cuts what it had."""
+    preferred, leader, other = cast
+    yield from scene.begin(cast)
+    yield lambda: not scene.acts(preferred)
+    controller = scene.cluster.controller
+    assert controller is not None
+    with scene.held_up((preferred, leader)):
+        yield scene.waits((preferred, leader))
+        yield lambda: scene.end(other) > scene.end(preferred) >= 0
+        yield scene.after(2)
+        with scene.held_up((controller.id, leader), (other, leader)):
+            scene.order()
+            yield scene.waits((controller.id, leader))
+            scene.elect_preferred()
+            yield scene.leads(preferred)
+            yield scene.knows(other)
+            yield scene.after(SETTLE_MS)
+            scene.restart(preferred)
+            yield scene.leads(leader)
+            yield scene.after(SETTLE_MS)
+    yield scene.after(SETTLE_MS)
+
+
+def stale_answers(scene: Scene, cast: Cast) -> Script:
+    """ZooKeeper's answer to a leader that takes a follower out of the ISR comes when another has
+    led, has admitted the follower again, and has handed the leadership back."""
+    preferred, leader, other = cast
+    yield from scene.begin(cast)
+    session = scene.cluster[leader].session
+    usual = session.hear_delay_ms
+    with scene.held_up((other, leader)):
+        # Long, but not so long that the session ends.
+        session.hear_delay_ms = lambda: session.timeout_ms * 3 // 4
+        try:
+            yield lambda: not scene.leads(leader, other)()
+            if not scene.leads(leader)():
+                return
+            session.hear_delay_ms = usual
+            scene.elect_preferred()
+            yield scene.leads(preferred, other)
+            scene.restart(preferred)
+            yield scene.leads(leader, other)
+            yield scene.knows(leader)
+            yield scene.after(session.timeout_ms)
+        finally:
+            session.hear_delay_ms = usual
+
+
+def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
+    """The leader restarts when it has just admitted a follower and has told nobody, and the
+    follower can't fetch."""
+    _, leader, other = cast
+    yield from scene.begin(cast)
+    yield lambda: not scene.acts(leader, other)
+    scene.restart(other)
+    yield lambda: not scene.leads(leader, other)()
+    yield scene.leads(leader, other)
+    with scene.held_up((other, leader)):
+        scene.restart(leader)
+        yield scene.after(SESSION_TIMEOUT_MS // 4)
+
+
+SCRIPTS: dict[FaultKind, Callable[[Scene, Cast], Script]] = {
+    FaultKind.STALE_FETCHES: stale_fetches,
+    FaultKind.MISSED_LEADERSHIP: missed_leadership,
+    FaultKind.STALE_ANSWERS: stale_answers,
+    FaultKind.UNNOTICED_RESTART: unnoticed_restart,
+}
