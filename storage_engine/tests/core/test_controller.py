@@ -393,8 +393,9 @@ def test_what_a_later_controller_wrote_is_told_by_that_one_only():
     10662)."""
     driven = running()
     driven.step(BrokersChanged(brokers=brokers(1, 2)))
-    driven.deliver_all()
     driven.answer(WriteOutcome.CONFLICT)
+    assert driven.of(ReadStates) == [ReadStates(partitions=(TP,))]
+    driven.deliver_all()
     newer = replace(state(2, 1, 2, epoch=4, version=6), controller_epoch=ControllerEpoch(10))
     assert driven.step(StatesRead(states={TP: newer})) == []
     assert driven.core.states[TP] != newer
