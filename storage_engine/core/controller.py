@@ -250,11 +250,12 @@ class Controller:
 
     def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
         for partition, state in states.items():
-            self._undecided.reading.discard(partition)
-            if not self._exists(partition):
-                continue
             known = self.states.get(partition)
             if state is not None and self._is_of_successor(state, known):
+                # If it was asked for it counts as not read: nothing is decided on it here.
+                continue
+            self._undecided.reading.discard(partition)
+            if not self._exists(partition):
                 continue
             if state is not None and (
                 known is None or state.partition_epoch > known.partition_epoch
