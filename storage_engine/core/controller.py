@@ -228,6 +228,9 @@ class Controller:
     ) -> None:
         """Another assignment is told with another leader epoch (R-CTL8, step 2), except for the
         last step of a reassignment: there the brokers have known it before."""
+        if partition.topic in self.deleting:
+            # Its replicas are to be deleted wherever they were to go.
+            return
         arrived = after.reassignment is None and after.replicas == self._reassigner.retired_to(
             partition
         )

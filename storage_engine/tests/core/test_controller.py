@@ -6,6 +6,7 @@ from uuid import UUID
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
+    AssignmentsWritten,
     BalanceChecked,
     BrokerReportsFailures,
     BrokersChanged,
@@ -593,6 +594,21 @@ def test_a_topic_that_changed_while_it_was_deleted_leaves_nothing_behind():
     driven.step(TopicDeleted(topic="t"))
     driven.step(BrokersChanged(brokers=brokers(1, 2)))
     assert driven.writes() == []
+
+
+def test_a_move_that_is_written_while_the_topic_is_deleted_keeps_no_replica():
+    """The deletion went on without a replica that the move was to remove, which led on with its
+    files (seed 40080 of the random world)."""
+    driven = Driven()
+    towards = topic().assigned(0).towards((BrokerId(2), BrokerId(3)))
+    moving = topic().with_assigned(0, towards)
+    driven.step(Loaded(brokers=brokers(1, 2, 3), topics={"t": moving}, states={TP: state(2, 2, 3)}))
+    driven.deliver_all()
+    driven.step(TopicDeletionRequested(topics=("t",)))
+    driven.step(AssignmentsWritten(topic="t", info=moving.with_assigned(0, towards.finished())))
+    (to_1,) = [effect for effect in driven.deliveries if effect.broker == 1]
+    driven.step(DeliveryFailed(broker=to_1.broker, delivery=to_1.delivery))
+    assert [e.delivery.stop for e in driven.of(Deliver)] == [(TP,)]
 
 
 def test_a_topic_without_partitions_can_be_deleted():

@@ -21,6 +21,7 @@ def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = Fal
 @example(548)
 @example(10662)
 @example(31644)
+@example(40080)
 def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world = live(seed, 1500)
     world.settle()
