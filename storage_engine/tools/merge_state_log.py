@@ -52,8 +52,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def merge(files: Iterable[Path]) -> Iterator[StateChange]:
-    """The changes of all files by time; those of one moment in the order of the files."""
-    return heapq.merge(*map(read_state_changes, files), key=attrgetter("time"))
+    """The changes of all files by time; those of one moment in the order of the files, but a
+    rotated file before the one that came after it.
+    """
+    oldest_first = sorted(files, key=_rotation, reverse=True)
+    return heapq.merge(*map(read_state_changes, oldest_first), key=attrgetter("time"))
+
+
+def _rotation(file: Path) -> int:
+    """3 of state-change.log.3, which is older than state-change.log.2; 0 of the newest."""
+    suffix = file.suffix.removeprefix(".")
+    return int(suffix) if suffix.isdecimal() else 0
 
 
 def _is_asked_for(change: StateChange, args: argparse.Namespace) -> bool:
