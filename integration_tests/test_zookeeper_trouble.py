@@ -4,7 +4,8 @@ on, fence themselves where they must, and come back; nothing acknowledged is los
 
 import contextlib
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
@@ -156,6 +157,8 @@ def test_an_ensemble_of_three_loses_its_leader_and_all_of_itself(tmp_path):
                 ensemble.wait_until_serving()
                 more(producer)
                 wait_for_isr(client, TOPIC, 3)
+                # librdkafka fails what it has asked of a broker that is not listed for a moment.
+                wait_until(lambda: _listed(client) == 3, "all brokers are listed again")
                 create_topic(cluster, "after")
                 check_kept(cluster.bootstrap_servers, TOPIC, producer)
 
@@ -205,6 +208,13 @@ def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
         cluster.start_broker(leader)
         wait_for_isr(client, TOPIC, 3)
         client.delete_topics([TOPIC])[TOPIC].result(30)
+
+
+def _listed(client: AdminClient) -> int:
+    try:
+        return len(client.list_topics(timeout=5).brokers)
+    except KafkaException:
+        return 0
 
 
 def _tree(client: KazooClient, path: str) -> list[str]:
