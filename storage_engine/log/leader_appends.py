@@ -65,7 +65,9 @@ class LeaderAppends:
                     records = memoryview(bytearray(records))
                 self._take(run, records, batches, leader_epoch, now_ms)
             except KafkaError as failure:
-                run.outcomes.append(failure)
+                # Tracebacks would hold the run, and all that was unpacked for it, in a cycle.
+                failure.__context__ = None
+                run.outcomes.append(failure.with_traceback(None))
         self._write_run(run, now_ms)
         return run.outcomes
 
