@@ -17,7 +17,7 @@ from typing import Any
 
 from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.admin import create_topic
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
@@ -92,6 +92,8 @@ def _many_partitions(plan: Plan) -> Iterator[Result]:
     with LocalCluster.running(folder, UpRequest(brokers=1, port=0)) as cluster:
         with Cluster(cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, plan.partitions, 1)
+            # Metadata tells of leaders before all the logs are there; these ask the logs.
+            client.list_offsets({TopicPartition(_TOPIC, p): LATEST for p in range(plan.partitions)})
         cluster.stop_broker(1)
         taken, worked, status = _open_logs(folder / "broker-1" / "data", plan.partitions)
         yield alone(f"{what}: opened by the log alone, s", taken, goal=OPEN_GOAL_S)
