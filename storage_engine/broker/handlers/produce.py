@@ -53,7 +53,7 @@ def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) 
     """As `handle` for each of the requests in turn, with one append for all of them."""
     pattern = run.pattern
     tp = pattern.partition
-    outcomes = context.replicas.append_run(tp, run.records, acks=pattern.acks)
+    outcomes = context.replicas.appends.append_run(tp, run.records, acks=pattern.acks)
     if answers_at_once(context, connection, pattern):
         base_offsets = [
             outcome.base_offset
@@ -78,7 +78,7 @@ def handle_columns(
 ) -> bool:
     """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
     are."""
-    outcome = context.replicas.append_columns(pattern.partition, columns, acks=pattern.acks)
+    outcome = context.replicas.appends.append_columns(pattern.partition, columns, acks=pattern.acks)
     if outcome is None:
         return False
     if isinstance(outcome, KafkaError):
@@ -185,7 +185,7 @@ def _append(
     records = item.records
     if not isinstance(records, memoryview):
         return InvalidRecordError("the request has no records for this partition")
-    return context.replicas.append_run(tp, [records], acks=acks)[0]
+    return context.replicas.appends.append_run(tp, [records], acks=acks)[0]
 
 
 def _appended(
