@@ -39,6 +39,11 @@ LONGEST_WAIT_MS = 600_000
 
 def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
     refusal = _refusal(call, request)
+    if refusal is None and request.transactional_id is not None:
+        context.transactional_appends.append(
+            request, lambda outcomes: _answer(context, call, request, outcomes)
+        )
+        return
     outcomes: list[Outcome] = []
     for item in request.partitions:
         if refusal is None:
@@ -172,10 +177,6 @@ def _refusal(call: Call, request: ProduceRequest) -> KafkaError | None:
             "messages of magic 0 or 1 are not stored, only record batches of magic 2 are",
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         )
-    if request.transactional_id is not None:
-        return KafkaError(
-            "transactions are not available in this version", ErrorCode.INVALID_TXN_STATE
-        )
     return None
 
 
@@ -197,8 +198,12 @@ def _appended(
     index: int,
 ) -> ProducePartitionResponse:
     """The response for one partition, and what it waits for."""
-    partition = context.replicas.get(TopicPartition(item.topic, item.partition))
-    assert partition is not None
+    tp = TopicPartition(item.topic, item.partition)
+    partition = context.replicas.get(tp)
+    if partition is None:
+        # Appended to some turns ago, before other partitions of a transaction.
+        gone = KafkaError(f"{tp} is here no more", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _failed(item, gone)
     required_offset = result.last_offset + 1
     if acks == -1:
         waiting.append(AwaitedAppend(partition, required_offset=required_offset, index=index))

@@ -63,7 +63,9 @@ def write(cluster, producer: int) -> int:
 
 def end(cluster, producer: int, *, commits: bool, coordinator_epoch: int = 0) -> int:
     marker = TransactionMarker(commits, coordinator_epoch)
-    return leader(cluster).context.replicas.appends.append_marker(TP, producer, 0, marker).base_offset
+    return (
+        leader(cluster).context.replicas.appends.append_marker(TP, producer, 0, marker).base_offset
+    )
 
 
 def fetch(cluster, offset: int, *, isolation: int = 1, wait_ms: int = 0):
