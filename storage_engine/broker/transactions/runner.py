@@ -201,11 +201,16 @@ class CoordinatorRunner:
         if self._stepping:
             return
         self._stepping = True
+        whole = False
         try:
             while self._events and self._refusal() is ErrorCode.NONE:
                 self._step(self._events.popleft())
+            whole = True
         finally:
             self._stepping = False
+            if not whole:
+                # By a bug of ours; the log is right in any case.
+                self._end_by_itself()
         if self._events:
             self._retry_later()
 

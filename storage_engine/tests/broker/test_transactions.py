@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_state import TransactionState, state_partition
@@ -268,3 +268,73 @@ def test_markers_for_a_deleted_topic_are_not_waited_for(cluster):
     first.add(A)
     coordinator = cluster[first.coordinator()].context.coordinators.coordinator_of("p")
     assert coordinator.producers.get("p").state is TransactionState.ONGOING
+
+
+def test_a_batch_that_is_verified_too_late_does_not_land_behind_its_marker(cluster):
+    """Else it would open a transaction that nobody ends."""
+    first = next(
+        each
+        for each in (producer(cluster, f"p{number}") for number in range(50))
+        if each.coordinator() != cluster.state(A).leader
+    )
+    first.add(A)
+    leader = cluster[cluster.state(A).leader]
+    verifier = leader.context.transactional_appends._verifier
+    settle_now = verifier._settle
+    verifier._settle = lambda *answer: leader.loop.call_later(2_000, lambda: settle_now(*answer))
+    answers = first.send(A, b"late", 0)
+    cluster.loop.run_for(100)
+    first.end(commits=False)
+    settle(cluster, A)
+    cluster.loop.run_until(lambda: log_of(cluster, A).log.log_end_offset == 1, limit_ms=1_500)
+    assert not answers
+    code = ErrorCode.of(cluster.answer(answers).partitions[0].error_code)
+    assert code is ErrorCode.NOT_ENOUGH_REPLICAS
+    verifier._settle = settle_now
+    with pytest.raises(KafkaError) as failure:
+        first.write(A, b"late")
+    assert codes_of(failure) is ErrorCode.INVALID_TXN_STATE
+    settle(cluster, A)
+    assert log_of(cluster, A).log.log_end_offset == 1
+
+
+def test_an_id_that_nobody_uses_is_forgotten(tmp_path):
+    cluster = SimulatedCluster(
+        tmp_path,
+        transactional_id_expiration_ms="5000",
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+        transaction_state_log_num_partitions="1",
+    )
+    first = producer(cluster)
+    coordinators = cluster[first.coordinator()].context.coordinators
+    cluster.loop.run_for(4_000)
+    assert coordinators.coordinator_of("p").producers.get("p") is not None
+    cluster.loop.run_for(2_000)
+    assert coordinators.coordinator_of("p").producers.get("p") is None
+    again = producer(cluster)
+    assert again.producer_id != first.producer_id and again.epoch == 0
+    cluster.close()
+
+
+def test_a_coordinator_whose_record_is_refused_starts_anew_from_the_log(cluster, monkeypatch):
+    first = producer(cluster)
+    first.add(A)
+    first.write(A, b"1")
+    broker = cluster[first.coordinator()]
+    appends = broker.context.replicas.appends
+    refusals = []
+
+    def refuse(tp, leader_epoch, records):
+        refusals.append(tp)
+        raise LogFullError("no room")
+
+    append_state = appends.append_state
+    monkeypatch.setattr(appends, "append_state", refuse)
+    answers = cluster.ask(broker.id, end_txn.API, 4, first.end_request(commits=True))
+    code = ErrorCode.of(cluster.answer(answers).error_code)
+    assert refusals and code is ErrorCode.NOT_COORDINATOR
+    monkeypatch.setattr(appends, "append_state", append_state)
+    assert log_of(cluster, A).last_stable_offset == 0
+    first.end(commits=True)
+    settle(cluster, A)
+    assert aborted(cluster, A) == []
