@@ -341,14 +341,18 @@ class ReplicaManager:
         self._failures.fail(partition, failure)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
+        was_compacted = False
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
                 self._prepare_for(config)
+                was_compacted = was_compacted or partition.config.log.compacts
                 partition.config = config
                 partition.log.update_config(config.log)
                 self._flushed(partition)
                 if partition.leader is not None and partition.must_flush:
                     self.durable_acks.flush(partition)
+        if was_compacted and not config.log.compacts:
+            self._logs.write_cleaner_offsets()
 
     # --- periodic work ---
 
