@@ -16,7 +16,8 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
-from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
+from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
@@ -182,14 +183,16 @@ def build(
             wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
             backoff_ms=config.integer("replica.fetch.backoff.ms"),
         ),
-        transport=transport,
-        scheduler=scheduler,
-        clock=clock,
-        broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
-        flush=replicas.durable_acks.flush,
-        on_failure=replicas.fail,
-        keep_log_starts=log_starts.keep_now,
-        throttle=throttle,
+        FetcherPorts(
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+            flush=replicas.durable_acks.flush,
+            on_failure=replicas.fail,
+            keep_log_starts=log_starts.keep_now,
+            throttle=throttle,
+        ),
     )
     replicas.roles.fetchers = fetchers
     compactions = (
