@@ -1,7 +1,9 @@
-"""The batch sink. At least once: a task that Spark runs again writes its rows again, and a job that
-fails leaves what it has written.
+"""The batch sink.
 
-Source: FACTS.md, the writer contract.
+Exactly once: a job's rows are committed as a whole when all its tasks have written, and those of a
+task that ran twice count once; with `sinkId` and `batchId` also those of a job that ran twice. Or
+at least once: a task that Spark runs again writes its rows again, and a job that fails leaves what
+it has written. Source: R-SPARK2; FACTS.md, the writer contract.
 """
 
 from collections.abc import Iterator
@@ -11,26 +13,45 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from connector.errors import told_briefly
 from connector.options import SinkOptions
+from connector.sink_batch import batch_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class HeadraceBatchWriter(DataSourceArrowWriter):
-    """Each task writes its rows and waits for their acknowledgement; there is nothing to commit."""
+    """Each task writes its rows and waits for their acknowledgement."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        # Spark pickles one writer into the tasks and into the commit: all have the same name.
+        self._batch = batch_write(options)
 
     @told_briefly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task; an empty DataFrame runs one task without rows."""
+        if self._options.exactly_once:
+            from connector.batch_member import write_member
+
+            return write_member(self._options, self._batch, iterator)
         from connector.record_writer import write_records
 
         return write_records(self._options, iterator)
 
+    @told_briefly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The rows were readable as soon as they were acknowledged."""
+        """Returns when the rows are committed for good. At least once there is nothing to do: rows
+        were readable as soon as they were acknowledged."""
+        if self._options.exactly_once:
+            from connector.batch_commit import commit_batch
 
+            commit_batch(self._options, messages)
+
+    @told_briefly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What failed tasks wrote stays; a log takes nothing back."""
+        """Gives up what was written. At least once what failed tasks wrote stays; a log takes
+        nothing back."""
+        if self._options.exactly_once:
+            from connector.batch_commit import abort_batch
+
+            abort_batch(self._options, messages)

@@ -35,10 +35,14 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 DEFAULT_BATCH_BYTES = 512 * 1024
 """A record batch of the sink before compression; well under Kafka's max.message.bytes of 1 MiB."""
 
-AT_LEAST_ONCE_NOTE = (
-    "this version of the sink delivers at least once: a micro-batch or task that Spark runs again "
-    "is written again; deliveryGuarantee=at-least-once says that this is meant"
-)
+DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
+"""From the last sign of life of any task of a micro-batch until what it wrote is given up."""
+
+MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
+"""What the brokers allow."""
+
+MAX_SINK_ID_LENGTH = 249
+"""As of a topic's name."""
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -122,6 +126,14 @@ class SinkOptions:
 
     connection: ConnectionOptions
     topic: str | None
+    exactly_once: bool
+    sink_id: str | None
+    """Under which name the cluster keeps what this sink has committed; None: a name of its own."""
+
+    batch_id: int | None
+    """Of a batch write that may be repeated; with `sink_id` only."""
+
+    transaction_timeout_ms: int
     acks: int
     """-1 for all."""
 
@@ -172,27 +184,57 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """OptionError for the first option that is unknown, misspelled or impossible."""
     given = _Given(options, side="sink")
     guarantee = given.choice("deliveryGuarantee", ("exactly-once", "at-least-once"))
-    if guarantee == "exactly-once":
-        raise OptionError(
-            "OPTION_NOT_AVAILABLE",
-            "'deliveryGuarantee' = 'exactly-once' is not available in this version, "
-            "use 'at-least-once'",
-        )
+    exactly_once = guarantee != "at-least-once"
     topic = given.text("topic")
     problem = None if topic is None else topic_name_problem(topic)
     if problem is not None:
         raise OptionError("BAD_OPTION", f"'topic': {problem}")
-    acks = given.choice("acks", ("all", "-1", "1", "0")) or "all"
+    for name in ("sinkId", "batchId", "transaction.timeout.ms"):
+        if not exactly_once and given.text(name) is not None:
+            raise OptionError(
+                "BAD_OPTION",
+                f"'{name}' belongs to exactly-once delivery: leave it out, "
+                "or leave out deliveryGuarantee=at-least-once",
+            )
+    text = given.choice("acks", ("all", "-1", "1", "0")) or "all"
+    acks = -1 if text == "all" else int(text)
+    if exactly_once and acks != -1:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'acks' = '{text}' can't be had exactly once: leave it out, "
+            "or set deliveryGuarantee=at-least-once",
+        )
+    timeout_ms = given.integer("transaction.timeout.ms", low=1000, high=MAX_TRANSACTION_TIMEOUT_MS)
     return SinkOptions(
         connection=_connection_options(given),
         topic=topic,
-        acks=-1 if acks == "all" else int(acks),
+        exactly_once=exactly_once,
+        sink_id=_sink_id(given),
+        batch_id=_batch_id(given),
+        transaction_timeout_ms=timeout_ms or DEFAULT_TRANSACTION_TIMEOUT_MS,
+        acks=acks,
         compression=given.choice("compression.type", COMPRESSIONS) or "none",
         batch_bytes=given.integer("batch.size", low=1, high=MAX_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
         delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=_INT32_MAX)
         or DEFAULT_DELIVERY_TIMEOUT_MS,
-        notes=given.notes if guarantee else (*given.notes, AT_LEAST_ONCE_NOTE),
+        notes=given.notes,
     )
+
+
+def _sink_id(given: "_Given") -> str | None:
+    sink_id = given.text("sinkId")
+    if sink_id is not None and not 0 < len(sink_id) <= MAX_SINK_ID_LENGTH:
+        raise _bad("sinkId", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", sink_id)
+    return sink_id
+
+
+def _batch_id(given: "_Given") -> int | None:
+    batch_id = given.integer("batchId", low=0, high=_INT64_MAX)
+    if batch_id is not None and given.text("sinkId") is None:
+        raise OptionError(
+            "MISSING_OPTION", "'batchId' needs 'sinkId', which says whose batches are counted"
+        )
+    return batch_id
 
 
 class _Given:

@@ -1,8 +1,8 @@
 """Writes the rows of one task. Its one rule: it returns only after every record was acknowledged.
 
-At least once: a task that Spark runs again writes its rows again. Within one attempt a request that
-is sent again doubles nothing, because the producer is idempotent (with acks=all).
-Source: R-SPARK1, R-CLI1, R-CLI7.
+By itself at least once: a task that Spark runs again writes its rows again; `batch_member` has them
+written in a transaction. Within one attempt a request that is sent again doubles nothing, because
+the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,8 @@ from connector.errors import RowError, in_one_line
 from connector.options import SinkOptions
 from connector.routing import Router, RowGroup
 from connector.topic_catalog import TopicCatalog
-from storage_engine.client.produce import BatchWriter
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.produce import BatchWriter, Transaction
 from storage_engine.protocol.records import EncodedBatch, iter_encoded
 
 GATHER_ROWS = 50_000
@@ -44,21 +45,35 @@ def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> Wri
     first = next(gathered, None)
     if first is None:
         return WrittenRows(rows=0, batches=0)
-    rows = batches = 0
     with in_one_line():
-        cluster = cluster_for(options.connection)
-        catalog = TopicCatalog(cluster, max_age_ms=options.connection.metadata_max_age_ms)
-        router = Router(topic=options.topic, partition_count=catalog.partition_count)
-        with BatchWriter(
-            cluster, acks=options.acks, delivery_timeout_ms=options.delivery_timeout_ms
-        ) as writer:
-            for piece in _chained(first, gathered):
-                for group in router.route(piece):
-                    for encoded in _encoded(group, options, catalog):
-                        writer.append(group.topic_partition, encoded)
-                        batches += 1
-                rows += piece.num_rows
-            writer.flush()
+        return write_gathered(options, cluster_for(options.connection), first, gathered)
+
+
+def write_gathered(
+    options: SinkOptions,
+    cluster: Cluster,
+    first: pa.RecordBatch,
+    rest: Iterator[pa.RecordBatch],
+    *,
+    transaction: Transaction | None = None,
+) -> WrittenRows:
+    """What `gather` has yielded, and yields; the errors are the client's."""
+    catalog = TopicCatalog(cluster, max_age_ms=options.connection.metadata_max_age_ms)
+    router = Router(topic=options.topic, partition_count=catalog.partition_count)
+    rows = batches = 0
+    with BatchWriter(
+        cluster,
+        acks=options.acks,
+        transaction=transaction,
+        delivery_timeout_ms=options.delivery_timeout_ms,
+    ) as writer:
+        for piece in _chained(first, rest):
+            for group in router.route(piece):
+                for encoded in _encoded(group, options, catalog):
+                    writer.append(group.topic_partition, encoded)
+                    batches += 1
+            rows += piece.num_rows
+        writer.flush()
     return WrittenRows(rows=rows, batches=batches)
 
 

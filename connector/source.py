@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 class HeadraceDataSource(DataSource):
     """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
-    columns of Spark's Kafka connector. The sink delivers at least once."""
+    columns of Spark's Kafka connector. The sink delivers exactly once, unless told otherwise."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,6 +77,10 @@ class HeadraceDataSource(DataSource):
         each micro-batch then appends the whole result."""
         from connector.stream_writer import HeadraceStreamWriter
 
+        if self._sink_options.batch_id is not None:
+            raise OptionError(
+                "WRONG_OPTION", "'batchId' is for batch writes; Spark counts those of a stream"
+            )
         check_sink_schema(schema, topic_option=self._sink_options.topic)
         tell_once(self._sink_options.notes)
         return HeadraceStreamWriter(self._sink_options)

@@ -1,7 +1,10 @@
-"""The streaming sink. At least once: a micro-batch that Spark runs again is written again.
+"""The streaming sink.
+
+Exactly once: each task attempt writes in a transaction of its own, and `commit` names those that
+count. Or at least once: a micro-batch that Spark runs again is written again.
 
 Spark makes two of these per micro-batch, in two processes: nothing on `self` survives from `write`
-to `commit`. Source: FACTS.md, the writer contract.
+to `commit`. Source: R-SPARK2; FACTS.md, the writer contract.
 """
 
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):
-    """Each task writes its rows and waits for their acknowledgement; there is nothing to commit."""
+    """Each task writes its rows and waits for their acknowledgement."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -25,12 +28,29 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     @told_briefly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task; an empty micro-batch runs one task without rows."""
+        if self._options.exactly_once:
+            from connector.batch_member import write_member
+            from connector.sink_batch import streaming_batch
+
+            return write_member(self._options, streaming_batch(self._options), iterator)
         from connector.record_writer import write_records
 
         return write_records(self._options, iterator)
 
+    @told_briefly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The rows were readable as soon as they were acknowledged."""
+        """Returns when the micro-batch is committed for good. At least once there is nothing to do:
+        rows were readable as soon as they were acknowledged."""
+        if self._options.exactly_once:
+            from connector.batch_commit import commit_batch
 
+            commit_batch(self._options, messages, batchId)
+
+    @told_briefly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What failed tasks wrote stays; the batch is written again when the query restarts."""
+        """Gives up what was written. At least once what failed tasks wrote stays, and the batch is
+        written again when the query restarts."""
+        if self._options.exactly_once:
+            from connector.batch_commit import abort_batch
+
+            abort_batch(self._options, messages)

@@ -1,6 +1,7 @@
 """A Spark session and a cluster for the tests of the connector, and foreign clients that judge what
 it reads and writes."""
 
+import contextlib
 import os
 import sys
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from integration_tests.cluster_support import DEADLINE_S, running_cluster
@@ -21,11 +22,12 @@ QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 
 
-def new_session(name: str = "headrace-tests") -> SparkSession:
-    """Two cores, no web interface, few shuffle partitions."""
+def new_session(name: str = "headrace-tests", *, master: str = "local[2]") -> SparkSession:
+    """Two cores, no web interface, few shuffle partitions. `local[2,4]` runs a task up to four
+    times."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -82,24 +84,32 @@ def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None
     assert failures == []
 
 
-def consume(servers: str, topic: str) -> list[Message]:
-    """All records that are there now, by librdkafka, partition after partition."""
-    consumer = _consumer(servers)
+def consume(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
+    """All records that are there now, by librdkafka, partition after partition. With read_committed
+    it waits until no transaction is open below the end."""
     messages: list[Message] = []
-    try:
-        for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+    with contextlib.closing(_consumer(servers)) as ends:
+        partitions = sorted(ends.list_topics(topic, timeout=30).topics[topic].partitions)
+        bounds = {
+            partition: ends.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            for partition in partitions
+        }
+    with contextlib.closing(_consumer(servers, isolation)) as consumer:
+        for partition, (low, high) in bounds.items():
             consumer.assign([TopicPartition(topic, partition, low)])
-            position = low
             deadline = time.monotonic() + DEADLINE_S
+            position = low
             while position < high:
                 assert time.monotonic() < deadline, f"{topic}-{partition} stops at {position}"
                 message = consumer.poll(1)
-                if message is not None and message.error() is None:
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
                     messages.append(message)
-                    position = (message.offset() or 0) + 1
-    finally:
-        consumer.close()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # Beyond markers and aborted records, of which no message tells.
+                    position = message.offset() or 0
     return messages
 
 
@@ -113,9 +123,15 @@ def first_offset(servers: str, topic: str) -> int:
     return int(low)
 
 
-def _consumer(servers: str) -> Consumer:
+def _consumer(servers: str, isolation: str = "read_uncommitted") -> Consumer:
     return Consumer(
-        {"bootstrap.servers": servers, "group.id": "judge", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": servers,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
     )
 
 

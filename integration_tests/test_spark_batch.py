@@ -257,9 +257,9 @@ def test_a_wrong_source_option_is_told_when_the_frame_is_made(spark, options, li
     [
         (
             "'v' as value",
-            {"topic": "t", "deliveryGuarantee": "exactly-once"},
-            "[OPTION_NOT_AVAILABLE] 'deliveryGuarantee' = 'exactly-once' is not available in this "
-            "version, use 'at-least-once'",
+            {"topic": "t", "acks": "1"},
+            "[BAD_OPTION] 'acks' = '1' can't be had exactly once: leave it out, or set "
+            "deliveryGuarantee=at-least-once",
         ),
         (
             "'v' as value",
@@ -319,6 +319,28 @@ def test_rows_that_cannot_be_written_are_told(spark, spark_cluster, servers, top
         raised.value
     )
     assert consume(servers, topic) == []
+
+
+def test_a_named_batch_is_written_once_however_often_it_is_repeated(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=2)
+    for batch, first in ((7, 0), (7, 0), (8, 100), (7, 0)):
+        frame = spark.range(first, first + 100).selectExpr("cast(id as string) value")
+        _write(frame, servers, topic=topic, sinkId=topic, batchId=str(batch))
+    assert sorted(int(each.value() or b"") for each in consume(servers, topic)) == list(range(200))
+    assert _read(spark, servers, topic).count() == 200
+
+
+def test_a_job_that_fails_leaves_nothing_to_read(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=1)
+    fails_late = "if(id = 19999, raise_error('late'), cast(id as string)) value"
+    with pytest.raises(Exception, match="late"):
+        _write(spark.range(0, 20_000, 1, 2).selectExpr(fails_late), servers, topic=topic)
+    assert consume(servers, topic) == []
+    # Its transactions were given up, so they hold up nobody.
+    _write(spark.range(10).selectExpr("cast(id as string) value"), servers, topic=topic)
+    assert len(consume(servers, topic)) == 10
 
 
 def test_many_small_records_fit_a_topic_with_a_small_limit(spark, spark_cluster, servers, topic):

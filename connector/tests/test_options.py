@@ -86,7 +86,7 @@ def test_times_take_units():
 
 
 def test_a_sink_setting_works_with_and_without_the_prefix():
-    assert sink(kafka__acks="1").acks == 1
+    assert sink(kafka__acks="1", deliveryGuarantee="at-least-once").acks == 1
     assert sink(acks="all").acks == -1
     assert sink(kafka__compression__type="ZSTD").compression == "zstd"
     assert sink(batch__size="1000").batch_bytes == 1000
@@ -101,8 +101,17 @@ def test_a_client_setting_without_effect_is_told_to_the_log():
     assert note.startswith("the option 'session.timeout.ms' has no effect here")
 
 
-def test_at_least_once_may_be_said():
-    assert sink(deliveryGuarantee="at-least-once").topic is None
+def test_a_sink_is_exactly_once_unless_told_otherwise():
+    assert sink().exactly_once
+    assert sink(deliveryGuarantee="exactly-once", acks="-1").exactly_once
+    assert not sink(deliveryGuarantee="at-least-once", acks="1").exactly_once
+
+
+def test_a_sink_and_a_batch_may_have_names():
+    options = sink(sinkId="s", batchId="0", transaction__timeout__ms="5000")
+    assert (options.sink_id, options.batch_id) == ("s", 0)
+    assert options.transaction_timeout_ms == 5000
+    assert sink().transaction_timeout_ms == 3_600_000
 
 
 @pytest.mark.parametrize(
@@ -154,12 +163,14 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"deliveryGuarantee": "exactly-once"}, "not available in this version"),
         ({"deliveryGuarantee": "maybe"}, "must be 'exactly-once' or 'at-least-once'"),
-        ({"sinkId": "s"}, "'sinkId' is not available yet"),
-        ({"batchId": "1"}, "'batchId' is not available yet"),
+        ({"sinkId": ""}, "'sinkId' must be a name of 1 to 249 characters"),
+        ({"batchId": "1"}, "'batchId' needs 'sinkId'"),
+        ({"batchId": "-1", "sinkId": "s"}, "'batchId' must be a whole number from 0"),
+        ({"sinkId": "s", "deliveryGuarantee": "at-least-once"}, "belongs to exactly-once"),
         ({"idempotentKey": "t,p,o"}, "'idempotentKey' is not available yet"),
-        ({"kafka.transaction.timeout.ms": "1"}, "'transaction.timeout.ms' is not available yet"),
+        ({"kafka.transaction.timeout.ms": "1"}, "'transaction.timeout.ms' must be a whole number"),
+        ({"acks": "1"}, "'acks' = '1' can't be had exactly once: leave it out, or set"),
         ({"topc": "t"}, "did you mean 'topic'?"),
         ({"topic": "a/b"}, "characters other than"),
         ({"acks": "2"}, "'acks' must be 'all' or"),

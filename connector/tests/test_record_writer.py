@@ -17,7 +17,8 @@ def _rows(count, value="v"):
 class FakeWriter:
     """Stands for BatchWriter."""
 
-    def __init__(self, cluster, *, acks, delivery_timeout_ms):
+    def __init__(self, cluster, *, acks, transaction, delivery_timeout_ms):
+        assert transaction is None
         self.cluster = cluster
         self.flushed = False
         cluster.writers.append(self)

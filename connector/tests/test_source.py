@@ -77,12 +77,17 @@ def test_a_log_cannot_be_overwritten():
         _source(SINK).writer(ROWS, True)
 
 
-def test_that_delivery_is_at_least_once_is_logged_once_unless_it_was_asked_for(caplog):
+def test_an_option_without_effect_is_logged_once(caplog):
     notes._told.clear()
     with caplog.at_level(logging.WARNING):
-        _source(SINK | {"deliveryGuarantee": "at-least-once"}).streamWriter(ROWS, False)
+        _source(SINK).streamWriter(ROWS, False)
         assert caplog.messages == []
         for _ in range(3):
-            _source(SINK).streamWriter(ROWS, False)
+            _source(SINK | {"kafka.linger.ms": "5"}).streamWriter(ROWS, False)
     assert len(caplog.messages) == 1
-    assert "delivers at least once" in caplog.messages[0]
+    assert "'linger.ms' has no effect" in caplog.messages[0]
+
+
+def test_the_batches_of_a_stream_are_counted_by_spark():
+    with pytest.raises(OptionError, match="'batchId' is for batch writes"):
+        _source(SINK | {"sinkId": "s", "batchId": "1"}).streamWriter(ROWS, False)

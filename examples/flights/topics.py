@@ -15,10 +15,15 @@ from storage_engine.client.admin import create_topic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetch import read_range
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import decode_batches, encode_batches
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.records import encode_batches, iter_decoded
 
 REPLICAS = 3
+
+MARKERS_WAIT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +79,37 @@ class Topics:
             writer.append(TopicPartition(topic, 0), batch)
 
     def read(self, topic: str) -> Content:
-        """Every record of the topic."""
-        starts, ends = self._offsets(topic, EARLIEST), self._offsets(topic, LATEST)
+        """Every committed record of the topic. HeadraceError while a transaction is open."""
+        starts, ends = self._offsets(topic, EARLIEST), self._committed_ends(topic)
         keys, values = [], []
         for part, start in starts.items():
             if start == ends[part]:
                 continue
-            for fetched in read_range(self._cluster, part, start, ends[part]):
-                records = decode_batches(fetched.records, start_offset=start, end_offset=ends[part])
+            fetched = read_range(self._cluster, part, start, ends[part], isolation="read_committed")
+            for records in iter_decoded(
+                (piece for each in fetched for piece in each.committed()),
+                start_offset=start,
+                end_offset=ends[part],
+            ):
                 keys.append(records.keys)
                 values.append(records.values)
         return Content(keys=_joined(keys), values=_joined(values))
 
-    def _offsets(self, topic: str, which: int) -> dict[TopicPartition, int]:
+    def _committed_ends(self, topic: str) -> dict[TopicPartition, int]:
+        """The ends, once the markers of the last micro-batch are everywhere: they are written right
+        after its commit."""
+        retry = Retry(f"the end of {topic}", Deadline.after(MARKERS_WAIT_MS))
+        while True:
+            ends = self._offsets(topic, LATEST)
+            if ends == self._offsets(topic, LATEST, isolation="read_committed"):
+                return ends
+            retry.pause(HeadraceError("a transaction is open"))
+
+    def _offsets(
+        self, topic: str, which: int, *, isolation: str = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
         parts = [TopicPartition(topic, number) for number in range(self._partitions[topic])]
-        return self._cluster.list_offsets(dict.fromkeys(parts, which))
+        return self._cluster.list_offsets(dict.fromkeys(parts, which), isolation=isolation)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,62 @@
+"""The driver's side of the exactly-once sink. Its one rule: all that the tasks of a micro-batch
+have written is committed by one request, or nothing is.
+
+Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from connector.batch_member import WrittenMember, give_up
+from connector.connections import cluster_for
+from connector.errors import ConnectorError, in_one_line
+from connector.options import SinkOptions
+from connector.sink_batch import SinkBatch
+from storage_engine.client.sink_batches import Outcome, SinkBatches
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def commit_batch(
+    options: SinkOptions, messages: Messages, batch_id: int | None = None
+) -> Outcome | None:
+    """Commit what the tasks name; a batch that is committed already is a success. `batch_id`: as
+    the driver counts. None when there was no task. ConnectorError MEMBER_LOST, NOT_COMMITTED:
+    nothing was committed, a replay writes all of it again."""
+    written = [each for each in messages if isinstance(each, WrittenMember)]
+    if not messages:
+        return None
+    batch = _common_batch(written)
+    if len(written) < len(messages) or batch is None or batch_id not in (None, batch.batch):
+        raise ConnectorError(
+            "NOT_COMMITTED",
+            f"the {len(messages)} tasks of batch {batch_id} have not all written for it: "
+            f"{len(written)} wrote, for {batch}",
+        )
+    with in_one_line():
+        batches = SinkBatches(
+            cluster_for(options.connection),
+            batch.sink,
+            batch.query,
+            deadline_ms=options.delivery_timeout_ms,
+        )
+        return batches.commit(
+            batch.batch,
+            [each.member for each in written if each.member is not None],
+            drained=sum(each.drained for each in written),
+        )
+
+
+def abort_batch(options: SinkOptions, messages: Messages) -> None:
+    """Give up what the tasks that did not fail have written; failed ones do so themselves."""
+    written = [each for each in messages if isinstance(each, WrittenMember)]
+    members = [each.member for each in written if each.member is not None]
+    if members:
+        give_up(cluster_for(options.connection), written[0].batch, members)
+
+
+def _common_batch(written: Sequence[WrittenMember]) -> SinkBatch | None:
+    """None when they differ."""
+    batches = {each.batch for each in written}
+    return batches.pop() if len(batches) == 1 else None
