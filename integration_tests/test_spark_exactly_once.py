@@ -20,7 +20,8 @@ from integration_tests.cluster_support import (
     running_cluster,
     wait_until,
 )
-from integration_tests.spark_sink_driver import PER_BATCH, ROWS_BEFORE_A_FAULT
+from integration_tests.faulty_sink import ROWS_BEFORE_A_FAULT
+from integration_tests.spark_sink_driver import PER_BATCH
 from integration_tests.spark_support import consume, produce, servers, topic
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.tools.local_cluster import LocalCluster
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "topic"]
 
 ROOT = Path(__file__).parent.parent
-RUN_TIMEOUT_S = 180
+RUN_TIMEOUT_S = 300
 STATE = "__transaction_state"
 STATE_PARTITIONS = 5
 
