@@ -2,7 +2,8 @@
 
 raise-<batch>          the task's first attempt fails when some of its rows are with the brokers
 kill-<batch>           its Python worker is killed with SIGKILL then
-before-commit-<batch>  all tasks have written: makes `reached`, and goes on when that is gone
+before-commit-<batch>  all tasks have written: makes `reached`, with the process id of whoever
+                           commits, and goes on when that is gone
 after-commit-<batch>   the same once the batch is committed, before Spark writes that down
 """
 
@@ -79,6 +80,8 @@ def _taken(name: str) -> bool:
 def _pause(name: str) -> None:
     if _taken(name):
         reached = Path(os.environ[FOLDER]) / "reached"
-        reached.touch()
+        named = reached.with_suffix(".new")
+        named.write_text(str(os.getpid()))
+        named.rename(reached)
         while reached.exists():
             time.sleep(0.02)
