@@ -4,16 +4,20 @@ have written is committed by one request, or nothing is.
 Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
 """
 
+import logging
 from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector.batch_member import WrittenMember, give_up
+from connector.batch_member import GIVE_UP_MS, WrittenMember, give_up
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options import SinkOptions
 from connector.sink_batch import SinkBatch
 from storage_engine.client.sink_batches import Outcome, SinkBatches
+from storage_engine.core.errors import HeadraceError
+
+logger = logging.getLogger(__name__)
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -54,6 +58,18 @@ def abort_batch(options: SinkOptions, messages: Messages) -> None:
     members = [each.member for each in written if each.member is not None]
     if members:
         give_up(cluster_for(options.connection), written[0].batch, members)
+
+
+def close_batch(options: SinkOptions, batch: SinkBatch) -> None:
+    """Give up all that any task of it has written or still writes, for a name that nobody uses
+    again: commits it with no rows, if it is not committed. Spark does not say what tasks wrote that
+    it stopped listening to."""
+    cluster = cluster_for(options.connection)
+    batches = SinkBatches(cluster, batch.sink, batch.query, deadline_ms=GIVE_UP_MS)
+    try:
+        batches.commit(batch.batch, [])
+    except HeadraceError as error:
+        logger.warning("what a failed job wrote is not given up yet: %s", error)
 
 
 def _common_batch(written: Sequence[WrittenMember]) -> SinkBatch | None:

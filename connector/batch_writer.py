@@ -52,6 +52,10 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
         """Gives up what was written. At least once what failed tasks wrote stays; a log takes
         nothing back."""
         if self._options.exactly_once:
-            from connector.batch_commit import abort_batch
+            from connector.batch_commit import abort_batch, close_batch
 
-            abort_batch(self._options, messages)
+            if self._options.batch_id is None:
+                close_batch(self._options, self._batch)
+            else:
+                # The batch may be running again already, under the same name.
+                abort_batch(self._options, messages)

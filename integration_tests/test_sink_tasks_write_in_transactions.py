@@ -13,6 +13,7 @@ import pytest
 from connector import record_writer
 from connector.batch_commit import abort_batch, commit_batch
 from connector.batch_member import WrittenMember, write_member
+from connector.batch_writer import HeadraceBatchWriter
 from connector.connections import close_all, cluster_for
 from connector.errors import ConnectorError
 from connector.heartbeats import Heartbeats
@@ -147,6 +148,33 @@ def test_what_accepted_tasks_wrote_is_given_up_when_their_batch_is(options, batc
     assert read(options) == {}
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] "):
         commit_batch(options, [accepted], 0)
+
+
+def test_a_job_that_fails_gives_up_also_what_spark_has_not_heard_of(options):
+    writer = HeadraceBatchWriter(options)
+    left = []
+
+    def meanwhile() -> Iterator[pa.RecordBatch]:
+        yield rows("given up")
+        writer.abort([None, None])
+        yield from (rows("given up"), rows("given up"))
+        left.append("nothing")
+
+    writer.write(iter([rows("given up")]))
+    zombie = writer.write(meanwhile())
+    assert isinstance(zombie, WrittenMember)
+    assert zombie.drained and left == ["nothing"]
+    assert read(options) == {}
+
+
+def test_a_named_batch_that_failed_can_be_written_again(options, servers):
+    named = {"bootstrap.servers": servers, "topic": str(options.topic), "sinkId": "daily"}
+    for batch_id in ("3", "4"):
+        first = HeadraceBatchWriter(parse_sink_options(named | {"batchId": batch_id}))
+        first.abort([first.write(iter([rows("given up")])), None])
+        second = HeadraceBatchWriter(parse_sink_options(named | {"batchId": batch_id}))
+        second.commit([second.write(iter([rows(batch_id)]))])
+    assert read(options) == {"3": ROWS, "4": ROWS}
 
 
 def test_a_batch_is_not_committed_in_part(options, batch):
