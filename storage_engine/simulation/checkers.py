@@ -110,7 +110,7 @@ class Checker:
         life = _Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
-                life.saved |= read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE)
+                life.saved |= read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
         self._lives[broker.loop] = life
 
