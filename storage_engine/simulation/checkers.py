@@ -121,16 +121,17 @@ class Checker:
         life = self._lives.get(process) if process is not None else None
         if life is None or not life.broker.serving:
             return
-        metadata = life.broker.context.metadata
-        if metadata.brokers is not life.brokers_known:
-            life.brokers_known = metadata.brokers
+        broker = life.broker
+        context = broker.parts.context
+        if context.metadata.brokers is not life.brokers_known:
+            life.brokers_known = context.metadata.brokers
             self._check_metadata(life)
-        logs = life.broker.logs.logs
+        logs = broker.logs.logs
         if len(logs) != life.logs:
             life.logs = len(logs)
             self._check_deletions(life)
         replicas = life.replicas
-        for partition in life.broker.context.replicas:
+        for partition in context.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
                 seen = replicas[partition.topic_partition] = _Seen()

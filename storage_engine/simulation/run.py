@@ -7,6 +7,7 @@ every event, then the end of the faults and what must come of it.
 Rule: a run is a function of (seed, seconds, the numbers of the faults that take place).
 """
 
+import gc
 import random
 import traceback
 from collections import Counter
@@ -266,5 +267,8 @@ class Run:
 
 
 def run_seed(seed: int, *, seconds: int, only: Collection[int] | None = None) -> Outcome:
-    """Run one seed."""
-    return Run(seed, seconds=seconds, only=only).outcome()
+    """Run one seed. What it made goes with it, also where nobody else collects garbage."""
+    outcome = Run(seed, seconds=seconds, only=only).outcome()
+    if not gc.isenabled():
+        gc.collect()
+    return outcome

@@ -49,16 +49,20 @@ class Scene:
         self.tp = tp
         self._restart = restart
         self.order = order
+        self._path = PartitionStateZNode.path(tp.topic, tp.partition)
+        self._read: tuple[bytes, PartitionStateZNode] | None = None
+        """The state as it was read last: conditions look again and again at the same."""
 
     # --- what there is ---
 
     def state(self) -> PartitionStateZNode | None:
-        data = self.cluster.zookeeper.data(
-            PartitionStateZNode.path(self.tp.topic, self.tp.partition)
-        )
+        data = self.cluster.zookeeper.data(self._path)
         if data is None:
             return None
-        return PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
+        if self._read is None or self._read[0] is not data:
+            state = PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
+            self._read = data, state
+        return self._read[1]
 
     def cast(self) -> Cast | None:
         """None: there are not three replicas."""
