@@ -22,6 +22,10 @@ Script = Generator[Condition, None, None]
 
 SETTLE_MS = 60
 """For what is under way to arrive."""
+NOTICED_MS = 300
+"""For the controller to be notified of another ISR and to read it."""
+UNNOTICED_MS = 400
+"""Longer than a restarted broker takes to register again."""
 
 
 class Cast(NamedTuple):
@@ -224,17 +228,30 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
 
 
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
-    """The leader restarts when it has just admitted a follower and has told nobody, and the
-    follower can't fetch."""
+    """The leader restarts when it has just admitted a follower and has told nobody. The controller
+    hears of it when the leader is back, and the follower can't fetch."""
     _, leader, other = cast
     yield from scene.begin(cast)
     yield lambda: not scene.acts(leader, other)
-    scene.restart(other)
-    yield lambda: not scene.leads(leader, other)()
-    yield scene.leads(leader, other)
     with scene.held_up((other, leader)):
-        scene.restart(leader)
-        yield scene.after(SESSION_TIMEOUT_MS // 4)
+        yield lambda: not scene.leads(leader, other)()
+        # Time for the controller to read it.
+        yield scene.after(NOTICED_MS)
+    yield scene.leads(leader, other)
+    controller = scene.cluster.controller
+    if controller is None or controller.id in (leader, other):
+        return
+    session = controller.session
+    usual = session.hear_delay_ms
+    with scene.held_up((other, leader)):
+        session.hear_delay_ms = lambda: UNNOTICED_MS
+        try:
+            scene.restart(leader)
+            yield scene.after(UNNOTICED_MS)
+            session.hear_delay_ms = usual
+            yield scene.after(SESSION_TIMEOUT_MS // 4)
+        finally:
+            session.hear_delay_ms = usual
 
 
 SCRIPTS: dict[FaultKind, Callable[[Scene, Cast], Script]] = {

@@ -31,6 +31,21 @@ def test_a_fixed_set_of_seeds_keeps_every_promise():
     assert set(result["faults"]) == {kind.value for kind in FaultKind}
 
 
+FOUND = {
+    200523: "8,19,20",  # a lost answer about the ISR, test_lost_isr_answer
+    200529: "1,18,22",  # a deletion that the power took back, test_strays
+    200568: "10,12,13,16",  # a fault of the checker: a log deleted and another made in one event
+    200870: "5,8,20,23,24,32",  # high watermarks after a loss of power, test_data_folder
+}
+"""Seeds that have failed, and the faults that it took."""
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_has_failed_keeps_every_promise(seed):
+    done = simulate("--seed", str(seed), "--faults", FOUND[seed])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_seed_runs_the_same_in_every_process():
     first, second = (simulate("--seed", "7", "--seconds", "5", "--json") for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0)
