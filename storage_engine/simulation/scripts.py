@@ -7,7 +7,7 @@ ZooKeeper, leaderships that a leader missed, restarts that the controller must n
 """
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from storage_engine.broker.hosted_partition import HostedPartition
@@ -15,7 +15,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.faults import FaultKind
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode, TopicZNode
 
 Condition = Callable[[], bool]
 Script = Generator[Condition, None, None]
@@ -153,6 +153,28 @@ class Scene:
         yield self.leads(cast.leader, *cast)
         yield self.knows(cast.leader)
 
+    def leave_control(self, *brokers: int) -> Script:
+        """Another is the controller: these hear too late that the node has gone."""
+        if not self.acts(*brokers):
+            return
+        with ExitStack() as late:
+            for broker in brokers:
+                late.enter_context(self.heard_late(broker, NOTICED_MS))
+            if self.cluster.zookeeper.data(ControllerZNode.PATH) is not None:
+                self.cluster.zookeeper.drop(ControllerZNode.PATH)
+            yield lambda: not self.acts(*brokers)
+
+    @contextmanager
+    def heard_late(self, broker: int, delay_ms: int) -> Iterator[None]:
+        """What ZooKeeper says to the broker from now on comes so much later."""
+        session = self.cluster[broker].session
+        usual = session.hear_delay_ms
+        session.hear_delay_ms = lambda: delay_ms
+        try:
+            yield
+        finally:
+            session.hear_delay_ms = usual
+
 
 def stale_fetches(scene: Scene, cast: Cast) -> Script:
     """The leader changes twice while a follower's fetch is under way, and the follower, who still
@@ -207,24 +229,21 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
     led, has admitted the follower again, and has handed the leadership back."""
     preferred, leader, other = cast
     yield from scene.begin(cast)
+    # Orders of any of them would wait as well.
+    yield from scene.leave_control(*cast)
     session = scene.cluster[leader].session
-    usual = session.hear_delay_ms
     with scene.held_up((other, leader)):
         # Long, but not so long that the session ends.
-        session.hear_delay_ms = lambda: session.timeout_ms * 3 // 4
-        try:
+        with scene.heard_late(leader, session.timeout_ms * 3 // 4):
             yield lambda: not scene.leads(leader, other)()
             if not scene.leads(leader)():
                 return
-            session.hear_delay_ms = usual
-            scene.elect_preferred()
-            yield scene.leads(preferred, other)
-            scene.restart(preferred)
-            yield scene.leads(leader, other)
-            yield scene.knows(leader)
-            yield scene.after(session.timeout_ms)
-        finally:
-            session.hear_delay_ms = usual
+        scene.elect_preferred()
+        yield scene.leads(preferred, other)
+        scene.restart(preferred)
+        yield scene.leads(leader, other)
+        yield scene.knows(leader)
+        yield scene.after(session.timeout_ms)
 
 
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
@@ -232,7 +251,7 @@ def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
     hears of it when the leader is back, and the follower can't fetch."""
     _, leader, other = cast
     yield from scene.begin(cast)
-    yield lambda: not scene.acts(leader, other)
+    yield from scene.leave_control(leader, other)
     with scene.held_up((other, leader)):
         yield lambda: not scene.leads(leader, other)()
         # Time for the controller to read it.
@@ -241,17 +260,11 @@ def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
     controller = scene.cluster.controller
     if controller is None or controller.id in (leader, other):
         return
-    session = controller.session
-    usual = session.hear_delay_ms
     with scene.held_up((other, leader)):
-        session.hear_delay_ms = lambda: UNNOTICED_MS
-        try:
+        with scene.heard_late(controller.id, UNNOTICED_MS):
             scene.restart(leader)
             yield scene.after(UNNOTICED_MS)
-            session.hear_delay_ms = usual
-            yield scene.after(SESSION_TIMEOUT_MS // 4)
-        finally:
-            session.hear_delay_ms = usual
+        yield scene.after(SESSION_TIMEOUT_MS // 4)
 
 
 SCRIPTS: dict[FaultKind, Callable[[Scene, Cast], Script]] = {

@@ -3,7 +3,7 @@ check after every event that no promise is broken.
 
 Each seed stands for one cluster, its clients and its faults. A seed that fails is run again with
 fewer and fewer faults, until none can be left out; what is left is printed with the line that
-replays it. Exit status 1 when a seed failed.
+replays it. Exit status 1 when a seed failed. Seeds below 0 tell one compound fault each, alone.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
