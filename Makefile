@@ -14,7 +14,8 @@ test: .venv/.set-up
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	# Two at a time: the tests of brokers wait for timeouts more than they compute.
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export HEADRACE_FAULTS := full
 test-all: test

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +23,10 @@ QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
 DEADLINE_S = 60.0
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
-"""Long fault tests run in full; else a sample of them, another one in every run."""
+"""Long fault tests run in full; else a sample of them, another one every day."""
+
+SEED = int(os.environ.get("HEADRACE_SEED") or f"{date.today():%Y%m%d}")
+"""Of samples; what ran is told by the names of the tests."""
 
 CLIENT_TIMEOUT_MS = 5000
 """librdkafka waits a minute for a broker that hangs before it asks another."""

@@ -9,13 +9,16 @@ import logging
 from typing import Any
 
 from storage_engine.broker.handlers import (
+    add_partitions_to_txn,
     alter_configs,
     control,
     controlled_shutdown,
     delete_records,
     describe_cluster,
     describe_configs,
+    describe_transactions,
     elections,
+    end_txn,
     fetch,
     find_coordinator,
     groups,
@@ -27,6 +30,7 @@ from storage_engine.broker.handlers import (
     produce,
     reassignments,
     topics,
+    write_txn_markers,
 )
 from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
 from storage_engine.core.errors import InvalidRequestError
@@ -71,6 +75,10 @@ HANDLERS: dict[int, Handler] = {
     21: delete_records.handle,
     22: init_producer_id.handle,
     23: offset_for_leader_epoch.handle,
+    24: add_partitions_to_txn.handle,
+    25: end_txn.add_offsets_to_txn,
+    26: end_txn.end_txn,
+    27: write_txn_markers.handle,
     32: describe_configs.handle,
     33: alter_configs.alter_configs,
     35: log_dirs.handle,
@@ -80,6 +88,8 @@ HANDLERS: dict[int, Handler] = {
     45: reassignments.alter,
     46: reassignments.list_ongoing,
     60: describe_cluster.handle,
+    65: describe_transactions.describe,
+    66: describe_transactions.list_all,
 }
 """What this broker serves."""
 

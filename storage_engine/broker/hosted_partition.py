@@ -12,7 +12,9 @@ from storage_engine.broker.purgatory import WaitList
 from storage_engine.broker.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.core.partition import LeaderPartition
+from storage_engine.core.verification_guard import VerificationGuards
 from storage_engine.log.partition_log import PartitionLog
 
 
@@ -31,6 +33,8 @@ class HostedPartition:
     """State of one replica."""
 
     __slots__ = (
+        "_guards",
+        "_guards_epoch",
         "assigned_replicas",
         "config",
         "controller_epoch",
@@ -39,6 +43,7 @@ class HostedPartition:
         "dirty",
         "follower_high_watermark",
         "follower_log_starts",
+        "is_internal",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -60,6 +65,7 @@ class HostedPartition:
         high_watermark: int,
     ) -> None:
         self.topic_partition = topic_partition
+        self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.log = log
         self.topic_id = topic_id
         self.config = config
@@ -82,6 +88,16 @@ class HostedPartition:
         """True while the replica manager has it in its list for the end of the loop's turn."""
         self.unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
+        self._guards = VerificationGuards()
+        self._guards_epoch = -1
+
+    @property
+    def guards(self) -> VerificationGuards:
+        """Which producers may write in transactions, under the present leader epoch."""
+        if self._guards_epoch != self.leader_epoch:
+            self._guards = VerificationGuards()
+            self._guards_epoch = self.leader_epoch
+        return self._guards
 
     @property
     def high_watermark(self) -> int:

@@ -6,10 +6,11 @@ R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker.appends import Appends
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
@@ -21,7 +22,6 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogFolderError,
-    LogFullError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -32,14 +32,11 @@ from storage_engine.core.partition import (
     LagLimits,
     Tick,
 )
-from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
-from storage_engine.log.append_result import AppendResult
 from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.protocol.batch_columns import BatchColumns
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log tells what the flushes before acknowledgements have done."""
@@ -111,6 +108,9 @@ class ReplicaManager:
             stop_fetching=self.roles.stop_fetching,
         )
         logs.on_folder_failed = self._failures.fail_folder
+        self.appends = Appends(self, clock, on_appended=self._appended)
+        self.on_leading: Callable[[HostedPartition], None] = lambda _: None
+        """Hears of every partition that this broker leads from now on, or under another epoch."""
 
     def start(self) -> None:
         """Begin the periodic work."""
@@ -155,103 +155,7 @@ class ReplicaManager:
 
     # --- appending ---
 
-    def append_run(
-        self,
-        tp: TopicPartition,
-        appends: Sequence[memoryview],
-        *,
-        acks: int,
-        in_transaction: bool = False,
-    ) -> list[AppendResult | KafkaError]:
-        """Append producers' batches to a partition led here, one append after the other: what
-        became of each.
-
-        `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction.
-        """
-        try:
-            partition = self._writable(tp, acks)
-        except KafkaError as failure:
-            return [failure] * len(appends)
-        outcomes = partition.log.append_run_as_leader(
-            appends,
-            leader_epoch=partition.leader_epoch,
-            now_ms=self._clock.wall_ms(),
-            allow_transactional=in_transaction,
-        )
-        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
-        for refusal in failures:
-            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
-                self.fail(partition, refusal)
-        if len(failures) < len(outcomes):
-            self._appended(partition, len(outcomes) - len(failures))
-        return outcomes
-
-    def append_columns(
-        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
-    ) -> list[int] | KafkaError | None:
-        """As `append_run` of these batches: their base offsets and the offset that follows, or why
-        they could not be stored. None, and nothing is done, when they must be looked at one by one.
-        """
-        try:
-            partition = self._writable(tp, acks)
-        except KafkaError:
-            return None
-        try:
-            offsets = partition.log.append_columns_as_leader(
-                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
-            )
-        except LogStorageError as failure:
-            if not isinstance(failure, LogFullError):
-                self.fail(partition, failure)
-            return failure
-        except KafkaError:
-            return None
-        if offsets is not None:
-            self._appended(partition, len(columns))
-        return offsets
-
-    def append_marker(
-        self,
-        tp: TopicPartition,
-        producer_id: int,
-        producer_epoch: int,
-        marker: TransactionMarker,
-    ) -> AppendResult:
-        """End a transaction in a partition led here, as its coordinator says; with acks=all, as
-        nothing less can't be lost. Raises KafkaError.
-        """
-        partition = self._writable(tp, -1)
-        try:
-            result = partition.log.append_marker(
-                producer_id,
-                producer_epoch,
-                marker,
-                leader_epoch=partition.leader_epoch,
-                now_ms=self._clock.wall_ms(),
-            )
-        except LogFullError:
-            raise
-        except LogStorageError as failure:
-            self.fail(partition, failure)
-            raise
-        self._appended(partition)
-        return result
-
-    def _writable(self, tp: TopicPartition, acks: int) -> HostedPartition:
-        partition = self._partitions.get(tp)
-        if partition is None or partition.leader is None:
-            partition = self.leader(tp)
-        self.check_lease()
-        if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
-            raise KafkaError(
-                f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
-                f"{partition.min_in_sync_count}",
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-            )
-        return partition
-
-    def _appended(self, partition: HostedPartition, count: int = 1) -> None:
+    def _appended(self, partition: HostedPartition, count: int) -> None:
         if partition.config.flush_before_ack:
             partition.unflushed_appends += count
         if not partition.dirty:
@@ -369,6 +273,8 @@ class ReplicaManager:
         except KafkaError as failure:
             log.error("can't lead %s: %s", tp, failure)
             return failure.code
+        if partition.leader is not None:
+            self.on_leading(partition)
         return ErrorCode.NONE
 
     def roles_taken(self) -> None:
@@ -435,14 +341,18 @@ class ReplicaManager:
         self._failures.fail(partition, failure)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
+        was_compacted = False
         for partition in self._partitions.values():
             if partition.topic_partition.topic == topic:
                 self._prepare_for(config)
+                was_compacted = was_compacted or partition.config.log.compacts
                 partition.config = config
                 partition.log.update_config(config.log)
                 self._flushed(partition)
                 if partition.leader is not None and partition.must_flush:
                     self.durable_acks.flush(partition)
+        if was_compacted and not config.log.compacts:
+            self._logs.write_cleaner_offsets()
 
     # --- periodic work ---
 

@@ -14,7 +14,14 @@ from storage_engine.core.assignment import Assignment, assign_replicas
 from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, topic_name_problem
-from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import (
+    Coordination,
+    ZkOp,
+    ZkOpKind,
+    ZkReply,
+    ZkStat,
+    ZkStatus,
+)
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
@@ -119,23 +126,19 @@ class TopicAdmin:
         return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
 
     def write(self, planned: PlannedTopic, on_written: OnWritten) -> None:
-        """Write settings and assignment in one multi."""
+        """Write settings and assignment in one multi, so that of two who create a topic at the
+        same time one does, and the other changes nothing."""
         topic = planned.info.topic
         node = _node(topic, planned.info.topic_id, planned.info.assignment)
+        creation = ZkOp(kind=ZkOpKind.CREATE, path=TopicZNode.path(topic), data=node.encode())
 
-        def on_config_cleared(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.UNKNOWN:
+        def on_left_over(reply: ZkReply) -> None:
+            """What settings there are: those that a deleted topic of that name has left."""
+            if reply.ok or reply.status is ZkStatus.NO_NODE:
+                operations = _config_operations(planned, reply.stat if reply.ok else None)
+                self._coordination.multi([*operations, creation], on_multi)
+            else:
                 on_written(_unknown(topic))
-                return
-            operations = []
-            if planned.config:
-                data = ConfigZNode(config=planned.config).encode()
-                path = ConfigZNode.topic_path(topic)
-                operations.append(ZkOp(kind=ZkOpKind.CREATE, path=path, data=data))
-            operations.append(
-                ZkOp(kind=ZkOpKind.CREATE, path=TopicZNode.path(topic), data=node.encode())
-            )
-            self._coordination.multi(operations, on_multi)
 
         def on_multi(reply: ZkReply) -> None:
             if reply.ok:
@@ -149,8 +152,7 @@ class TopicAdmin:
             if reply.ok:
                 on_written(KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS))
             elif reply.status is ZkStatus.NO_NODE:
-                # Settings that a deleted topic of that name may have left.
-                self._coordination.delete(ConfigZNode.topic_path(topic), -1, on_config_cleared)
+                self._coordination.get(ConfigZNode.topic_path(topic), on_left_over)
             else:
                 on_written(_unknown(topic))
 
@@ -240,6 +242,16 @@ class TopicAdmin:
             on_written(None if reply.ok else _unknown(info.topic))
 
         self._coordination.get(path, on_read)
+
+
+def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:
+    """Put a new topic's settings where those of an old one may still be."""
+    path = ConfigZNode.topic_path(planned.info.topic)
+    data = ConfigZNode(config=planned.config).encode()
+    if left_over is None:
+        return [ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)] if planned.config else []
+    kind = ZkOpKind.SET if planned.config else ZkOpKind.DELETE
+    return [ZkOp(kind=kind, path=path, data=data, version=left_over.version)]
 
 
 def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:

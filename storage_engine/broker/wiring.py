@@ -16,7 +16,8 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
-from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
+from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
@@ -32,6 +33,12 @@ from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.broker.transactions.coordinators import Coordinators
+from storage_engine.broker.transactions.marker_writes import MarkerWrites
+from storage_engine.broker.transactions.runner import RunnerPorts
+from storage_engine.broker.transactions.state_topic import StateTopic
+from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
+from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
@@ -41,6 +48,7 @@ from storage_engine.core.settings import (
     RACK_AWARE_SELECTORS,
     REPLICA_SELECTOR,
 )
+from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -66,6 +74,7 @@ class BrokerParts:
         self.on_refused.append(on_refused)
         self.context.replicas.start()
         self.maintenance.start()
+        self.context.coordinators.start()
         # What is set for this broker counts before it is told what to lead.
         self.config_changes.start(self.registration.start)
 
@@ -76,6 +85,7 @@ class BrokerParts:
         self.context.controller.close()
         self.maintenance.close()
         self.fetchers.close()
+        self.context.coordinators.close()
         self.context.replicas.close()
 
 
@@ -174,14 +184,16 @@ def build(
             wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
             backoff_ms=config.integer("replica.fetch.backoff.ms"),
         ),
-        transport=transport,
-        scheduler=scheduler,
-        clock=clock,
-        broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
-        flush=replicas.durable_acks.flush,
-        on_failure=replicas.fail,
-        keep_log_starts=log_starts.keep_now,
-        throttle=throttle,
+        FetcherPorts(
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+            flush=replicas.durable_acks.flush,
+            on_failure=replicas.fail,
+            keep_log_starts=log_starts.keep_now,
+            throttle=throttle,
+        ),
     )
     replicas.roles.fetchers = fetchers
     compactions = (
@@ -253,6 +265,38 @@ def build(
         throttle=throttle,
         rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
+    topic_admin = TopicAdmin(dynamic, coordination=coordination, metadata=metadata)
+    state_topic = StateTopic(
+        dynamic, coordination=coordination, topic_admin=topic_admin, metadata=metadata
+    )
+    marker_writes = MarkerWrites(replicas, scheduler)
+    coordinators = Coordinators(
+        RunnerPorts(
+            broker_id=broker_id,
+            appends=replicas.appends,
+            markers=marker_writes,
+            metadata=metadata,
+            coordination=coordination,
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            background=background,
+            new_coordinator=lambda: TransactionCoordinator(
+                producer_timeout_max_ms=config.integer("transaction.max.timeout.ms"),
+                expiration_ms=config.integer("transactional.id.expiration.ms"),
+            ),
+        ),
+        state_topic,
+        tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+    )
+    replicas.on_leading = coordinators.lead
+    verifier = Verifier(
+        state_topic,
+        coordinators,
+        broker_id=broker_id,
+        transport=transport,
+        scheduler=scheduler,
+    )
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -269,12 +313,16 @@ def build(
         cold_reads=ColdReads(background, reader=reader, replicas=replicas),
         metadata=metadata,
         controller=controller,
-        topic_admin=TopicAdmin(dynamic, coordination=coordination, metadata=metadata),
+        topic_admin=topic_admin,
         topic_configs=topic_configs,
         log_starts=log_starts,
         config_store=config_store,
         config_changes=config_changes,
         producer_ids=ProducerIds(coordination, broker_id=broker_id),
+        state_topic=state_topic,
+        coordinators=coordinators,
+        transactional_appends=TransactionalAppends(replicas, verifier),
+        marker_writes=marker_writes,
         orders=Orders(topic_configs, scheduler),
         strays=Strays(
             cluster_id,

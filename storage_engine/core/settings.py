@@ -141,6 +141,48 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="replicas",
         doc="min.insync.replicas of the topic that keeps the state of transactions.",
     ),
+    Setting(
+        name="transaction.state.log.num.partitions",
+        type=SettingType.INT,
+        default=50,
+        minimum=1,
+        maximum=10_000,  # ours: what one request can create
+        unit="partitions",
+        doc="Partitions of the topic that keeps the state of transactions; fixed once it is there.",
+    ),
+    Setting(
+        name="transaction.state.log.segment.bytes",
+        type=SettingType.INT,
+        default=100 << 20,
+        minimum=1 << 20,  # Kafka's is 1
+        unit="bytes",
+        doc="segment.bytes of that topic: small ones are compacted, and read at a failover, soon.",
+    ),
+    # ---- transactions ----
+    Setting(
+        name="transaction.max.timeout.ms",
+        type=SettingType.INT,
+        default=900_000,
+        minimum=1,
+        unit="ms",
+        doc="The longest that a producer may ask its transactions to stay open.",
+    ),
+    Setting(
+        name="transactional.id.expiration.ms",
+        type=SettingType.INT,
+        default=604_800_000,
+        minimum=1,
+        unit="ms",
+        doc="A transactional id that nobody uses for so long is forgotten.",
+    ),
+    Setting(
+        name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        type=SettingType.INT,
+        default=10_000,
+        minimum=1,
+        unit="ms",
+        doc="How often transactions that last too long are looked for, and unused ids.",
+    ),
     # ---- replication ----
     Setting(
         name="replica.lag.time.max.ms",

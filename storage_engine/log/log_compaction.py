@@ -2,8 +2,9 @@
 the log was cut.
 
 `first_dirty_offset` is kept in the folder's cleaner-offset-checkpoint; a lost one costs work, since
-everything counts as dirty then. A log with a damaged batch is left alone until it is opened again
-or cut. Source: R-LOG10.
+everything counts as dirty then. Above 0 it also says that offsets may be missing, whatever the
+policy is by now. A log with a damaged batch is left alone until it is opened again or cut. Source:
+R-LOG10.
 """
 
 import importlib
@@ -47,9 +48,25 @@ class LogCompaction:
         self._on_lowered = on_lowered
         self._job: CompactionJob | None = None
         # A log that ends before what it says is clean is not the log that was cleaned.
-        is_known = first_dirty_offset <= segments.active.next_offset
-        self.first_dirty_offset = first_dirty_offset if is_known else 0
+        end_offset = segments.active.next_offset
+        is_known = first_dirty_offset <= end_offset
+        self.first_dirty_offset = first_dirty_offset if is_known else min(1, end_offset)
         self.is_left_alone = False
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing, because the log is compacted, was it, or was copied from
+        one that was."""
+        return self._segments.folder.config.compacts or self.first_dirty_offset > 0
+
+    def expect_gaps(self) -> bool:
+        """Whether that was news, which must be kept: without it, opening would take a gap for lost
+        records, and what stands behind for worthless."""
+        if self.first_dirty_offset:
+            return False
+        # One record has no other of its key.
+        self.first_dirty_offset = 1
+        return True
 
     def plan(self, *, safe_offset: int, config: LogConfig, now_ms: int) -> CompactionPlan | None:
         """A pass that is due; None when there is none, or one is under way.

@@ -348,7 +348,7 @@ class LogSegment:
     def reset(self) -> None:
         """Forgets all batches, not the bytes: `note` takes them up again one by one."""
         self.offset_index.file.truncate(0)
-        self.time_index.file.truncate(0)
+        self.time_index.clear()
         self.size = 0
         self.next_offset = self.base_offset
         self.max_timestamp = NO_TIMESTAMP

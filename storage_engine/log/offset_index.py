@@ -53,7 +53,7 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
-        return not self.room
+        return len(self.file) >= self._max_entries
 
     def append(self, last_offset: int, position: int) -> None:
         self.file.append(ENTRY.pack(last_offset - self._base_offset, position))

@@ -304,8 +304,10 @@ class PartitionLog(ReadableLog):
         if is_empty and base_offset < segments.active.base_offset:
             self._start_anew_at(base_offset)
         self._epochs.note_batches(batches)
-        if self._tail.compacts and has_gaps(batches, self.log_end_offset):
+        if has_gaps(batches, self.log_end_offset):
             self.producer_state.forgotten = True
+            if self.compaction.expect_gaps() and not self._config.compacts:
+                self._on_lowered()
         now_ms = self._clock.wall_ms()
         size = 0
         for begin, end, placed in runs_of(batches, self._tail.roll_rule.segment_bytes):
@@ -348,7 +350,7 @@ class PartitionLog(ReadableLog):
                 self._snapshots,
                 self._segments.all,
                 log_start_offset=self.log_start_offset,
-                has_gaps=self._tail.compacts or self.compaction.first_dirty_offset > 0,
+                has_gaps=self.compaction.may_have_gaps,
                 now_ms=self._clock.wall_ms(),
             )
         if self.log_end_offset < self.log_start_offset:
@@ -446,7 +448,7 @@ class PartitionLog(ReadableLog):
             self.disk,
             segment,
             epochs=self.leader_epochs.entries,
-            gaps_allowed=self._tail.compacts or self.compaction.first_dirty_offset > 0,
+            gaps_allowed=self.compaction.may_have_gaps,
         )
 
     def close_segment_with(self, offset: int) -> None:
@@ -538,7 +540,10 @@ class PartitionLog(ReadableLog):
         return self.producer_state.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def update_config(self, config: LogConfig) -> None:
-        """Takes new settings, from the next append on."""
+        """Takes new settings, from the next append on. Of a log that was compacted and is no more,
+        the first dirty offset must be kept: it tells of the gaps."""
+        if self._config.compacts and not config.compacts:
+            self.compaction.expect_gaps()
         self._config = config
         self._segments.folder = replace(self._segments.folder, config=config)
         self._tail.update_config(config)

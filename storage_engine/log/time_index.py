@@ -36,7 +36,7 @@ class TimeEntry(NamedTuple):
 class TimeIndex:
     """The time index of one segment."""
 
-    __slots__ = ("_base_offset", "_max_entries", "file")
+    __slots__ = ("_appended", "_base_offset", "_max_entries", "file")
 
     def __init__(
         self, disk: Disk, pool: OpenFiles, path: Path, base_offset: int, max_bytes: int
@@ -44,6 +44,8 @@ class TimeIndex:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self._base_offset = base_offset
         self._max_entries = max(2, max_bytes // ENTRY.size)
+        # The newest entry while it is one of ours: reading it back costs more than adding one.
+        self._appended: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.file)
@@ -57,13 +59,14 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        return not self.room
+        return len(self.file) >= self._max_entries - 1
 
     def append(self, timestamp_ms: int, last_offset: int) -> None:
         """Adds an entry, unless nothing later has come since the last one."""
-        last = self.last()
-        if last is None or (timestamp_ms > last.timestamp_ms and last_offset > last.last_offset):
+        last = self._appended or self.last()
+        if last is None or (timestamp_ms > last[0] and last_offset > last[1]):
             self.file.append(ENTRY.pack(timestamp_ms, last_offset - self._base_offset))
+            self._appended = timestamp_ms, last_offset
 
     def entry(self, number: int) -> TimeEntry:
         buffer, at = self.file.locate(number)
@@ -81,7 +84,13 @@ class TimeIndex:
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops the entries of batches that end at or after `end_offset`."""
+        self._appended = None
         self.file.truncate(bisect_right(range(len(self.file)), end_offset - 1, key=self._offset_at))
+
+    def clear(self) -> None:
+        """Drops all entries, whatever they are."""
+        self._appended = None
+        self.file.truncate(0)
 
     def _timestamp_at(self, number: int) -> int:
         return self.entry(number).timestamp_ms

@@ -32,6 +32,8 @@ def find_by_timestamp(
     segments: Sequence[LogSegment], timestamp_ms: int, start_offset: int, end_offset: int
 ) -> TimestampedOffset | None:
     """The first record of [start_offset, end_offset) that is not earlier than `timestamp_ms`."""
+    if start_offset >= end_offset:
+        return None
     for segment in segments:
         if segment.next_offset <= start_offset or segment.size == 0:
             continue
@@ -59,6 +61,8 @@ def find_largest_timestamp(
     segments: Sequence[LogSegment], start_offset: int, end_offset: int
 ) -> TimestampedOffset | None:
     """The first of the latest records in [start_offset, end_offset)."""
+    if start_offset >= end_offset:
+        return None
     inside = [
         segment
         for segment in segments
@@ -116,7 +120,7 @@ def _within_batch(
     end_offset: int,
 ) -> TimestampedOffset | None:
     epoch = header.partition_leader_epoch
-    if header.timestamp_type == 1 or header.is_control:
+    if _all_have_one_time(header):
         offset = max(header.base_offset, start_offset)
         return TimestampedOffset(offset, header.max_timestamp, epoch)
     for offset, timestamp in _times_within_batch(
@@ -133,13 +137,19 @@ def _largest_within_batch(
     epoch = header.partition_leader_epoch
     if not header.records_count:
         return None
-    if header.timestamp_type == 1 or header.is_control:
+    if _all_have_one_time(header):
         return TimestampedOffset(start_offset, header.max_timestamp, epoch)
     times = _times_within_batch(segment, position, header, start_offset, end_offset)
     if not times:
         return None
     offset, timestamp = max(times, key=lambda time: (time[1], -time[0]))
-    return TimestampedOffset(offset, timestamp, epoch)
+    return TimestampedOffset(offset, timestamp, epoch) if timestamp >= 0 else None
+
+
+def _all_have_one_time(header: BatchHeader) -> bool:
+    """Whether there is a record at every offset of the batch, with its largest time."""
+    is_stamped = header.timestamp_type == 1 and header.records_count > header.last_offset_delta
+    return is_stamped or header.is_control
 
 
 def _times_within_batch(

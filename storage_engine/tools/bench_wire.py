@@ -3,7 +3,8 @@
 A broker of its own in a temporary folder is measured and, in turn, its limit in the same run:
 
   produce        large batches, acks=1, several connections: against a plain send of the same bytes
-  fetch          from the page cache, one consumer: against a plain send of the same bytes
+  fetch          from the page cache, one consumer with two requests in flight and with one:
+                 against a plain send of the same bytes, mapped beforehand
   consumers      CPU time of the broker per byte, with many consumers of one partition: against one
   small produce  small batches on one connection: against a server that only answers (in C where
                  there is a compiler, else in Python), asked by the same client
@@ -29,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +48,9 @@ LARGE_IN_FLIGHT = 4
 SMALL_BATCH_BYTES = 1024
 SMALL_IN_FLIGHT = 32
 FETCH_BYTES = 1 << 20
+FETCHES_IN_FLIGHT = (2, 1)
+"""Of one consumer. With one there is nothing to send from the last byte of an answer until the next
+request has come; a reader that wants more keeps a second one in flight."""
 CONSUMERS = 16
 
 LEAST_PRODUCE_RATIO = 0.6
@@ -208,15 +213,18 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
     size = answers * FETCH_BYTES
 
     def limit() -> _Figure:
+        # The same bytes, out of the same pages: a ring would come from the CPU's cache.
+        (segment,) = bench.folder.glob("cluster/broker-1/data/fetched-0/*.log")
+
         def pull() -> float:
-            bench.far.begin(wire_load.supply, frames.ring, FETCH_BYTES, size)
+            bench.far.begin(wire_load.supply, segment, FETCH_BYTES, size)
             seconds = bench.near.run(wire_load.pull, bench.far.port, size)
             bench.far.result()
             return float(size / seconds / 1e6)
 
         return _with_cpu(bench.far.pid, pull)
 
-    def fetch(consumers: int, answers_each: int) -> float:
+    def fetch(consumers: int, answers_each: int, in_flight: int = 1) -> float:
         step = per_answer * frames.records_per_batch
         return float(
             bench.near.run(
@@ -227,11 +235,12 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
                 FETCH_BYTES,
                 step,
                 answers_each,
+                in_flight,
             )
         )
 
-    def measure() -> _Figure:
-        return _with_cpu(bench.broker.pid, lambda: size / fetch(1, answers) / 1e6)
+    def measure(in_flight: int) -> _Figure:
+        return _with_cpu(bench.broker.pid, lambda: size / fetch(1, answers, in_flight) / 1e6)
 
     def cpu_per_gigabyte(consumers: int) -> _Figure:
         each = max(1, answers // consumers)
@@ -240,11 +249,20 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
 
     with _topic(bench, "fetched"):
         _produce(bench, frames, 1, LARGE_IN_FLIGHT, answers * per_answer)
-        what = f"fetch, {FETCH_BYTES >> 20} MiB, one consumer, MB/s"
-        measured, limits = _alternate(bench, what, measure, limit)
-        one = _result(
-            what, measured, limits, limit_is="loopback send", least=LEAST_FETCH_RATIO, digits=0
-        )
+        results = []
+        for in_flight in FETCHES_IN_FLIGHT:
+            what = f"fetch, {FETCH_BYTES >> 20} MiB, {in_flight} in flight, MB/s"
+            measured, limits = _alternate(bench, what, partial(measure, in_flight), limit)
+            results.append(
+                _result(
+                    what,
+                    measured,
+                    limits,
+                    limit_is="loopback send",
+                    least=LEAST_FETCH_RATIO,
+                    digits=0,
+                )
+            )
         what = f"fetch, {CONSUMERS} consumers, broker's CPU s/GB"
         measured, limits = _alternate(
             bench, what, lambda: cpu_per_gigabyte(CONSUMERS), lambda: cpu_per_gigabyte(1)
@@ -252,7 +270,7 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
     many = _result(
         what, measured, limits, limit_is="one consumer", most=MOST_CONSUMERS_RATIO, digits=4
     )
-    return [one, many]
+    return [*results, many]
 
 
 def _measure_small_produce(bench: _Bench) -> list[Result]:

@@ -5,6 +5,7 @@ Rule: an end does nothing but move bytes. Its requests lie ready, answers are co
 while the clock runs and looked at after it has stopped.
 """
 
+import mmap
 import multiprocessing
 import select
 import socket
@@ -138,13 +139,18 @@ def push(_listener: socket.socket, port: int, ring: bytes, piece: int, size: int
         return time.perf_counter() - started
 
 
-def supply(listener: socket.socket, ring: bytes, piece: int, size: int) -> None:
-    """Send what a `pull` receives."""
+def supply(listener: socket.socket, path: Path, piece: int, size: int) -> None:
+    """Send the first `size` bytes of a file, mapped beforehand, which a `pull` receives."""
+    with path.open("rb") as file:
+        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+        mapped = mmap.mmap(file.fileno(), size, flags, mmap.PROT_READ)
     sock, _ = listener.accept()
-    with sock:
+    with mapped, sock, memoryview(mapped) as view:
         sock.settimeout(SILENCE_TIMEOUT_S)
         sock.recv(1)
-        _send(sock, ring, piece, size)
+        for position in range(0, size, piece):
+            with view[position : position + piece] as part:
+                sock.sendall(part)
         sock.recv(1)
 
 
@@ -293,10 +299,11 @@ def _produce_together(lanes: list[_Lane]) -> None:
 
 
 class _Reader:
-    """A consumer's connection: where it is, and how much of the present answer is there."""
+    """A consumer's connection: what it has asked for, and how much of the next answer is there."""
 
     __slots__ = (
         "_answer_bytes",
+        "_asked",
         "_buffer",
         "_got",
         "_head",
@@ -311,12 +318,15 @@ class _Reader:
     def __init__(
         self, sock: socket.socket, topic: str, max_bytes: int, step: int, last: int, buffer: Any
     ) -> None:
+        # Else a read could take the beginning of the next answer along.
+        assert max_bytes >= len(buffer)
         self.sock = sock
         self._topic = topic
         self._max_bytes = max_bytes
         self._step = step
         self._last = last
         self._buffer = buffer
+        self._asked = 0
         self._offset = 0
         self._got = 0
         self._answer_bytes = 0
@@ -328,13 +338,15 @@ class _Reader:
         return self._offset == self._last
 
     def ask(self) -> None:
-        self._got = self._answer_bytes = 0
-        self._head = b""
-        self.sock.sendall(fetch_frame(self._topic, self._max_bytes, self._offset))
+        """Ask for what follows, if there is more."""
+        if self._asked < self._last:
+            self.sock.sendall(fetch_frame(self._topic, self._max_bytes, self._asked))
+            self._asked += self._step
 
     def receive(self) -> bool:
         """Take bytes of the answer; True when it is whole, with the offset moved on."""
-        received = self.sock.recv_into(self._buffer)
+        left = self._answer_bytes - self._got if self._got else len(self._buffer)
+        received = self.sock.recv_into(self._buffer, min(left, len(self._buffer)))
         if not received:
             raise CommandError("the broker closed a consumer's connection")
         if not self._got:
@@ -348,6 +360,7 @@ class _Reader:
         if len(base_offset) < 8 or int.from_bytes(base_offset, "big") != self._offset:
             raise CommandError(f"a consumer got a wrong answer for offset {self._offset}")
         self._offset += self._step
+        self._got = 0
         return True
 
 
@@ -359,9 +372,10 @@ def consume(
     max_bytes: int,
     step: int,
     answers: int,
+    in_flight: int,
 ) -> float:
     """Seconds until each of the consumers has had `answers` answers of `max_bytes` and `step`
-    offsets each, one request in flight."""
+    offsets each, with so many requests in flight."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
     readers = [
         _Reader(_connect(port), topic, max_bytes, step, step * answers, buffer)
@@ -375,7 +389,8 @@ def consume(
                 poller.register(descriptor, select.EPOLLIN)
             started = time.perf_counter()
             for reader in readers:
-                reader.ask()
+                for _ in range(in_flight):
+                    reader.ask()
             left = consumers
             while left:
                 for descriptor, _ in poller.poll(SILENCE_TIMEOUT_S):

@@ -20,6 +20,10 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.broker.transactions.coordinators import Coordinators
+from storage_engine.broker.transactions.marker_writes import MarkerWrites
+from storage_engine.broker.transactions.state_topic import StateTopic
+from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import Clock, Coordination, Scheduler
@@ -50,6 +54,10 @@ class BrokerContext:
     config_store: ConfigStore
     config_changes: ConfigChanges
     producer_ids: ProducerIds
+    state_topic: StateTopic
+    coordinators: Coordinators
+    transactional_appends: TransactionalAppends
+    marker_writes: MarkerWrites
     orders: Orders
     strays: Strays
     coordination: Coordination

@@ -1,45 +1,57 @@
-"""FindCoordinator: any broker answers for itself, since no group has state in this version.
+"""FindCoordinator: of a transactional id, the leader of its part of the state log; of a group, the
+broker that is asked, since no group has state in this version.
 
 Rule: clients with assigned partitions get on without a group's state; whoever needs it is told at
-once (`groups`), instead of looking for a coordinator for ever. Transactions are refused here.
+once (`groups`), instead of looking for a coordinator for ever. The first question for a
+transactional id makes the topic of the state log. Source: KIP-98, KIP-699.
 """
 
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 GROUP = 0
+TRANSACTION = 1
 
-_NO_TRANSACTIONS = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-_NO_TRANSACTIONS_TEXT = "transactions are not available in this version"
+_NONE_YET = "the coordinator is not available: ask again"
+_UNKNOWN_TYPE = "coordinators are found for groups (0) and transactions (1) only"
 
 
 def handle(context: BrokerContext, call: Call, request: Any) -> None:
     if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
         coordinators = [
-            FindCoordinatorResponse.Coordinator(key=key, **_answer(context, request))
+            FindCoordinatorResponse.Coordinator(key=key, **_answer(context, request.key_type, key))
             for key in request.coordinator_keys
         ]
         call.respond(FindCoordinatorResponse(coordinators=coordinators))
     else:
-        call.respond(FindCoordinatorResponse(**_answer(context, request)))
+        call.respond(FindCoordinatorResponse(**_answer(context, request.key_type, request.key)))
 
 
-def _answer(context: BrokerContext, request: Any) -> dict[str, Any]:
-    this = context.metadata.brokers.get(context.broker_id)
-    if request.key_type != GROUP:
-        code, text = _NO_TRANSACTIONS, _NO_TRANSACTIONS_TEXT
-    elif this is None:
-        code, text = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the broker is starting"
+def _answer(context: BrokerContext, key_type: int, key: str) -> dict[str, Any]:
+    found: BrokerInfo | None = None
+    code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
+    if key_type == GROUP:
+        found = context.metadata.brokers.get(context.broker_id)
+    elif key_type == TRANSACTION:
+        context.state_topic.learn(create=True)
+        found = context.state_topic.coordinator_of(key)
+        if found not in context.brokers:
+            found = None
     else:
+        code, text = ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE
+    if found is None:
         return {
-            "error_code": 0,
-            "error_message": None,
-            "node_id": this.broker_id,
-            "host": this.host,
-            "port": this.port,
-        }
-    return {"error_code": code, "error_message": text, "node_id": -1, "host": "", "port": -1}
+            "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1,
+        }  # fmt: skip
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "node_id": found.broker_id,
+        "host": found.host,
+        "port": found.port,
+    }

@@ -11,6 +11,7 @@ from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
+from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -55,6 +56,9 @@ def _by_name(
     for topic in topics:
         if topic in context.metadata:
             yield _topic(context, topic, live)
+        elif topic in INTERNAL_TOPICS:
+            # Made by the brokers, when it is needed.
+            yield _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif topic_name_problem(topic) is not None:
             yield _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         elif create:
@@ -106,6 +110,7 @@ def _topic(context: BrokerContext, topic: str, live: Container[int]) -> Metadata
     return MetadataTopic(
         topic=topic,
         topic_id=topic_id or UUID(int=0),
+        is_internal=topic in INTERNAL_TOPICS,
         partitions=[_partition(partitions[p], live) for p in sorted(partitions)],
     )
 

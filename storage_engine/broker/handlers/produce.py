@@ -39,6 +39,11 @@ LONGEST_WAIT_MS = 600_000
 
 def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
     refusal = _refusal(call, request)
+    if refusal is None and request.transactional_id is not None:
+        context.transactional_appends.append(
+            request, lambda outcomes: _answer(context, call, request, outcomes)
+        )
+        return
     outcomes: list[Outcome] = []
     for item in request.partitions:
         if refusal is None:
@@ -53,7 +58,7 @@ def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) 
     """As `handle` for each of the requests in turn, with one append for all of them."""
     pattern = run.pattern
     tp = pattern.partition
-    outcomes = context.replicas.append_run(tp, run.records, acks=pattern.acks)
+    outcomes = context.replicas.appends.append_run(tp, run.records, acks=pattern.acks)
     if answers_at_once(context, connection, pattern):
         base_offsets = [
             outcome.base_offset
@@ -78,7 +83,7 @@ def handle_columns(
 ) -> bool:
     """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
     are."""
-    outcome = context.replicas.append_columns(pattern.partition, columns, acks=pattern.acks)
+    outcome = context.replicas.appends.append_columns(pattern.partition, columns, acks=pattern.acks)
     if outcome is None:
         return False
     if isinstance(outcome, KafkaError):
@@ -172,10 +177,6 @@ def _refusal(call: Call, request: ProduceRequest) -> KafkaError | None:
             "messages of magic 0 or 1 are not stored, only record batches of magic 2 are",
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         )
-    if request.transactional_id is not None:
-        return KafkaError(
-            "transactions are not available in this version", ErrorCode.INVALID_TXN_STATE
-        )
     return None
 
 
@@ -185,7 +186,7 @@ def _append(
     records = item.records
     if not isinstance(records, memoryview):
         return InvalidRecordError("the request has no records for this partition")
-    return context.replicas.append_run(tp, [records], acks=acks)[0]
+    return context.replicas.appends.append_run(tp, [records], acks=acks)[0]
 
 
 def _appended(
@@ -197,8 +198,12 @@ def _appended(
     index: int,
 ) -> ProducePartitionResponse:
     """The response for one partition, and what it waits for."""
-    partition = context.replicas.get(TopicPartition(item.topic, item.partition))
-    assert partition is not None
+    tp = TopicPartition(item.topic, item.partition)
+    partition = context.replicas.get(tp)
+    if partition is None:
+        # Appended to some turns ago, before other partitions of a transaction.
+        gone = KafkaError(f"{tp} is here no more", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _failed(item, gone)
     required_offset = result.last_offset + 1
     if acks == -1:
         waiting.append(AwaitedAppend(partition, required_offset=required_offset, index=index))

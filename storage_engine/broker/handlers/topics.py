@@ -13,6 +13,7 @@ from storage_engine.broker.handlers.controller_only import acting_controller
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
 from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
@@ -106,6 +107,7 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
             acting = acting_controller(context)
+            check_not_internal(topic.name, "create")
             if topic.name in acting.core.topics:
                 raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
             plan = context.topic_admin.plan(_new_topic(topic))
@@ -173,6 +175,7 @@ def delete_topics(context: BrokerContext, call: Call, request: Any) -> None:
             acting = acting_controller(context)
             if name is None:
                 raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
+            check_not_internal(name, "delete")
             if name not in acting.core.topics:
                 raise KafkaError(
                     f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -241,6 +244,7 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> None:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
             acting = acting_controller(context)
+            check_not_internal(topic.name, "grow")
             info = acting.core.topics.get(topic.name)
             if info is None or topic.name in acting.core.deleting:
                 raise KafkaError(

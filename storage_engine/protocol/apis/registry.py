@@ -58,6 +58,8 @@ _SERVED: dict[int, ApiEntry] = {
     45: _entry("AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
     46: _entry("ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),
+    65: _entry("DescribeTransactions", "describe_transactions", 0, 0, 0),
+    66: _entry("ListTransactions", "list_transactions", 0, 1, 0),
 }
 
 _INTERNAL: dict[int, ApiEntry] = {

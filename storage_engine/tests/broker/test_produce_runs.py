@@ -253,14 +253,14 @@ def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
 @pytest.mark.parametrize("version", range(3, 10))
 def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
     appends = []
-    replicas = cluster[1].context.replicas
-    original = replicas.append_run
+    ways_in = cluster[1].context.replicas.appends
+    original = ways_in.append_run
 
     def counted(tp, records, *, acks):
         appends.append(len(records))
         return original(tp, records, acks=acks)
 
-    monkeypatch.setattr(replicas, "append_run", counted)
+    monkeypatch.setattr(ways_in, "append_run", counted)
     data = b"".join(
         frame(version, number, [make_batch(payload=bytes(number * 9))]) for number in range(20)
     )
@@ -274,8 +274,8 @@ def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
 @pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
 def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
     columns = []
-    replicas = cluster[1].context.replicas
-    original = replicas.append_columns
+    ways_in = cluster[1].context.replicas.appends
+    original = ways_in.append_columns
 
     def counted(tp, batches, *, acks):
         offsets = original(tp, batches, acks=acks)
@@ -283,7 +283,7 @@ def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloa
         return offsets
 
     outcome(cluster, frame(version, 0, [make_batch()]), [], runs=True)
-    monkeypatch.setattr(replicas, "append_columns", counted)
+    monkeypatch.setattr(ways_in, "append_columns", counted)
     data = b"".join(
         frame(version, number, [make_batch(payload=bytes(payloads[number % len(payloads)]))])
         for number in range(10)

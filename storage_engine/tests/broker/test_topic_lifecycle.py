@@ -7,13 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode
+from storage_engine.broker.topic_admin import NewTopic
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.znodes import TopicZNode
+from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("other", 0)
@@ -217,3 +218,22 @@ def test_a_live_replica_of_the_old_topic_ends_when_it_hears_of_the_new_one(topic
     assert new is not None
     assert new is not old
     assert (new.log.log_end_offset, new.leader_epoch) == (0, 0)
+
+
+@pytest.mark.parametrize("lead_ms", range(6))
+def test_of_two_who_create_a_topic_one_does_and_its_settings_count(cluster, lead_ms):
+    """The other once removed them, as left over from an old topic."""
+    outcomes: list[KafkaError | None] = []
+    for number, delay_ms in ((1, 0), (2, lead_ms)):
+        admin = cluster[number].context.topic_admin
+        planned = admin.plan(NewTopic(topic="t", config={"retention.ms": str(number)}))
+        cluster.loop.run_for(delay_ms)
+        admin.write(planned, outcomes.append)
+    cluster.loop.run_until(lambda: len(outcomes) == 2)
+    refused = [outcome.code for outcome in outcomes if outcome is not None]
+    assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS]
+    stored = ConfigZNode.decode("t", cluster.zookeeper.data(ConfigZNode.topic_path("t")))
+    assert stored.config["retention.ms"] in ("1", "2")
+    assert cluster.produced_when_there(TP, b"first") == 0
+    kept = cluster[cluster.state(TP).leader].context.replicas.get(TP).config.log.retention_ms
+    assert kept == int(stored.config["retention.ms"])

@@ -55,15 +55,17 @@ def write(cluster, producer: int) -> int:
     """A batch of the producer's transaction, as the coordinator will let it through."""
     broker = leader(cluster)
     batch = encoded([KEY], (producer, 0, next_sequence(log_of(broker), producer)))
-    replicas = broker.context.replicas
-    (outcome,) = replicas.append_run(TP, [transactional(batch)], acks=-1, in_transaction=True)
+    appends = broker.context.replicas.appends
+    (outcome,) = appends.append_run(TP, [transactional(batch)], acks=-1, in_transaction=True)
     assert isinstance(outcome, AppendResult), outcome
     return outcome.base_offset
 
 
 def end(cluster, producer: int, *, commits: bool, coordinator_epoch: int = 0) -> int:
     marker = TransactionMarker(commits, coordinator_epoch)
-    return leader(cluster).context.replicas.append_marker(TP, producer, 0, marker).base_offset
+    return (
+        leader(cluster).context.replicas.appends.append_marker(TP, producer, 0, marker).base_offset
+    )
 
 
 def fetch(cluster, offset: int, *, isolation: int = 1, wait_ms: int = 0):

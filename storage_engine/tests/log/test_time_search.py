@@ -1,5 +1,7 @@
 """Offsets by time: R-LOG11, KIP-79."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records import encode_batches
+from storage_engine.tests.log.compaction_support import CONFIG, compact, put
 from storage_engine.tests.log.support import SMALL, append, open_log
 
 
@@ -62,6 +65,34 @@ def test_with_append_time_every_record_of_a_batch_has_its_time(tmp_path):
     append(log, 3, now_ms=100)
     append(log, 3, now_ms=200)
     assert log.offset_for_timestamp(150) == (3, 200, 0)
+
+
+def test_with_append_time_a_record_that_compaction_took_is_not_found(tmp_path):
+    log = open_log(tmp_path, replace(CONFIG, message_timestamp_type="LogAppendTime"))
+    put(log, [(b"a", b"old"), (b"b", b"stays"), (b"c", b"stays")], now_ms=5000)
+    while log.segment_count < 2:
+        put(log, [(b"a", bytes(100))], now_ms=4000)
+    assert compact(log)
+    assert log.offset_for_timestamp(5000) == (1, 5000, 0)
+    assert log.offset_of_largest_timestamp() == (1, 5000, 0)
+    log.advance_log_start(2)
+    assert log.offset_for_timestamp(5000) == (2, 5000, 0)
+
+
+def test_records_without_a_time_have_no_largest_one(tmp_path):
+    log = open_log(tmp_path)
+    append_times(log, -1, -1)
+    assert log.offset_of_largest_timestamp() is None
+    log.advance_log_start(1)
+    assert log.offset_of_largest_timestamp() is None
+
+
+def test_nothing_is_found_where_no_records_are(tmp_path):
+    log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    append_times(log, 10, 20, 30)
+    log.advance_log_start(1)
+    assert log.offset_of_largest_timestamp(max_offset=1) is None
+    assert log.offset_for_timestamp(0, max_offset=1) is None
 
 
 def test_a_batch_that_cannot_be_decoded_answers_as_a_whole(tmp_path):

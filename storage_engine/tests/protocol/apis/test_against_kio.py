@@ -19,6 +19,8 @@ from storage_engine.tests.protocol.apis.buffers import joined
 
 EXAMPLES = 8
 
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
 PINNED = {
     # sent by controllers or for snapshots only; our messages have no place for them
     (1, "request"): ("cluster_id",),
@@ -89,6 +91,8 @@ def _assert_same(theirs: Any, ours: Any) -> None:
         _assert_same_fields(theirs, ours)
     elif isinstance(theirs, datetime.timedelta):
         assert flattened.milliseconds(theirs) == ours
+    elif isinstance(theirs, datetime.datetime):
+        assert flattened.milliseconds(theirs - _EPOCH) == ours
     elif theirs is None and ours == NO_TOPIC_ID:
         pass
     else:

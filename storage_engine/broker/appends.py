@@ -1,0 +1,171 @@
+"""Appends to partitions led here: of producers, of ends of transactions, of a coordinator's state.
+
+Rule: nothing is appended unless this broker leads the partition, surely (R-REP11), and with
+acks=all with enough replicas in sync; what a coordinator keeps is written by nobody else. Source:
+R-REP3, R-REP6, KIP-98.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError, LogStorageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition_transactions import TransactionMarker
+from storage_engine.core.ports import Clock
+from storage_engine.log.append_result import AppendResult
+from storage_engine.protocol.batch_columns import BatchColumns
+
+
+class Leaders(Protocol):
+    """The replica manager, as appends need it."""
+
+    def get(self, tp: TopicPartition) -> HostedPartition | None: ...
+
+    def leader(self, tp: TopicPartition, leader_epoch: int = -1) -> HostedPartition: ...
+
+    def check_lease(self) -> None: ...
+
+    def fail(self, partition: HostedPartition, failure: Exception) -> None: ...
+
+
+class Appends:
+    """The ways into the logs of one broker."""
+
+    def __init__(
+        self,
+        leaders: Leaders,
+        clock: Clock,
+        *,
+        on_appended: Callable[[HostedPartition, int], None],
+    ) -> None:
+        """`on_appended` hears of a partition that got so many appends."""
+        self._leaders = leaders
+        self._clock = clock
+        self._on_appended = on_appended
+
+    def append_run(
+        self,
+        tp: TopicPartition,
+        appends: Sequence[memoryview],
+        *,
+        acks: int,
+        in_transaction: bool = False,
+    ) -> list[AppendResult | KafkaError]:
+        """Append producers' batches to a partition led here, one append after the other: what
+        became of each.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction.
+        """
+        try:
+            partition = self.writable(tp, acks)
+            _check_producers_may(partition)
+        except KafkaError as failure:
+            return [failure] * len(appends)
+        return self._append_run(partition, appends, in_transaction)
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `append_run` of these batches: their base offsets and the offset that follows, or why
+        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """
+        try:
+            partition = self.writable(tp, acks)
+            _check_producers_may(partition)
+        except KafkaError:
+            return None
+        try:
+            offsets = partition.log.append_columns_as_leader(
+                columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            if not isinstance(failure, LogFullError):
+                self._leaders.fail(partition, failure)
+            return failure
+        except KafkaError:
+            return None
+        if offsets is not None:
+            self._on_appended(partition, len(columns))
+        return offsets
+
+    def append_marker(
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+    ) -> AppendResult:
+        """End a transaction in a partition led here, as its coordinator says; with acks=all, as
+        nothing less can't be lost. Raises KafkaError.
+        """
+        partition = self.writable(tp, -1)
+        _check_producers_may(partition)
+        # Also of one that is refused: to ask the coordinator once more does no harm.
+        partition.guards.note_marker(producer_id)
+        try:
+            result = partition.log.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+            )
+        except LogFullError:
+            raise
+        except LogStorageError as failure:
+            self._leaders.fail(partition, failure)
+            raise
+        self._on_appended(partition, 1)
+        return result
+
+    def append_state(
+        self, tp: TopicPartition, leader_epoch: int, records: memoryview
+    ) -> AppendResult:
+        """Append what a coordinator keeps to a partition led here under that leader epoch, with
+        acks=all. Raises KafkaError."""
+        partition = self.writable(tp, -1, leader_epoch)
+        (outcome,) = self._append_run(partition, [records], False)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def writable(self, tp: TopicPartition, acks: int, leader_epoch: int = -1) -> HostedPartition:
+        """The partition, if it can be appended to now. Raises KafkaError."""
+        partition = self._leaders.get(tp)
+        if partition is None or partition.leader is None or leader_epoch != -1:
+            partition = self._leaders.leader(tp, leader_epoch)
+        self._leaders.check_lease()
+        if acks == -1 and partition.in_sync_count < partition.min_in_sync_count:
+            raise KafkaError(
+                f"{tp} has {partition.in_sync_count} in-sync replicas, min.insync.replicas is "
+                f"{partition.min_in_sync_count}",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+        return partition
+
+    def _append_run(
+        self, partition: HostedPartition, appends: Sequence[memoryview], in_transaction: bool
+    ) -> list[AppendResult | KafkaError]:
+        outcomes = partition.log.append_run_as_leader(
+            appends,
+            leader_epoch=partition.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            allow_transactional=in_transaction,
+        )
+        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
+        for refusal in failures:
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+                self._leaders.fail(partition, refusal)
+        if len(failures) < len(outcomes):
+            self._on_appended(partition, len(outcomes) - len(failures))
+        return outcomes
+
+
+def _check_producers_may(partition: HostedPartition) -> None:
+    if partition.is_internal:
+        raise KafkaError(
+            f"{partition.topic_partition} is written by its coordinator alone",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )

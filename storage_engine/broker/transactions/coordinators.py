@@ -1,0 +1,109 @@
+"""The transaction coordinators on one broker: one for each partition of the state log that it
+leads. Its one rule: a name is coordinated by the leader of its partition, and by nobody else.
+
+Source: KIP-98.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.transactions.runner import (
+    CoordinatorRunner,
+    EventOf,
+    OnAnswer,
+    RunnerPorts,
+)
+from storage_engine.broker.transactions.state_topic import StateTopic
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.transaction_events import Answer
+from storage_engine.core.transactions import TransactionCoordinator
+
+log = logging.getLogger(__name__)
+
+RELOAD_PAUSE_MS = 1_000
+"""Before a partition is read again whose coordinator has ended by itself: a full disk refuses every
+append for a while."""
+
+
+class Coordinators:
+    """Runners by partition."""
+
+    def __init__(self, ports: RunnerPorts, topic: StateTopic, *, tick_ms: int) -> None:
+        self._ports = ports
+        self._topic = topic
+        self._tick_ms = tick_ms
+        self._runners: dict[TopicPartition, CoordinatorRunner] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self._ports.scheduler.call_later(self._tick_ms, self._tick)
+
+    def close(self) -> None:
+        """End all; who waits is answered."""
+        self._closed = True
+        for runner in list(self._runners.values()):
+            runner.end()
+        self._runners.clear()
+
+    def lead(self, partition: HostedPartition) -> None:
+        """This broker leads the partition, or leads it under another epoch."""
+        tp = partition.topic_partition
+        if tp.topic != TRANSACTION_STATE_TOPIC or self._closed or partition.leader is None:
+            return
+        known = self._runners.pop(tp, None)
+        if known is not None:
+            known.end()
+        self._topic.learn()
+        runner = self._runners[tp] = CoordinatorRunner(partition, self._ports, self._ended)
+        runner.start()
+
+    def request(self, name: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+        """Have the coordinator of a name step an event; answered once, now or later."""
+        found = self._runner_of(name)
+        if isinstance(found, ErrorCode):
+            on_answer(Answer(request=0, error=found))
+        else:
+            found.request(event_of, on_answer)
+
+    def coordinator_of(self, name: str) -> TransactionCoordinator | ErrorCode:
+        """Its state, to look at."""
+        found = self._runner_of(name)
+        if isinstance(found, ErrorCode):
+            return found
+        return found.coordinator or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def __iter__(self) -> Iterator[TransactionCoordinator | None]:
+        """All on this broker; None for one that is loading."""
+        return (runner.coordinator for runner in self._runners.values())
+
+    def _runner_of(self, name: str) -> CoordinatorRunner | ErrorCode:
+        tp = self._topic.partition_of(name)
+        if tp is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._runners.get(tp) or ErrorCode.NOT_COORDINATOR
+
+    def _ended(self, runner: CoordinatorRunner) -> None:
+        tp = runner.topic_partition
+        if self._runners.get(tp) is not runner:
+            return
+        del self._runners[tp]
+        log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
+        partition = runner.partition
+
+        def look() -> None:
+            leads = partition.leader is not None and tp not in self._runners
+            if leads and partition.leader_epoch == runner.leader_epoch:
+                self.lead(partition)
+
+        self._ports.scheduler.call_later(RELOAD_PAUSE_MS, look)
+
+    def _tick(self) -> None:
+        if self._closed:
+            return
+        self._ports.scheduler.call_later(self._tick_ms, self._tick)
+        for runner in list(self._runners.values()):
+            runner.tick()

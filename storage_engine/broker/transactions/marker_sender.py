@@ -1,0 +1,225 @@
+"""Has the leaders of partitions write the markers of one coordinator. Its one rule: a marker is
+sent until it is written, or its partition is no more.
+
+Each turn of the event loop everything that is not under way goes to where it belongs now, in one
+request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,
+and a marker that is never written holds the last stable offset for ever. Source: KIP-98.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.transactions.marker_messages import (
+    codes_of_response,
+    request_of_targets,
+)
+from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
+from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.partition_transactions import TransactionMarker
+from storage_engine.core.ports import (
+    Coordination,
+    Endpoint,
+    Scheduler,
+    Transport,
+    TransportError,
+    ZkReply,
+    ZkStatus,
+)
+from storage_engine.core.transaction_events import SendMarkers
+from storage_engine.protocol.apis.write_txn_markers import API
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import TopicZNode
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "markers"
+RETRY_MS = 100
+"""A leader that has moved is mostly known by then."""
+TIMEOUT_MS = 15_000
+"""Longer than a leader waits for its followers."""
+TARGETS_PER_REQUEST = 5_000
+"""The leader appends them in one turn of its event loop."""
+
+WRITTEN = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""A partition that knows a newer epoch has had a marker since: nothing older is open there."""
+
+OnWritten = Callable[[int, int, frozenset[TopicPartition]], None]
+"""(producer id, epoch, partitions) whose markers are written, or that are no more."""
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The end of one transaction. Invariant: `under_way` is part of `left`."""
+
+    marker: TransactionMarker
+    left: set[TopicPartition]
+    under_way: set[TopicPartition] = field(default_factory=set)
+
+
+Producer = tuple[int, int]
+"""Id and epoch."""
+
+
+class MarkerSender:
+    """Of one coordinator, until it ends."""
+
+    def __init__(
+        self,
+        *,
+        coordinator_epoch: int,
+        broker_id: int,
+        metadata: MetadataCache,
+        coordination: Coordination,
+        transport: Transport,
+        scheduler: Scheduler,
+        writes: MarkerWrites,
+        on_written: OnWritten,
+    ) -> None:
+        self._coordinator_epoch = coordinator_epoch
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._coordination = coordination
+        self._transport = transport
+        self._scheduler = scheduler
+        self._writes = writes
+        self._on_written = on_written
+        self._endings: dict[Producer, _Ending] = {}
+        self._looking_up: set[str] = set()
+        self._pump_is_due = False
+        self._retry_is_due = False
+        self._closed = False
+
+    def send(self, order: SendMarkers) -> None:
+        self._endings[order.producer_id, order.producer_epoch] = _Ending(
+            marker=TransactionMarker(order.commits, self._coordinator_epoch),
+            left=set(order.partitions),
+        )
+        self._pump_soon()
+
+    def close(self) -> None:
+        """Send and hear nothing more."""
+        self._closed = True
+        self._endings.clear()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_is_due and not self._closed:
+            self._pump_is_due = True
+            self._scheduler.call_soon(self._pump)
+
+    def _retry_later(self) -> None:
+        if not self._retry_is_due and not self._closed:
+            self._retry_is_due = True
+            self._scheduler.call_later(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_is_due = False
+        self._pump_soon()
+
+    def _pump(self) -> None:
+        self._pump_is_due = False
+        by_leader: dict[BrokerInfo, list[MarkerTarget]] = {}
+        homeless = False
+        for (producer_id, epoch), ending in self._endings.items():
+            for tp in sorted(ending.left - ending.under_way):
+                leader = self._leader_of(tp)
+                if leader is None:
+                    homeless = True
+                else:
+                    target = MarkerTarget(producer_id, epoch, ending.marker, tp)
+                    by_leader.setdefault(leader, []).append(target)
+        for leader, targets in by_leader.items():
+            for start in range(0, len(targets), TARGETS_PER_REQUEST):
+                self._send(leader, targets[start : start + TARGETS_PER_REQUEST])
+        if homeless:
+            self._retry_later()
+
+    def _leader_of(self, tp: TopicPartition) -> BrokerInfo | None:
+        known = (self._metadata.partitions(tp.topic) or {}).get(tp.partition)
+        if known is None:
+            self._look_up(tp.topic)
+            return None
+        return self._metadata.brokers.get(BrokerId(known.leader))
+
+    def _send(self, leader: BrokerInfo, targets: list[MarkerTarget]) -> None:
+        if self._closed:
+            return
+        for target in targets:
+            self._endings[target.producer_id, target.producer_epoch].under_way.add(target.partition)
+        if leader.broker_id == self._broker_id:
+            self._writes.write(targets, lambda codes: self._answered(targets, codes))
+            return
+
+        def on_reply(reply: object) -> None:
+            if isinstance(reply, TransportError):
+                log.info("markers not written broker=%d: %s", leader.broker_id, reply.reason)
+                self._answered(targets, [ErrorCode.NETWORK_EXCEPTION] * len(targets))
+            else:
+                self._answered(targets, codes_of_response(reply, targets))
+
+        self._transport.request(
+            Endpoint(broker_id=leader.broker_id, host=leader.host, port=leader.port),
+            CHANNEL,
+            API,
+            API.max_version,
+            request_of_targets(targets),
+            timeout_ms=TIMEOUT_MS,
+            on_reply=on_reply,
+        )
+
+    def _answered(self, targets: list[MarkerTarget], codes: Iterable[ErrorCode]) -> None:
+        written: dict[Producer, set[TopicPartition]] = {}
+        again = False
+        for target, code in zip(targets, codes, strict=True):
+            producer = target.producer_id, target.producer_epoch
+            ending = self._endings.get(producer)
+            if ending is None:
+                continue
+            ending.under_way.discard(target.partition)
+            if code in WRITTEN:
+                written.setdefault(producer, set()).add(target.partition)
+            else:
+                again = True
+        for producer, partitions in written.items():
+            self._written(producer, partitions)
+        if again:
+            self._retry_later()
+
+    def _written(self, producer: Producer, partitions: set[TopicPartition]) -> None:
+        ending = self._endings.get(producer)
+        if ending is None or self._closed:
+            return
+        ending.left -= partitions
+        if not ending.left:
+            del self._endings[producer]
+        self._on_written(*producer, frozenset(partitions))
+
+    # --- topics that this broker does not know ---
+
+    def _look_up(self, topic: str) -> None:
+        if topic not in self._looking_up:
+            self._looking_up.add(topic)
+            path = TopicZNode.path(topic)
+            self._coordination.get(path, lambda reply: self._looked_up(topic, reply))
+
+    def _looked_up(self, topic: str, reply: ZkReply) -> None:
+        self._looking_up.discard(topic)
+        if reply.status is ZkStatus.NO_NODE:
+            there: Iterable[int] = ()
+        elif reply.ok:
+            try:
+                there = TopicZNode.decode(topic, reply.value).assignment
+            except ZnodeFormatError as failure:
+                log.error("%s", failure)
+                return
+        else:
+            return
+        for producer, ending in list(self._endings.items()):
+            gone = {tp for tp in ending.left if tp.topic == topic and tp.partition not in there}
+            if gone:
+                log.info("no markers for partitions that are no more: %s", sorted(map(str, gone)))
+                ending.under_way -= gone
+                self._written(producer, gone)

@@ -1,0 +1,67 @@
+"""Ends of transactions, written by the leaders of their partitions. Its one rule: a marker counts
+as written when it is replicated.
+
+A coordinator that hears nothing sends it again, which is harmless. Source: KIP-98.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition_transactions import TransactionMarker
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.produce import ProducePartitionResponse
+
+REPLICATION_WAIT_MS = 5_000
+"""For the followers; the coordinator asks again after it."""
+
+
+class MarkerTarget(NamedTuple):
+    """One marker for one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    marker: TransactionMarker
+    partition: TopicPartition
+
+
+OnWritten = Callable[[list[ErrorCode]], None]
+"""Hears what became of each target, in their order."""
+
+
+class MarkerWrites:
+    """Of one broker."""
+
+    def __init__(self, replicas: ReplicaManager, scheduler: Scheduler) -> None:
+        self._replicas = replicas
+        self._scheduler = scheduler
+
+    def write(self, targets: Sequence[MarkerTarget], on_written: OnWritten) -> None:
+        """Append them to partitions led here, and wait for the followers."""
+        outcomes: list[ProducePartitionResponse] = []
+        waiting: list[AwaitedAppend] = []
+        for index, target in enumerate(targets):
+            tp = target.partition
+            code = ErrorCode.NONE
+            try:
+                result = self._replicas.appends.append_marker(
+                    tp, target.producer_id, target.producer_epoch, target.marker
+                )
+            except KafkaError as failure:
+                code = failure.code
+            else:
+                partition = self._replicas.get(tp)
+                assert partition is not None, "it was appended to in this turn"
+                required = result.last_offset + 1
+                waiting.append(AwaitedAppend(partition, required_offset=required, index=index))
+            outcomes.append(ProducePartitionResponse(tp.topic, tp.partition, int(code), -1, -1, -1))
+        DelayedProduce(
+            waiting,
+            outcomes,
+            timeout_ms=REPLICATION_WAIT_MS,
+            scheduler=self._scheduler,
+            respond=lambda: on_written([ErrorCode.of(each.error_code) for each in outcomes]),
+        )

@@ -1,0 +1,124 @@
+"""The topic `__transaction_state`: made when the first transaction asks for it. Its one rule: how
+many partitions it has is read from ZooKeeper, once, and never guessed.
+
+A broker's view of a topic grows partition by partition, and two brokers with different counts would
+take the same transactional id for different partitions: two producers with one id could not fence
+each other. The count never changes (`core.internal_topics`). Source: KIP-98.
+"""
+
+import logging
+
+from storage_engine.broker.dynamic_config import DynamicConfig
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_admin import NewTopic, TopicAdmin
+from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.core.sink_names import coordinated_name
+from storage_engine.core.transaction_state import state_partition
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import TopicZNode
+
+log = logging.getLogger(__name__)
+
+STATE_MESSAGE_MAX_BYTES = 16 << 20
+"""`max.message.bytes` of the topic: a record that commits thousands of tasks, with their partitions
+and origins, is one batch."""
+
+
+class StateTopic:
+    """The topic, as one broker knows it."""
+
+    def __init__(
+        self,
+        config: DynamicConfig,
+        *,
+        coordination: Coordination,
+        topic_admin: TopicAdmin,
+        metadata: MetadataCache,
+    ) -> None:
+        self._config = config
+        self._coordination = coordination
+        self._topic_admin = topic_admin
+        self._metadata = metadata
+        self._partitions: int | None = None
+        self._busy = False
+        self._complaint = ""
+
+    def partition_of(self, name: str) -> TopicPartition | None:
+        """Where the state of a transactional id is kept; None while that is being found out: ask
+        again."""
+        if self._partitions is None:
+            self.learn()
+            return None
+        number = state_partition(coordinated_name(name), self._partitions)
+        return TopicPartition(TRANSACTION_STATE_TOPIC, number)
+
+    def coordinator_of(self, name: str) -> BrokerInfo | None:
+        """The live broker that leads that partition, as far as this one knows."""
+        tp = self.partition_of(name)
+        known = (
+            None if tp is None else (self._metadata.partitions(tp.topic) or {}).get(tp.partition)
+        )
+        return None if known is None else self._metadata.brokers.get(BrokerId(known.leader))
+
+    def learn(self, *, create: bool = False) -> None:
+        """Look how many partitions there are; with `create`, make the topic if there is none."""
+        if self._busy or self._partitions is not None:
+            return
+        self._busy = True
+        path = TopicZNode.path(TRANSACTION_STATE_TOPIC)
+        self._coordination.get(path, lambda reply: self._learned(reply, create))
+
+    def _learned(self, reply: ZkReply, create: bool) -> None:
+        self._busy = False
+        if reply.ok:
+            try:
+                node = TopicZNode.decode(TRANSACTION_STATE_TOPIC, reply.value)
+            except ZnodeFormatError as failure:
+                self._complain(str(failure))
+                return
+            self._partitions = len(node.assignment)
+        elif reply.status is ZkStatus.NO_NODE and create:
+            self._create()
+
+    def _create(self) -> None:
+        def on_written(failure: KafkaError | None) -> None:
+            self._busy = False
+            if failure is None:
+                log.info("created topic=%s for the first transaction", TRANSACTION_STATE_TOPIC)
+            elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._complain(str(failure))
+            # As it is now, whoever has made it.
+            self.learn()
+
+        config = self._config
+        try:
+            planned = self._topic_admin.plan(
+                NewTopic(
+                    topic=TRANSACTION_STATE_TOPIC,
+                    partitions=config.integer("transaction.state.log.num.partitions"),
+                    replication_factor=config.integer("transaction.state.log.replication.factor"),
+                    config={
+                        "cleanup.policy": "compact",
+                        "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                        "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                        "unclean.leader.election.enable": "false",
+                        "max.message.bytes": str(STATE_MESSAGE_MAX_BYTES),
+                    },
+                )
+            )
+        except KafkaError as failure:
+            self._complain(str(failure))
+            return
+        self._busy = True
+        self._topic_admin.write(planned, on_written)
+
+    def _complain(self, text: str) -> None:
+        if text != self._complaint:
+            self._complaint = text
+            log.error(
+                "no transactions as long as %s can't be used: %s", TRANSACTION_STATE_TOPIC, text
+            )

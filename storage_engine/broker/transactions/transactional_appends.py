@@ -1,0 +1,137 @@
+"""Batches of transactions, on their way into the logs of partitions led here. Its one rule: a batch
+is appended only while the guard of its partition is open for its producer, and behind those that
+came before it.
+
+Each partition of a request goes on as soon as it may, so that a later request never passes an
+earlier one on the way to the same partition. What has to wait is copied, since the frame that it
+came in does not last. Source: KIP-98, KIP-890.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.transactions.verifier import Verifier
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.log.append_result import AppendResult
+from storage_engine.protocol.apis.produce import ProduceRequest
+from storage_engine.protocol.record_batch import iter_headers
+
+Outcome = AppendResult | KafkaError
+
+ASK_AGAIN = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+"""No client takes these for an answer to a produce: they become NOT_ENOUGH_REPLICAS, after which
+every client sends again."""
+
+
+class TransactionalAppends:
+    """Of one broker."""
+
+    def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
+        self._replicas = replicas
+        self._verifier = verifier
+
+    def append(self, request: ProduceRequest, on_outcomes: Callable[[list[Outcome]], None]) -> None:
+        """Append what a request with a transactional id has; the outcomes come in the order of its
+        partitions."""
+        outcomes: list[Outcome | None] = [None] * len(request.partitions)
+        left = len(outcomes)
+
+        def settle(index: int, outcome: Outcome) -> None:
+            nonlocal left
+            outcomes[index] = outcome
+            left -= 1
+            if not left:
+                on_outcomes([each for each in outcomes if each is not None])
+
+        if not left:
+            on_outcomes([])
+        assert request.transactional_id is not None
+        for index, item in enumerate(request.partitions):
+            tp = TopicPartition(item.topic, item.partition)
+
+            def on_outcome(outcome: Outcome, index: int = index) -> None:
+                settle(index, outcome)
+
+            if isinstance(item.records, memoryview):
+                self._append(tp, item.records, request, on_outcome)
+            else:
+                on_outcome(InvalidRecordError("the request has no records for this partition"))
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        request: ProduceRequest,
+        on_outcome: Callable[[Outcome], None],
+    ) -> None:
+        appends = self._replicas.appends
+        try:
+            producer = _producer_of(records)
+            if producer is None:
+                # Outside a transaction all the same, or damaged: the log says what is wrong.
+                on_outcome(appends.append_run(tp, [records], acks=request.acks)[0])
+                return
+            partition = appends.writable(tp, request.acks)
+        except KafkaError as failure:
+            on_outcome(failure)
+            return
+
+        def write(data: memoryview) -> None:
+            (outcome,) = appends.append_run(tp, [data], acks=request.acks, in_transaction=True)
+            on_outcome(outcome)
+
+        if partition.guards.is_open(*producer):
+            write(records)
+            return
+        kept = memoryview(bytearray(records))
+
+        def on_verified(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                on_outcome(_refused(tp, code))
+            elif self._may_write(tp, producer):
+                write(kept)
+            else:
+                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS))
+
+        assert request.transactional_id is not None
+        self._verifier.verify(partition, request.transactional_id, *producer, on_verified)
+
+    def _may_write(self, tp: TopicPartition, producer: tuple[int, int]) -> bool:
+        """Whether its guard is open, now, under the present leader epoch."""
+        partition = self._replicas.get(tp)
+        return partition is not None and partition.guards.is_open(*producer)
+
+
+def _producer_of(records: memoryview) -> tuple[int, int] | None:
+    """Id and epoch of the producer whose transactional batches these are; None when none is
+    transactional. Raises InvalidRecordError when there are several."""
+    try:
+        producers = {
+            (header.producer_id, header.producer_epoch)
+            for _, header in iter_headers(records)
+            if header.is_transactional
+        }
+    except CorruptRecordError:
+        return None
+    if len(producers) > 1:
+        raise InvalidRecordError("a request has batches of several producers for one partition")
+    return next(iter(producers), None)
+
+
+def _refused(tp: TopicPartition, code: ErrorCode) -> KafkaError:
+    told = code
+    if code in ASK_AGAIN:
+        told = ErrorCode.NOT_ENOUGH_REPLICAS
+    elif code is ErrorCode.PRODUCER_FENCED:
+        told = ErrorCode.INVALID_PRODUCER_EPOCH
+    return KafkaError(
+        f"{tp} could not be verified as part of the producer's transaction: {code.meaning}", told
+    )

@@ -1,0 +1,182 @@
+"""Asks coordinators whether producers may write to partitions led here. Its one rule: a question is
+asked once, however many batches wait for its answer, and all of them go on in their order.
+
+What comes up in one turn of the event loop goes to a coordinator in one request. Source: KIP-890.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.transactions.coordinators import Coordinators
+from storage_engine.broker.transactions.partition_requests import Outcomes, verify_all
+from storage_engine.broker.transactions.state_topic import StateTopic
+from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
+from storage_engine.core.verification_guard import Question, VerificationGuards
+from storage_engine.protocol.apis.add_partitions_to_txn import (
+    API,
+    AddPartitionsToTxnRequest,
+)
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "verification"
+TIMEOUT_MS = 5_000
+VERSION = 4
+"""The first one between brokers."""
+
+OnVerified = Callable[[ErrorCode], None]
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question, and who waits for its answer."""
+
+    partition: TopicPartition
+    transactional_id: str
+    guards: VerificationGuards
+    question: Question
+    waiting: list[OnVerified] = field(default_factory=list)
+
+    @property
+    def transaction(self) -> tuple[str, int, int]:
+        return self.transactional_id, self.question.producer_id, self.question.epoch
+
+
+class Verifier:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        topic: StateTopic,
+        coordinators: Coordinators,
+        *,
+        broker_id: int,
+        transport: Transport,
+        scheduler: Scheduler,
+    ) -> None:
+        self._topic = topic
+        self._coordinators = coordinators
+        self._broker_id = broker_id
+        self._transport = transport
+        self._scheduler = scheduler
+        self._asked: dict[tuple[int, Question], _Asked] = {}
+        """By the identity of the guards, and question."""
+        self._new: list[_Asked] = []
+
+    def verify(
+        self,
+        partition: HostedPartition,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        on_verified: OnVerified,
+    ) -> None:
+        """NONE when the coordinator says that the transaction is open, with this partition; else
+        its code, or why it can't be asked."""
+        guards = partition.guards
+        question = guards.ask(producer_id, epoch)
+        key = id(guards), question
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = _Asked(partition.topic_partition, transactional_id, guards, question)
+            self._asked[key] = asked
+            if not self._new:
+                self._scheduler.call_soon(self._send_new)
+            self._new.append(asked)
+        asked.waiting.append(on_verified)
+
+    def _send_new(self) -> None:
+        new, self._new = self._new, []
+        by_coordinator: dict[BrokerInfo, list[_Asked]] = {}
+        for asked in new:
+            coordinator = self._topic.coordinator_of(asked.transactional_id)
+            if coordinator is None:
+                self._settle(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            else:
+                by_coordinator.setdefault(coordinator, []).append(asked)
+        for coordinator, questions in by_coordinator.items():
+            self._ask(coordinator, questions)
+
+    def _ask(self, coordinator: BrokerInfo, questions: list[_Asked]) -> None:
+        groups: dict[tuple[str, int, int], list[_Asked]] = {}
+        for asked in questions:
+            groups.setdefault(asked.transaction, []).append(asked)
+        request = AddPartitionsToTxnRequest(
+            transactions=[_transaction(group) for group in groups.values()]
+        )
+
+        def answered(outcomes: list[Outcomes]) -> None:
+            # By place: the members of a sink have one transactional id.
+            for place, group in enumerate(groups.values()):
+                codes = outcomes[place] if place < len(outcomes) else {}
+                for asked in group:
+                    code = codes.get(asked.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    self._settle(asked, code)
+
+        def on_reply(reply: Any) -> None:
+            if isinstance(reply, TransportError):
+                log.info(
+                    "transactions not verified coordinator=%d: %s",
+                    coordinator.broker_id,
+                    reply.reason,
+                )
+                for asked in questions:
+                    self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
+            else:
+                answered([_codes(result) for result in reply.results_by_transaction])
+
+        if coordinator.broker_id == self._broker_id:
+            verify_all(self._coordinators, request.transactions, answered)
+            return
+        self._transport.request(
+            Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),
+            CHANNEL,
+            API,
+            VERSION,
+            request,
+            timeout_ms=TIMEOUT_MS,
+            on_reply=on_reply,
+        )
+
+    def _settle(self, asked: _Asked, code: ErrorCode) -> None:
+        del self._asked[id(asked.guards), asked.question]
+        counts = asked.guards.note_answer(asked.question, enlisted=code is ErrorCode.NONE)
+        if code is ErrorCode.NONE and not counts:
+            # A marker has come meanwhile: what the coordinator says now may be another thing.
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        for on_verified in asked.waiting:
+            on_verified(code)
+
+
+def _transaction(group: Sequence[_Asked]) -> Any:
+    """Of one producer, with all of its partitions."""
+    topics: dict[str, list[int]] = {}
+    for asked in group:
+        topics.setdefault(asked.partition.topic, []).append(asked.partition.partition)
+    transactional_id, producer_id, epoch = group[0].transaction
+    return _Transaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        verify_only=True,
+        topics=[
+            _Transaction.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            for topic, numbers in topics.items()
+        ],
+    )
+
+
+def _codes(result: Any) -> Outcomes:
+    return {
+        TopicPartition(topic.name, row.partition_index): ErrorCode.of(row.partition_error_code)
+        for topic in result.topic_results
+        for row in topic.results_by_partition
+    }

@@ -1,0 +1,21 @@
+"""Topics that the brokers keep for themselves. Its one rule: clients read and configure them, and
+do nothing else to them.
+
+A grown one would lead half of its names to other partitions, a deleted one would forget which
+transactions are open. Source: KIP-98.
+"""
+
+from storage_engine.core.errors import ErrorCode, KafkaError
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+
+INTERNAL_TOPICS = frozenset({TRANSACTION_STATE_TOPIC})
+
+
+def check_not_internal(topic: str, action: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION for a topic that clients may not `action`."""
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(
+            f"'{topic}' belongs to the brokers, clients can't {action} it",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
