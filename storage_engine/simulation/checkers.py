@@ -92,6 +92,9 @@ class Checker:
         if record is None:
             unclean, min_in_sync = self._topics[tp.topic]
             record = PartitionRecord(tp, unclean=unclean, min_in_sync=min_in_sync)
+            if tp.topic not in self._durable:
+                # Made while their old sessions live: in its ISR they are who lost the power.
+                record.cut = self._lost_power - self._registered_since.keys()
             self.records[tp] = record
         return record
 
