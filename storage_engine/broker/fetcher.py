@@ -1,26 +1,23 @@
-"""Followers: a fetch loop per leading broker, for the partitions that it leads and we follow.
+"""A fetch loop towards one leader, for partitions that it leads and we follow.
 
-Rule: a follower appends what its leader sends, at the leader's offsets, and cuts its log only where
-leader epochs say that the two diverge. Since a fetch acknowledges all below its offset, one of a
-partition with `flush.before.ack` waits until that is flushed; these partitions have a loop of their
-own, so that no other waits for the disk. Source: R-REP2, R-REP8, R-CTL3, R-LOG4; KIP-595 for the
-divergence in the answer, KIP-227 for sessions.
+    fetch -> answer -> taken, as much a turn of the event loop as one partition may bring
+          -> partitions that belong to another channel leave -> fetch ...
+
+Rule: one request is under way, and the next leaves when the whole answer is taken. Since a fetch
+acknowledges all below its offset, one of a partition with `flush.before.ack` waits until that is
+flushed; these partitions have a loop of their own, so that no other waits for the disk. Source:
+R-REP2, R-REP8, R-CTL3, KIP-227 for sessions.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage_engine.broker.followed_partition import Followed
 from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.leader_answers import LeaderAnswers
 from storage_engine.broker.replication_throttle import ReplicationThrottle
-from storage_engine.core.errors import (
-    CorruptRecordError,
-    ErrorCode,
-    KafkaError,
-    LogFullError,
-    LogStorageError,
-)
-from storage_engine.core.follower import truncation_offset
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import (
     Clock,
@@ -34,7 +31,6 @@ from storage_engine.protocol.apis.fetch import (
     API as FETCH,
 )
 from storage_engine.protocol.apis.fetch import (
-    FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
@@ -46,21 +42,16 @@ log = logging.getLogger(__name__)
 FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
-CHANNEL = "fetch"
-DURABLE_CHANNEL = "durable fetch"
-"""Of the partitions that are flushed before a fetch acknowledges them."""
+REQUEST_SLACK_MS = 30_000
+"""On top of the longest wait at the leader, before a fetch counts as lost
+(replica.socket.timeout.ms)."""
 
 Flush = Callable[[HostedPartition, Callable[[], None]], None]
 """Flushes a partition's log; the callback comes when that is over, well or not."""
 
-EPOCH_RETRY_MS = 50
-"""First pause where leader and follower have not heard of the same election yet: a matter of
-moments. It doubles up to replica.fetch.backoff.ms: a leader that is to lead a thousand partitions
-more gets there sooner when it isn't asked for all of them all the time."""
-
-REQUEST_SLACK_MS = 30_000
-"""On top of the longest wait at the leader, before a fetch counts as lost
-(replica.socket.timeout.ms)."""
+_SESSION_CODES = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,77 +60,79 @@ class FetcherSettings:
 
     broker_id: int
     max_bytes: int
+    """Of one partition in an answer, and about as much is appended in one turn of the loop."""
     response_max_bytes: int
     min_bytes: int
     wait_max_ms: int
     backoff_ms: int
 
 
-_ELECTION_CODES = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherPorts:
+    """What fetch loops work with."""
 
-_SESSION_CODES = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
-)
+    transport: Transport
+    scheduler: Scheduler
+    clock: Clock
+    broker_epoch: Callable[[], int]
+    flush: Flush
+    on_failure: Callable[[HostedPartition, Exception], None]
+    keep_log_starts: Callable[[list[HostedPartition]], None]
+    throttle: ReplicationThrottle
 
 
-class _Followed:
-    """A partition that is being followed."""
+class _Answer:
+    """One that is being taken."""
 
-    __slots__ = ("is_caught_up", "is_full", "partition", "refusals", "resume_ms", "was_damaged")
+    __slots__ = ("asked", "left")
 
-    def __init__(self, partition: HostedPartition) -> None:
-        self.partition = partition
-        self.is_caught_up = False
-        """It held all committed records when it was last answered."""
-        self.is_full = False
-        """There was no room for the last records."""
-        self.was_damaged = False
-        """The last records were bad: the leader is told with the next fetch."""
-        self.refusals = 0
-        """How often in a row the leader has answered that it does not lead, or not under this
-        epoch."""
-        self.resume_ms = 0
-        """Not fetched before this time: the leader answered with an error."""
+    def __init__(
+        self, partitions: Sequence[FetchPartitionResponse], asked: dict[TopicPartition, Followed]
+    ) -> None:
+        self.left = iter(partitions)
+        self.asked = asked
+
+
+class _Turn:
+    """What one turn of the loop has taken."""
+
+    __slots__ = ("brought", "leaving", "room_bytes", "shortened", "watched")
+
+    def __init__(self, room_bytes: int) -> None:
+        self.room_bytes = room_bytes
+        self.brought: list[Followed] = []
+        self.leaving: list[Followed] = []
+        self.shortened: list[HostedPartition] = []
+        self.watched: list[HostedPartition] = []
 
 
 class PeerFetcher:
-    """The fetch loop towards one leader: one request under way."""
+    """The fetch loop of one channel."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         settings: FetcherSettings,
+        ports: FetcherPorts,
         *,
-        transport: Transport,
-        scheduler: Scheduler,
-        clock: Clock,
-        broker_epoch: Callable[[], int],
-        flush: Flush,
-        on_failure: Callable[[HostedPartition, Exception], None],
-        keep_log_starts: Callable[[list[HostedPartition]], None],
-        throttle: ReplicationThrottle,
-        channel: str = CHANNEL,
+        channel: str,
+        on_leaving: Callable[["PeerFetcher", Sequence[Followed]], None],
     ) -> None:
-        self._throttle = throttle
+        """`on_leaving` gets partitions that this loop has just let go, for another channel."""
         self.endpoint = endpoint
-        self._channel = channel
+        self.channel = channel
         self._settings = settings
-        self._transport = transport
-        self._scheduler = scheduler
-        self._clock = clock
-        self._broker_epoch = broker_epoch
-        self._flush = flush
-        self._on_failure = on_failure
-        self._keep_log_starts = keep_log_starts
-        self._followed: dict[TopicPartition, _Followed] = {}
-        self._joining: dict[TopicPartition, _Followed] = {}
+        self._ports = ports
+        self._on_leaving = on_leaving
+        self._answers = LeaderAnswers(
+            endpoint.broker_id,
+            backoff_ms=settings.backoff_ms,
+            clock=ports.clock,
+            throttle=ports.throttle,
+            on_failure=ports.on_failure,
+        )
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._joining: dict[TopicPartition, Followed] = {}
         """To be followed from the next `wake` on."""
         self._is_hurried = False
         """The leader was told not to let the fetch under way wait any longer."""
@@ -147,6 +140,8 @@ class PeerFetcher:
         self.heard_ms: int | None = None
         """When the leader answered last."""
         self._in_flight = False
+        self._answer: _Answer | None = None
+        """That of the last fetch, until all of it is taken."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
         self._timer: Timer | None = None
@@ -158,11 +153,11 @@ class PeerFetcher:
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._followed or tp in self._joining
 
-    def add(self, partition: HostedPartition) -> None:
+    def add(self, followed: Followed) -> None:
         """Follow one more, from the next `wake` on."""
-        tp = partition.topic_partition
+        tp = followed.topic_partition
         self._followed.pop(tp, None)
-        self._joining[tp] = _Followed(partition)
+        self._joining[tp] = followed
         # What the leader answers to a request under way will not count.
         self._session.name_again(*tp)
 
@@ -189,41 +184,53 @@ class PeerFetcher:
             partitions=[],
             session_epoch=NO_SESSION_EPOCH,
         )
-        self._transport.request(
+        self._send(hurry, lambda _reply: None)
+
+    def _send(
+        self, request: FetchRequest, on_reply: Callable[[FetchResponse | TransportError], None]
+    ) -> None:
+        self._ports.transport.request(
             self.endpoint,
-            self._channel,
+            self.channel,
             FETCH,
             FETCH_VERSION,
-            hurry,
+            request,
             timeout_ms=self._settings.wait_max_ms + REQUEST_SLACK_MS,
-            on_reply=lambda _reply: None,
+            on_reply=on_reply,
         )
 
-    def remove(self, tp: TopicPartition) -> None:
-        self._followed.pop(tp, None)
-        self._joining.pop(tp, None)
+    def remove(self, tp: TopicPartition) -> Followed | None:
+        """Follow it no more; None where it was not followed."""
+        joining = self._joining.pop(tp, None)
+        return self._followed.pop(tp, None) or joining
 
     def close(self) -> None:
         """Stop; what is under way is ignored when it comes."""
         self._closed = True
+        self._answer = None
         self._followed.clear()
         self._joining.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._transport.disconnect(self.endpoint, self._channel)
+        self._ports.transport.disconnect(self.endpoint, self.channel)
+
+    @property
+    def _is_busy(self) -> bool:
+        """The next fetch leaves when what is under way is over."""
+        return self._in_flight or self._answer is not None or self._flushing > 0 or self._closed
 
     def _schedule(self, delay_ms: int) -> None:
-        if self._in_flight or self._flushing or self._closed:
+        if self._is_busy:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._scheduler.call_later(delay_ms, self._run)
+        self._timer = self._ports.scheduler.call_later(delay_ms, self._run)
 
     def _run(self) -> None:
         self._timer = None
-        if self._in_flight or self._flushing or self._closed or not self._followed:
+        if self._is_busy or not self._followed:
             return
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._ports.clock.monotonic_ms()
         ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
         if not ready:
             self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
@@ -232,13 +239,16 @@ class PeerFetcher:
         if unflushed:
             self._flush_first(unflushed)
             return
+        self._fetch(ready, now_ms)
+
+    def _fetch(self, ready: list[Followed], now_ms: int) -> None:
         self._in_flight = True
         settings = self._settings
-        asked = {f.partition.topic_partition: f for f in ready}
-        part = self._session.next([self._wanted(f) for f in ready])
+        asked = {followed.topic_partition: followed for followed in ready}
+        part = self._session.next([followed.wanted(settings.max_bytes) for followed in ready])
         request = FetchRequest(
             replica_id=settings.broker_id,
-            replica_epoch=self._broker_epoch(),
+            replica_epoch=self._ports.broker_epoch(),
             max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
@@ -247,19 +257,13 @@ class PeerFetcher:
             session_epoch=part.session_epoch,
             forgotten=part.forgotten,
         )
-        self._transport.request(
-            self.endpoint,
-            self._channel,
-            FETCH,
-            FETCH_VERSION,
-            request,
-            timeout_ms=settings.wait_max_ms + REQUEST_SLACK_MS,
-            on_reply=lambda reply: self._on_reply(reply, asked),
-        )
+        self._send(request, lambda reply: self._on_reply(reply, asked))
 
-    def _is_ready(self, followed: _Followed, now_ms: int) -> bool:
+    def _is_ready(self, followed: Followed, now_ms: int) -> bool:
         if followed.resume_ms <= now_ms:
-            pause_ms = self._throttle.pause_ms(followed.partition, in_sync=followed.is_caught_up)
+            pause_ms = self._ports.throttle.pause_ms(
+                followed.partition, in_sync=followed.is_caught_up
+            )
             if pause_ms:
                 followed.resume_ms = now_ms + pause_ms
         return followed.resume_ms <= now_ms
@@ -269,35 +273,20 @@ class PeerFetcher:
 
         def settled() -> None:
             self._flushing -= 1
-            if not self._flushing:
-                # In a turn of its own: a flush that fails at once must not become a deep stack.
-                self._schedule(0)
+            # In a turn of its own: a flush that fails at once must not become a deep stack.
+            self._schedule(0)
 
         self._flushing = len(partitions)
         for partition in partitions:
-            self._flush(partition, settled)
+            self._ports.flush(partition, settled)
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
         pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
         return min(pauses, default=self._settings.wait_max_ms)
 
-    def _wanted(self, followed: _Followed) -> FetchPartition:
-        partition = followed.partition
-        replica_log = partition.log
-        return FetchPartition(
-            topic=partition.topic_partition.topic,
-            partition=partition.topic_partition.partition,
-            fetch_offset=replica_log.log_end_offset,
-            partition_max_bytes=self._settings.max_bytes,
-            current_leader_epoch=partition.leader_epoch,
-            last_fetched_epoch=replica_log.latest_epoch,
-            log_start_offset=replica_log.log_start_offset,
-            was_damaged=followed.was_damaged,
-        )
-
     def _on_reply(
-        self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, _Followed]
+        self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
     ) -> None:
         self._in_flight = self._is_hurried = False
         if self._closed:
@@ -315,238 +304,74 @@ class PeerFetcher:
             log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
             self._schedule(self._settings.backoff_ms)
             return
-        self.heard_ms = self._clock.monotonic_ms()
+        self.heard_ms = self._ports.clock.monotonic_ms()
+        self._answer = _Answer(reply.partitions, asked)
+        self._take_on()
+
+    def _take_on(self) -> None:
+        """Take what one turn may of the answer; the rest in the next, so that what came meanwhile
+        (other channels' answers, producers) does not wait for all of it."""
+        answer = self._answer
+        if answer is None:
+            return
+        is_over = True
         try:
-            self._take_all(reply, asked)
+            is_over = self._take_some(answer)
         finally:
-            # Whatever was wrong with one answer: the loop goes on.
-            self._run()
+            # Whatever was wrong with one partition: the loop goes on.
+            if is_over:
+                self._answer = None
+                self._run()
+            else:
+                self._ports.scheduler.call_soon(self._take_on)
 
-    def _take_all(self, reply: FetchResponse, asked: dict[TopicPartition, _Followed]) -> None:
-        moved: list[TopicPartition] = []
-        shortened: list[HostedPartition] = []
-        watched: list[TopicPartition] = []
-        for answer in reply.partitions:
-            tp = TopicPartition(answer.topic, answer.partition)
-            followed = self._followed.get(tp)
-            # The same object: neither added anew under another epoch, nor another topic of that
-            # name.
-            if followed is None or followed is not asked.get(tp):
-                continue
-            if followed.partition.role is not Role.FOLLOWER:
-                continue
-            start_offset = followed.partition.log.log_start_offset
-            if len(followed.partition.data_waiters):
-                watched.append(tp)
-            if self._take(followed, answer):
-                moved.append(tp)
-            if followed.partition.log.log_start_offset > start_offset:
-                shortened.append(followed.partition)
-        for tp in watched:
+    def _take_some(self, answer: _Answer) -> bool:
+        """True when that was the rest."""
+        turn = _Turn(self._settings.max_bytes)
+        is_over = True
+        for each in answer.left:
+            tp = TopicPartition(each.topic, each.partition)
+            # Each once, and the same object: neither added anew under another epoch, nor another
+            # topic of that name.
+            followed = answer.asked.pop(tp, None)
+            if followed is not None and followed is self._followed.get(tp):
+                self._take(followed, each, turn)
+            if turn.room_bytes <= 0:
+                is_over = False
+                break
+        for partition in turn.watched:
             # Consumers that read here wait for the high watermark.
-            if tp in self._followed:
-                self._followed[tp].partition.data_waiters.wake()
-        if shortened:
+            partition.data_waiters.wake()
+        if turn.shortened:
             # Before the next fetch reports it.
-            self._keep_log_starts(shortened)
+            self._ports.keep_log_starts(turn.shortened)
         # Who got data goes to the end, so that a full response serves the others first next time.
-        for tp in moved:
-            if tp in self._followed:
+        for followed in turn.brought:
+            tp = followed.topic_partition
+            if self._followed.get(tp) is followed:
                 self._followed[tp] = self._followed.pop(tp)
+        self._let_go(turn.leaving)
+        return is_over
 
-    def _take(self, followed: _Followed, answer: FetchPartitionResponse) -> bool:
-        """Apply one partition's answer. True when it brought records."""
+    def _take(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
         partition = followed.partition
-        try:
-            if answer.error_code:
-                self._on_error(followed, answer)
-                return False
-            if answer.diverging_epoch is not None:
-                followed.refusals = 0
-                self._truncate(partition, *answer.diverging_epoch)
-                return False
-            followed.refusals = 0
-            got_records = bool(answer.records)
-            if got_records:
-                size = len(_as_view(answer.records))
-                self._throttle.took(partition, size, in_sync=followed.is_caught_up)
-                partition.log.append_as_follower(_as_view(answer.records))
-                if followed.is_full:
-                    followed.is_full = False
-                    log.info("following %s again: there is room", partition.topic_partition)
-                if followed.was_damaged:
-                    followed.was_damaged = False
-                    log.info("following %s again: undamaged", partition.topic_partition)
-            partition.log.advance_log_start(
-                min(answer.log_start_offset, partition.log.log_end_offset)
-            )
-            partition.follower_high_watermark = max(
-                min(answer.high_watermark, partition.log.log_end_offset),
-                partition.log.log_start_offset,
-            )
-            followed.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
-            partition.log.note_high_watermark(partition.follower_high_watermark)
-            return got_records
-        except LogFullError as failure:
-            if not followed.is_full:
-                log.warning("paused following %s: %s", partition.topic_partition, failure)
-            followed.is_full = True
-            self._pause(followed)
-        except CorruptRecordError as failure:
-            if not followed.was_damaged:
-                log.error(
-                    "refused bad records of %s from its leader, broker %d, at offset %d; it is told"
-                    " and asked again: %s",
-                    partition.topic_partition,
-                    self.endpoint.broker_id,
-                    partition.log.log_end_offset,
-                    failure,
-                )
-            followed.was_damaged = True
-            self._pause(followed)
-        except LogStorageError as failure:
-            self._on_failure(partition, failure)
-        except KafkaError as failure:
-            log.error("can't follow %s: %s", partition.topic_partition, failure)
-            self._pause(followed)
-        return False
+        if partition.role is not Role.FOLLOWER:
+            return
+        start_offset = partition.log.log_start_offset
+        if len(partition.data_waiters):
+            turn.watched.append(partition)
+        size = self._answers.take(followed, each)
+        turn.room_bytes -= size
+        if partition.log.log_start_offset > start_offset:
+            turn.shortened.append(partition)
+        if followed.channel != self.channel:
+            turn.leaving.append(followed)
+        elif size:
+            turn.brought.append(followed)
 
-    def _truncate(self, partition: HostedPartition, epoch: int, leader_end_offset: int) -> None:
-        replica_log = partition.log
-        offset = truncation_offset(
-            replica_log.leader_epochs,
-            log_end_offset=replica_log.log_end_offset,
-            diverging_epoch=epoch,
-            leader_end_offset=leader_end_offset,
-        )
-        log.info(
-            "truncate partition=%s from=%d to=%d diverging_epoch=%d leader_end=%d",
-            partition.topic_partition,
-            replica_log.log_end_offset,
-            offset,
-            epoch,
-            leader_end_offset,
-        )
-        if offset < partition.follower_high_watermark:
-            log.warning(
-                "truncate partition=%s below its high watermark %d",
-                partition.topic_partition,
-                partition.follower_high_watermark,
-            )
-            partition.follower_high_watermark = offset
-        if offset < replica_log.log_start_offset:
-            replica_log.truncate_fully_and_start_at(offset)
-        else:
-            replica_log.truncate_to(offset)
-
-    def _on_error(self, followed: _Followed, answer: FetchPartitionResponse) -> None:
-        partition = followed.partition
-        code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
-            replica_log = partition.log
-            is_empty = replica_log.log_start_offset == replica_log.log_end_offset
-            if is_empty or replica_log.log_end_offset < answer.log_start_offset:
-                log.warning(
-                    "restart partition=%s at the leader's log start %d; was %d",
-                    partition.topic_partition,
-                    answer.log_start_offset,
-                    replica_log.log_end_offset,
-                )
-                replica_log.truncate_fully_and_start_at(answer.log_start_offset)
-                partition.follower_high_watermark = answer.log_start_offset
-                return
-        log.log(
-            logging.DEBUG if followed.refusals else logging.INFO,
-            "fetch partition=%s from broker %d: %s",
-            partition.topic_partition,
-            self.endpoint.broker_id,
-            code.name,
-        )
-        if code in _ELECTION_CODES:
-            pause_ms = min(EPOCH_RETRY_MS << min(followed.refusals, 10), self._settings.backoff_ms)
-            followed.refusals += 1
-            self._pause(followed, pause_ms)
-        else:
-            self._pause(followed)
-
-    def _pause(self, followed: _Followed, pause_ms: int | None = None) -> None:
-        pause_ms = self._settings.backoff_ms if pause_ms is None else pause_ms
-        followed.resume_ms = self._clock.monotonic_ms() + pause_ms
-
-
-def _as_view(records: object) -> memoryview:
-    return records if isinstance(records, memoryview) else memoryview(records)  # type: ignore[arg-type]
-
-
-class FetcherManager:
-    """All fetch loops; a partition is in at most one of them."""
-
-    def __init__(
-        self,
-        settings: FetcherSettings,
-        *,
-        transport: Transport,
-        scheduler: Scheduler,
-        clock: Clock,
-        broker_epoch: Callable[[], int],
-        flush: Flush,
-        on_failure: Callable[[HostedPartition, Exception], None],
-        keep_log_starts: Callable[[list[HostedPartition]], None],
-        throttle: ReplicationThrottle,
-    ) -> None:
-        self._throttle = throttle
-        self._settings = settings
-        self._transport = transport
-        self._scheduler = scheduler
-        self._clock = clock
-        self._broker_epoch = broker_epoch
-        self._flush = flush
-        self._on_failure = on_failure
-        self._fetchers: dict[tuple[Endpoint, str], PeerFetcher] = {}
-        """By leader and channel."""
-        self._keep_log_starts = keep_log_starts
-
-    def add(self, partition: HostedPartition, leader: Endpoint) -> None:
-        """Follow `leader` for this partition, from the next `wake` on."""
-        channel = DURABLE_CHANNEL if partition.config.flush_before_ack else CHANNEL
-        key = leader, channel
-        self.remove(partition.topic_partition, keep=key)
-        fetcher = self._fetchers.get(key)
-        if fetcher is None:
-            fetcher = self._fetchers[key] = PeerFetcher(
-                leader,
-                self._settings,
-                transport=self._transport,
-                scheduler=self._scheduler,
-                clock=self._clock,
-                broker_epoch=self._broker_epoch,
-                flush=self._flush,
-                on_failure=self._on_failure,
-                channel=channel,
-                keep_log_starts=self._keep_log_starts,
-                throttle=self._throttle,
-            )
-        fetcher.add(partition)
-
-    def wake(self) -> None:
-        """Fetch what was added since the last call."""
-        for fetcher in self._fetchers.values():
-            fetcher.wake()
-
-    def heard_ms(self, tp: TopicPartition) -> int | None:
-        """When the leader of a followed partition answered last, in monotonic ms; None: not yet."""
-        return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
-
-    def remove(self, tp: TopicPartition, *, keep: tuple[Endpoint, str] | None = None) -> None:
-        """Stop following; idle loops are closed (document 001, step 7)."""
-        for key, fetcher in list(self._fetchers.items()):
-            if tp in fetcher:
-                fetcher.remove(tp)
-                if not fetcher and key != keep:
-                    fetcher.close()
-                    del self._fetchers[key]
-
-    def close(self) -> None:
-        for fetcher in self._fetchers.values():
-            fetcher.close()
-        self._fetchers.clear()
+    def _let_go(self, leaving: list[Followed]) -> None:
+        gone = [f for f in leaving if self._followed.get(f.topic_partition) is f]
+        for followed in gone:
+            del self._followed[followed.topic_partition]
+        if gone:
+            self._on_leaving(self, gone)

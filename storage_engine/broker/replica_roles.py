@@ -8,7 +8,7 @@ R-REP8, document 001 (LeaderAndIsrRequest).
 import logging
 
 from storage_engine.broker.durable_acks import DurableAcks
-from storage_engine.broker.fetcher import FetcherManager
+from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.core.ids import TopicPartition

@@ -16,7 +16,8 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
-from storage_engine.broker.fetcher import FetcherManager, FetcherSettings
+from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
@@ -29,6 +30,7 @@ from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSetting
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
+from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.broker.transactions.coordinators import Coordinators
@@ -182,14 +184,16 @@ def build(
             wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
             backoff_ms=config.integer("replica.fetch.backoff.ms"),
         ),
-        transport=transport,
-        scheduler=scheduler,
-        clock=clock,
-        broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
-        flush=replicas.durable_acks.flush,
-        on_failure=replicas.fail,
-        keep_log_starts=log_starts.keep_now,
-        throttle=throttle,
+        FetcherPorts(
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+            flush=replicas.durable_acks.flush,
+            on_failure=replicas.fail,
+            keep_log_starts=log_starts.keep_now,
+            throttle=throttle,
+        ),
     )
     replicas.roles.fetchers = fetchers
     compactions = (
@@ -320,6 +324,13 @@ def build(
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
         orders=Orders(topic_configs, scheduler),
+        strays=Strays(
+            cluster_id,
+            coordination=coordination,
+            logs=logs,
+            replicas=replicas,
+            scheduler=scheduler,
+        ),
         coordination=coordination,
         scheduler=scheduler,
         clock=clock,

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.broker.fetcher import FetcherSettings, PeerFetcher
+from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.topic_config import TopicConfig
@@ -67,17 +68,19 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
     partition = HostedPartition(TP, log=log, topic_id=UUID(int=1), config=config, high_watermark=0)
     partition.become_follower(1)
     failures: list[Any] = []
-    fetcher = PeerFetcher(
-        Endpoint(broker_id=1, host="leader", port=9), SETTINGS, transport=leader,
-        scheduler=loop, clock=loop,
-        broker_epoch=lambda: 1, flush=lambda *_: None,
-        on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: None,
-        throttle=ReplicationThrottle(
-            2, clock=loop, leader_rate=lambda: 1, follower_rate=lambda: 1
+    fetchers = FetcherManager(
+        SETTINGS,
+        FetcherPorts(
+            transport=leader, scheduler=loop, clock=loop, broker_epoch=lambda: 1,
+            flush=lambda *_: None,
+            on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: None,
+            throttle=ReplicationThrottle(
+                2, clock=loop, leader_rate=lambda: 1, follower_rate=lambda: 1
+            ),
         ),
     )  # fmt: skip
-    fetcher.add(partition)
-    fetcher.wake()
+    fetchers.add(partition, Endpoint(broker_id=1, host="leader", port=9))
+    fetchers.wake()
     loop.run_for(1)
     assert leader.answer(HOSTILE[name]) == 0
     assert log.log_end_offset == 0
@@ -87,5 +90,5 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
     assert leader.answer(bytes(good)) == 0
     assert log.log_end_offset == 3
     assert failures == []
-    fetcher.close()
+    fetchers.close()
     log.close_without_flush()
