@@ -72,7 +72,7 @@ def load_producers(
         states = ProducerStates(forgotten=log_start_offset > 0 or has_gaps)
     else:
         states = loaded[1]
-    _replay_into(states, segments, start, damaged, now_ms, active=segments[-1])
+    _replay_into(states, segments, start, damaged, now_ms)
     return states
 
 
@@ -85,7 +85,7 @@ def rebuild_transaction_indexes(
     loaded = snapshots.newest_before(first)
     start, states = (segments[0].base_offset, ProducerStates()) if loaded is None else loaded
     concerned = [segment for segment in segments if segment.base_offset <= last]
-    _replay_into(states, concerned, start, damaged, 0, active=segments[-1])
+    _replay_into(states, concerned, start, damaged, 0)
 
 
 def _replay_into(
@@ -94,8 +94,6 @@ def _replay_into(
     start: int,
     damaged: Collection[LogSegment],
     now_ms: int,
-    *,
-    active: LogSegment,
 ) -> None:
     for segment in damaged:
         segment.transaction_index.clear()
@@ -103,8 +101,7 @@ def _replay_into(
         if segment in damaged:
             segment.transaction_index.append(aborted)
     for segment in damaged:
-        if segment is not active:
-            segment.transaction_index.seal()
+        segment.transaction_index.seal()
         segment.transaction_index.sync()
         segment.transaction_index.is_checked = True
 
