@@ -451,11 +451,11 @@ def test_whatever_happens_transactions_are_whole_and_batches_once_and_in_order(t
     batches: dict[int, set[bytes]] = {}
     for value in where:
         if value.startswith(b"<b"):
-            batch, writer = value[2:-1].split(b" by ")
-            batches.setdefault(int(batch), set()).add(writer)
+            number, writer = value[2:-1].split(b" by ")
+            batches.setdefault(int(number), set()).add(writer)
     for batch, writers in batches.items():
         drivers = {writer.split(b".")[0] for writer in writers}
-        assert len(drivers) == 1 and len(writers) == 2, f"batch {batch} is by {sorted(writers)}"
+        assert len(drivers) == 1 and len(writers) == 2, f"batch {batch} is by {writers!r}"
     assert set(range(world.last + 1)) <= batches.keys(), "a batch is lost"
     for tp, values in read.items():
         order = [int(v[2:].split(b" ")[0]) for v in values if v.startswith(b"<b")]
