@@ -15,7 +15,7 @@ test: .venv/.set-up
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	# Two at a time: the tests of brokers wait for timeouts more than they compute.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export HEADRACE_FAULTS := full
 test-all: test

@@ -11,6 +11,7 @@ from typing import Any
 from storage_engine.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
+    batches,
     control,
     controlled_shutdown,
     delete_records,
@@ -35,10 +36,17 @@ from storage_engine.broker.handlers import (
 from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
-from storage_engine.protocol.apis import api_versions
+from storage_engine.protocol.apis import (
+    abort_members,
+    api_versions,
+    batch_heartbeat,
+    commit_batch,
+    join_batch,
+)
 from storage_engine.protocol.apis.registry import (
     API_VERSIONS_KEY,
     INTERNAL_RANGES,
+    OWN_RANGES,
     SERVED_RANGES,
     name_of,
     spec_for,
@@ -90,14 +98,18 @@ HANDLERS: dict[int, Handler] = {
     60: describe_cluster.handle,
     65: describe_transactions.describe,
     66: describe_transactions.list_all,
+    join_batch.KEY: batches.join_batch,
+    commit_batch.KEY: batches.commit_batch,
+    batch_heartbeat.KEY: batches.heartbeat,
+    abort_members.KEY: batches.abort_members,
 }
 """What this broker serves."""
 
 _ADVERTISED = api_versions.ApiVersionsResponse.of(
-    {key: versions for key, versions in SERVED_RANGES.items() if key in HANDLERS}
+    {key: versions for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items() if key in HANDLERS}
 )
 
-assert set(HANDLERS) <= set(SERVED_RANGES) | set(INTERNAL_RANGES)
+assert set(HANDLERS) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)
 
 
 class Dispatcher:

@@ -232,7 +232,14 @@ class Cluster:
         deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
         return self._exchange(self.take(broker_id, deadline), spec, message, deadline, version)
 
-    def ask_any(self, spec: ApiSpec, message: Any, deadline: Deadline | None = None) -> Any:
+    def ask_any(
+        self,
+        spec: ApiSpec,
+        message: Any,
+        deadline: Deadline | None = None,
+        *,
+        version: int | None = None,
+    ) -> Any:
         """A request that any broker answers; lost connections are retried."""
         deadline = deadline or Deadline.after(self.deadline_ms)
         retry = Retry(f"{spec.name} from {self.bootstrap_servers}", deadline)
@@ -240,7 +247,7 @@ class Cluster:
             connection = self._take_any(deadline)
             attempt = deadline.no_later_than(self.request_timeout_ms)
             try:
-                return self._exchange(connection, spec, message, attempt, None)
+                return self._exchange(connection, spec, message, attempt, version)
             except DeadlineExceededError as error:
                 retry.pause(error)
             except KafkaError as error:

@@ -8,10 +8,10 @@ With idempotence (the default with acks=-1) a retry never doubles: same producer
 numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.leader_lookup import LeaderLookup
@@ -79,6 +79,19 @@ class Delivery:
     records: int = 0
 
 
+class Transaction(Protocol):
+    """What a writer's batches may be part of: `sink_batches.Member`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the coordinator of partitions before the first batch for them. KafkaError when the
+        transaction is open no more."""
+        ...
+
+
 class BatchWriter:
     """Appends encoded batches to partitions, several leaders at a time."""
 
@@ -87,6 +100,7 @@ class BatchWriter:
         cluster: Cluster,
         *,
         acks: int = -1,
+        transaction: Transaction | None = None,
         max_in_flight: int = 5,
         idempotent: bool | None = None,
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
@@ -95,11 +109,15 @@ class BatchWriter:
         buffer_bytes: int = BUFFER_BYTES,
         on_delivered: Callable[[TopicPartition, int, int], None] | None = None,
     ) -> None:
-        """`on_delivered` gets (partition, base offset, record count) of each acknowledged batch."""
+        """`transaction`: all batches are part of it; it needs acks=-1. `on_delivered` gets
+        (partition, base offset, record count) of each acknowledged batch.
+        """
         if acks not in (-1, 0, 1):
             raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
         if idempotent and acks != -1:
             raise ConfigError(f"idempotence needs acks=-1 (all), not {acks}")
+        if transaction is not None and (acks != -1 or idempotent is False):
+            raise ConfigError("a transaction needs acks=-1 (all) and idempotence")
         self._cluster = cluster
         self._acks = acks
         self._max_in_flight = max_in_flight
@@ -109,7 +127,12 @@ class BatchWriter:
         self._max_request_bytes = max_request_bytes
         self._buffer_bytes = buffer_bytes
         self._on_delivered = on_delivered
+        self._transaction = transaction
         self._producer: Producer | None = None
+        if transaction is not None:
+            self._producer = Producer(transaction.producer_id, transaction.epoch, True)
+        # Partitions that the coordinator has not heard of.
+        self._unenlisted: list[TopicPartition] = []
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Partitions with batches that wait or are set aside, in the order of their turn.
         self._turns: dict[TopicPartition, PartitionQueue] = {}
@@ -195,6 +218,8 @@ class BatchWriter:
         self._cluster.leader(tp)
         if self._idempotent and self._producer is None:
             self._producer = self._new_producer()
+        if self._transaction is not None:
+            self._unenlisted.append(tp)
         queue = self._queues[tp] = PartitionQueue(tp, self._producer)
         self.deliveries[tp] = Delivery()
         return queue
@@ -232,6 +257,9 @@ class BatchWriter:
         self._buffered_bytes = 0
 
     def _send_all(self) -> None:
+        if self._unenlisted and self._transaction is not None:
+            self._transaction.enlist(self._unenlisted)
+            self._unenlisted = []
         if self._lookup.wanted:
             self._look_up()
         while self._turns and self._send_round():
@@ -294,7 +322,7 @@ class BatchWriter:
                 lane = self._lanes[broker_id] = Lane(broker_id, connection)
             lane.requests.append(request)
             message = ProduceRequest(
-                None,
+                None if self._transaction is None else self._transaction.transactional_id,
                 self._acks,
                 self._request_timeout_ms,
                 [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
@@ -389,6 +417,9 @@ class BatchWriter:
         if verdict is Verdict.DELIVERED:
             self._delivered(tp, batch, answer.base_offset)
             return
+        if verdict is Verdict.RENEW and self._transaction is not None:
+            # Another producer would not be part of the transaction.
+            verdict = Verdict.FINAL
         if verdict is Verdict.FINAL:
             raise final_error(tp, len(batch.data), code, answer.error_message)
         reason = f"{code.name}: {answer.error_message or code.meaning}"

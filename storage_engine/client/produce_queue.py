@@ -26,6 +26,8 @@ class Producer(NamedTuple):
 
     producer_id: int
     epoch: int
+    transactional: bool = False
+    """Whether all that it writes is one transaction."""
 
 
 class PendingBatch:
@@ -94,6 +96,7 @@ class PartitionQueue:
                 producer_id=self._producer.producer_id,
                 producer_epoch=self._producer.epoch,
                 base_sequence=self._sequence,
+                transactional=self._producer.transactional,
             )
             self._sequence = advance_sequence(self._sequence, batch.record_count)
 

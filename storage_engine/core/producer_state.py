@@ -41,6 +41,7 @@ from storage_engine.core.partition_transactions import (
     PartitionTransactions,
     TransactionMarker,
 )
+from storage_engine.core.single_use import is_single_use
 
 BATCHES_REMEMBERED = 5
 """Kafka's clients have at most five requests in flight per connection when they are idempotent."""
@@ -244,6 +245,9 @@ class ProducerStates:
             return None
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         ended = self.transactions.end(producer_id, offset)
+        if is_single_use(producer_id):
+            # Nothing of it comes any more, but for what is refused as unverified.
+            del self._entries[producer_id]
         return None if marker.commits else ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

@@ -342,9 +342,15 @@ def patch_producer(
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
+    transactional: bool = False,
 ) -> None:
-    """Stamps the batch as that producer's, and gives it a new CRC."""
+    """Stamps the batch as that producer's, with `transactional` as part of its transaction, and
+    gives it a new CRC."""
     header = read_header(buffer, position)
+    if transactional:
+        _ATTRIBUTES.pack_into(
+            buffer, position + ATTRIBUTES_AT, header.attributes | TRANSACTIONAL_BIT
+        )
     _PRODUCER.pack_into(buffer, position + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _write_crc(buffer, position, header.size_in_bytes)
 

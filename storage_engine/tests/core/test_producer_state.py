@@ -12,6 +12,7 @@ from storage_engine.core.producer_state import (
     ProducerBatch,
     ProducerStates,
 )
+from storage_engine.core.single_use import single_use
 
 
 class Writer:
@@ -172,3 +173,17 @@ def test_retries_of_the_last_five_never_append_twice(counts, retries, start):
                 again, count_again, first_base = sent[-1 - back]
                 assert writer.send(again, count_again) == ("duplicate", first_base)
     assert writer.next_offset == sum(counts)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_producer_for_one_transaction_is_forgotten_with_its_marker(commits):
+    states, producer_id = ProducerStates(), single_use(7)
+    states.record(producer_id, 0, ProducerBatch(0, 0, 0, 0, 100), now_ms=100, in_transaction=True)
+    for offset in (1, 2):
+        # A marker that is repeated is harmless.
+        states.check_marker(producer_id, 0, 3)
+        marker = TransactionMarker(commits, 3)
+        ended = states.record_marker(producer_id, 0, marker, offset=offset, now_ms=100)
+        assert (ended is not None) == (offset == 1 and not commits)
+        assert states.get(producer_id) is None
+    assert not states.forgotten and not states.transactions.ongoing

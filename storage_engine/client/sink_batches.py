@@ -1,0 +1,244 @@
+"""Micro-batches of the exactly-once sink, as tasks and the driver of a query ask for them.
+
+    task     join -> None: the batch is committed, drain the rows and say so
+                  -> a member: BatchWriter(cluster, transaction=member), then its (id, epoch)
+    driver   commit(members of all tasks, drained) -> COMMITTED | ALREADY_COMMITTED, both success
+             abort(members)                           best effort, never by batch
+
+Rule: a lost or retriable answer is followed by the identical request, at whoever coordinates the
+sink by then, until the deadline. KafkaErrors that are raised are final: MEMBER_LOST and
+NOT_COMMITTED end the query, whose restart replays the batch; INVALID_TXN_STATE of a member means
+that it was aborted: join once more. Source: R-SPARK2. Not for several threads at once.
+"""
+
+import enum
+import importlib
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import member_transactional_id
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.registry import APIS, spec_for
+from storage_engine.protocol.apis.spec import ApiSpec
+
+_FIND_COORDINATOR = 10
+_ADD_PARTITIONS = 24
+_JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
+
+_FIND_VERSION = 3
+"""The newest for one name at a time."""
+_ADD_VERSION = 3
+"""The newest of producers."""
+_TRANSACTION = 1
+
+TIMEOUT_MS = 60 * 60 * 1000
+"""`transaction.timeout.ms` of a sink: from the last sign of any task of the micro-batch."""
+
+MemberId = tuple[int, int]
+"""(producer id, epoch): what a task tells its driver."""
+
+Origins = Mapping[TopicPartition, int]
+"""By source partition the highest offset, inclusive."""
+
+
+class Outcome(enum.Enum):
+    """How a commit succeeded."""
+
+    COMMITTED = "committed by this request"
+    ALREADY_COMMITTED = "committed before, by an earlier request or another driver"
+
+
+class SinkBatches:
+    """The batches of one query on one sink."""
+
+    def __init__(
+        self, cluster: Cluster, sink: str, query: str, *, deadline_ms: int | None = None
+    ) -> None:
+        """`deadline_ms`: of each operation with its retries; None: the cluster's."""
+        self._cluster = cluster
+        self.sink = sink
+        self.query = query
+        self._deadline_ms = deadline_ms or cluster.deadline_ms
+        self._coordinator: int | None = None
+
+    def join(self, batch: int, *, timeout_ms: int = TIMEOUT_MS) -> "Member | None":
+        """A transaction of its own for a task attempt; None when the batch is committed."""
+        module = _module(_JOIN)
+        request = module.JoinBatchRequest(
+            sink=self.sink, query=self.query, batch=batch, timeout_ms=timeout_ms, nonce=uuid.uuid4()
+        )
+        already = ErrorCode.ALREADY_COMMITTED
+        answer, code = self._ask(spec_for(_JOIN), request, _outcome, accepted=(already,))
+        if code is already:
+            return None
+        return Member(self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins))
+
+    def commit(
+        self,
+        batch: int,
+        members: Collection[MemberId],
+        *,
+        drained: int = 0,
+        origins: Origins | None = None,
+    ) -> Outcome:
+        """Commit the batch as these members have written it, all of it or nothing. `drained`: tasks
+        that were told that it is committed. KafkaError MEMBER_LOST, NOT_COMMITTED."""
+        request = _module(_COMMIT).CommitBatchRequest(
+            sink=self.sink,
+            query=self.query,
+            batch=batch,
+            members=frozenset(members),
+            drained=drained,
+            origins=origins or {},
+        )
+        already = ErrorCode.ALREADY_COMMITTED
+        _, code = self._ask(spec_for(_COMMIT), request, _outcome, accepted=(already,))
+        return Outcome.ALREADY_COMMITTED if code is already else Outcome.COMMITTED
+
+    def heartbeat(self, batch: int) -> None:
+        """A task of the batch is at work: none of its transactions times out. KafkaError
+        INVALID_TXN_STATE when none is open."""
+        request = _module(_HEARTBEAT).BatchHeartbeatRequest(
+            sink=self.sink, query=self.query, batch=batch
+        )
+        self._ask(spec_for(_HEARTBEAT), request, _outcome)
+
+    def abort(self, members: Collection[MemberId]) -> None:
+        """Give members up; those that have ended are left as they are."""
+        request = _module(_ABORT).AbortMembersRequest(
+            sink=self.sink, query=self.query, members=frozenset(members)
+        )
+        self._ask(spec_for(_ABORT), request, _outcome)
+
+    def enlist(self, member: "Member", partitions: Iterable[TopicPartition]) -> None:
+        """See `Member.enlist`."""
+        spec = spec_for(_ADD_PARTITIONS)
+        request_class: Any = _module(_ADD_PARTITIONS).AddPartitionsToTxnRequest
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        request = request_class(
+            v3_and_below_transactional_id=member.transactional_id,
+            v3_and_below_producer_id=member.producer_id,
+            v3_and_below_producer_epoch=member.epoch,
+            v3_and_below_topics=[
+                request_class.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                for topic, numbers in topics.items()
+            ],
+        )
+        self._ask(spec, request, _worst_partition, version=_ADD_VERSION)
+
+    def _ask(
+        self,
+        spec: ApiSpec,
+        request: Any,
+        outcome: Callable[[Any], tuple[ErrorCode, str | None]],
+        *,
+        accepted: Collection[ErrorCode] = (),
+        version: int | None = None,
+    ) -> tuple[Any, ErrorCode]:
+        """The answer of the coordinator; KafkaError when it is a final no."""
+        deadline = Deadline.after(self._deadline_ms)
+        retry = Retry(f"{spec.name} of sink '{self.sink}'", deadline)
+        while True:
+            failure: HeadraceError
+            try:
+                answer = self._cluster.request(
+                    self._find(deadline),
+                    spec,
+                    request,
+                    version=version,
+                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
+                )
+            except (KafkaError, DeadlineExceededError) as error:
+                failure = error
+            else:
+                code, text = outcome(answer)
+                if code is ErrorCode.NONE or code in accepted:
+                    return answer, code
+                message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
+                failure = KafkaError(message + (text or code.meaning), code)
+                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    # The coordinator is right, and busy.
+                    retry.pause(failure)
+                    continue
+            self._coordinator = None
+            retry.pause(failure)
+
+    def _find(self, deadline: Deadline) -> int:
+        if self._coordinator is not None:
+            return self._coordinator
+        module = _module(_FIND_COORDINATOR)
+        request = module.FindCoordinatorRequest(
+            key=member_transactional_id(self.sink), key_type=_TRANSACTION
+        )
+        spec = spec_for(_FIND_COORDINATOR)
+        answer = self._cluster.ask_any(spec, request, deadline, version=_FIND_VERSION)
+        code = ErrorCode.of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            text = answer.error_message or code.meaning
+            raise KafkaError(f"no coordinator for sink '{self.sink}': {text}", code)
+        self._coordinator = int(answer.node_id)
+        return self._coordinator
+
+
+class Member:
+    """The transaction of one task attempt; what `BatchWriter` writes in."""
+
+    def __init__(
+        self,
+        batches: SinkBatches,
+        batch: int,
+        producer_id: int,
+        epoch: int,
+        origins: dict[TopicPartition, int],
+    ) -> None:
+        self._batches = batches
+        self.batch = batch
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.origins = origins
+        """What the sink has of each source partition, for `idempotentKey`."""
+        self.transactional_id = member_transactional_id(batches.sink)
+
+    @property
+    def id(self) -> MemberId:
+        return self.producer_id, self.epoch
+
+    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before the first batch for them. KafkaError INVALID_TXN_STATE when the member has been
+        aborted."""
+        self._batches.enlist(self, partitions)
+
+
+def _module(key: int) -> Any:
+    """The messages of an API, imported on first use."""
+    return importlib.import_module(f"storage_engine.protocol.apis.{APIS[key].module}")
+
+
+def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
+    return ErrorCode.of(answer.error_code), answer.error_message
+
+
+def _worst_partition(answer: Any) -> tuple[ErrorCode, str | None]:
+    """A final error rather than a retriable one, which others only wait for."""
+    codes = [
+        ErrorCode.of(row.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for row in topic.results_by_partition
+    ]
+    failed = [
+        code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    ]
+    failed.sort(key=lambda code: code.retriable)
+    return (failed[0], None) if failed else (ErrorCode.NONE, None)
