@@ -31,6 +31,7 @@ from storage_engine.log.checkpoints import (
     RECOVERY_POINTS_FILE,
     SCRUB_TIMES_FILE,
     read_offsets,
+    write_offsets,
 )
 from storage_engine.log.disk import Disk, replace_file
 from storage_engine.log.free_space import FreeSpace
@@ -125,6 +126,7 @@ class DataFolder:
         if self.tail_lost_epoch == TAIL_LOST_NOW:
             # Before the boot id: after that, nothing else tells of the loss.
             self._write_tail_lost()
+            self._lower_high_watermarks()
         self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
         replace_file(
             self._disk, self.path / BOOT_ID_FILE, self._disk.boot_id().encode() + b"\n", sync=True
@@ -233,6 +235,15 @@ class DataFolder:
     def _write_tail_lost(self) -> None:
         content = f"{self.tail_lost_epoch}\n".encode()
         replace_file(self._disk, self.path / TAIL_LOST_FILE, content, sync=True)
+
+    def _lower_high_watermarks(self) -> None:
+        """Above what was flushed there may be what a cut had removed: it came back with the power,
+        and is not what was committed there later."""
+        points = self.recovery_points
+        flushed = {tp: min(known, points.get(tp, 0)) for tp, known in self.high_watermarks.items()}
+        if flushed != self.high_watermarks:
+            self.high_watermarks = flushed
+            write_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE, flushed)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name

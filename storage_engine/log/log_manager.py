@@ -247,6 +247,20 @@ class LogManager:
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
+    def put_aside(self, topic_partition: TopicPartition) -> None:
+        """Takes the log of a topic that is gone out of sight; its files stay."""
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return
+        if self._folder_of[topic_partition].failed:
+            raise LogFolderError(f"the data folder of {topic_partition} failed")
+        target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+        logger.error(
+            "log put aside, its topic is gone partition=%s folder=%s: remove the folder when nobody"
+            " needs it",
+            topic_partition, target,
+        )  # fmt: skip
+
     def remove_files(self, paths: list[Path]) -> None:
         """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
         can't be removed keeps none of the others, which may be on other disks.
@@ -260,8 +274,8 @@ class LogManager:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """That of the checkpoint file as it was at the start, at most the log's end; 0 when there
-        is none.
+        """That of the checkpoint file as it was at the start, at most the log's end (and where what
+        was not flushed may be lost, at most what was flushed); 0 when there is none.
         """
         log = self.logs.get(topic_partition)
         if log is None:
