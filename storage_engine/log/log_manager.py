@@ -437,7 +437,9 @@ class LogManager:
             clock=self._clock,
             log_start_offset=folder.log_starts.get(topic_partition, 0),
             recovery_point=folder.recovery_points.get(topic_partition, 0),
-            first_dirty_offset=folder.cleaner_offsets.get(topic_partition, 0),
+            first_dirty_offset=folder.cleaner_offsets.get(
+                topic_partition, folder.least_cleaner_offset
+            ),
             clean=clean,
             disk=self._disk,
             pool=self._pool,

@@ -16,7 +16,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.aborted_transactions import find_aborted
+from storage_engine.log.aborted_transactions import check_transaction_index, find_aborted
 from storage_engine.log.append_check import (
     follower_batches,
     has_gaps,
@@ -338,9 +338,13 @@ class PartitionLog(ReadableLog):
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
             self._reader.positions.clear()
+            segments = self._segments
+            check_transaction_index(
+                self._snapshots, segments.all, segments.all[segments.number_of(offset)]
+            )
             self._flush_state.log_is_cut_to(offset)
             self.compaction.log_is_cut_to(offset)
-            self._segments.cut_to(offset)
+            segments.cut_to(offset)
             # Within a batch: the end is lower still.
             self._flush_state.log_is_cut_to(self.log_end_offset)
             self.compaction.log_is_cut_to(self.log_end_offset)

@@ -113,10 +113,11 @@ class Checker:
         life = _Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
-                saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE)
+                saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
                 if broker.id in self._lost_power and broker.id not in self._registered_since:
                     # What was not flushed may be what a cut had removed.
-                    flushed = read_offsets(broker.disk, folder / RECOVERY_POINTS_FILE)
+                    points = folder / RECOVERY_POINTS_FILE
+                    flushed = read_offsets(broker.disk, points).offsets
                     saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
                 life.saved |= saved
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
