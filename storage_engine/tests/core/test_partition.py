@@ -7,6 +7,7 @@ from storage_engine.core.isr import CommittedIsr, PendingExpand, PendingShrink
 from storage_engine.core.partition import (
     UNKNOWN_OFFSET,
     Appended,
+    Event,
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
@@ -437,7 +438,7 @@ def test_a_fetch_at_the_end_again_does_what_every_fetch_does(steps):
         now_ms += 1
         if kind == "append":
             end += values[0]
-            event = Appended(log_end_offset=end)
+            event: Event = Appended(log_end_offset=end)
         elif kind == "tick":
             now_ms += values[0]
             event = Tick(now_ms=now_ms, log_end_offset=end)
@@ -447,15 +448,16 @@ def test_a_fetch_at_the_end_again_does_what_every_fetch_does(steps):
             event = IsrAccepted(isr=proposed, partition_epoch=plain.partition_epoch + values[0])
         else:
             replica, behind, eligible, broker_epoch = values
+            offset = max(0, end - behind)
             event = FollowerFetched(
                 replica=replica,
-                fetch_offset=max(0, end - behind),
+                fetch_offset=offset,
                 log_end_offset=end,
                 now_ms=now_ms,
                 eligible=eligible,
                 broker_epoch=broker_epoch,
             )
-            if event.fetch_offset == end and quick.note_fetch_at_end(
+            if offset == end and quick.note_fetch_at_end(
                 replica, end, now_ms=now_ms, broker_epoch=broker_epoch
             ):
                 assert plain.step(event) == []
