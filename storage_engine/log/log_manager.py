@@ -9,6 +9,7 @@ R-LOG8, R-CTL4, R-CTL6, KIP-112.
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -358,7 +359,11 @@ class LogManager:
             )
         if not self._working:
             raise LogFolderError(f"no log made for {topic_partition}: all data folders failed")
-        return min(self._working, key=self._count_in)
+        working = self._working
+        if len(working) == 1:
+            return working[0]
+        logs = Counter(map(id, self._folder_of.values()))
+        return min(working, key=lambda folder: logs[id(folder)])
 
     def _find_partitions(self) -> list[tuple[DataFolder, TopicPartition]]:
         places: dict[TopicPartition, DataFolder] = {}
@@ -458,9 +463,6 @@ class LogManager:
         del self._folder_of[topic_partition]
         log.close_without_flush()
         return target
-
-    def _count_in(self, folder: DataFolder) -> int:
-        return sum(1 for place in self._folder_of.values() if place is folder)
 
     def _remove_later(self, path: Path) -> None:
         if self._background is None:
