@@ -78,15 +78,18 @@ class CuttableLog(StatefulLog):
         """
         if offset > self.log_end_offset:
             raise self.out_of_range(offset)
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self._drop_below_start()
-        return True
+        is_news = offset > self.log_start_offset
+        if is_news:
+            self.log_start_offset = offset
+        if is_news or self._has_segments_below_start:
+            self._drop_below_start()
+        return is_news
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Applies `retention.ms` and `retention.bytes`; the number of segments deleted."""
         segments = self._segments
+        if self._has_segments_below_start:
+            self._drop_below_start()
         with storage_errors("apply retention to", self.directory):
             count = count_deletable(segments.all, self._config, now_ms, high_watermark)
             if count == len(segments):
@@ -117,6 +120,11 @@ class CuttableLog(StatefulLog):
             self._snapshots.remove_all()
         self._tail.producers = ProducerStates(forgotten=offset > 0)
         self._epochs.truncate_from_end(0)
+
+    @property
+    def _has_segments_below_start(self) -> bool:
+        """One that held the log's start when it was the newest may have been followed since."""
+        return self._segments.number_of(self.log_start_offset) > 0
 
     def _drop_below_start(self) -> None:
         """Deletes the segments below the log's start."""
