@@ -365,7 +365,7 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     first = producer(cluster)
     first.add(A)
     first.write(A, b"1")
-    failures: list[bytes] = []
+    failures: list[dict] = []
     replay = state_load._replay
 
     def damaged(data, content):
