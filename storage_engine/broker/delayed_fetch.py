@@ -7,7 +7,7 @@ R-NET2.
 
 from collections.abc import Callable
 
-from storage_engine.broker.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.fetch_reads import FetchRead, FetchReader, has_news
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.replica_manager import ReplicaManager
@@ -68,12 +68,22 @@ class DelayedFetch:
             self._deadline.finish()
             self._leave()
             return True
+        if self._request.replica_id >= 0 and not self._has_news():
+            return False
         read = self._reader.read(self._request)
         if not must_answer(self._request, read):
             return False
         self._deadline.finish()
         self._answer(read)
         return True
+
+    def _has_news(self) -> bool:
+        """Whether it is worth a read. Most of what wakes a follower's fetch, which may wait on a
+        thousand partitions, is a high watermark that has moved; that is told with other news."""
+        partitions = self._partitions
+        if len(partitions) != len(self._request.partitions):
+            return True
+        return any(map(has_news, self._request.partitions, partitions))
 
     @property
     def is_done(self) -> bool:

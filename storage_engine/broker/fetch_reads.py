@@ -120,15 +120,17 @@ class FetchReader:
         if request.replica_id < 0:
             return
         for answer in answers:
+            if answer.records is None:
+                continue
             partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
-            if answer.records is None or partition is None:
+            if partition is None:
                 continue
             if self._throttle.counts_sent(partition, request.replica_id):
                 self._throttle.sent(len(answer.records))
 
     def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
         try:
-            return _diverging(partition, wanted) is None
+            return _is_at_end(partition, wanted) or _diverging(partition, wanted) is None
         except KafkaError:
             return False
 
@@ -143,6 +145,10 @@ class FetchReader:
         tp = TopicPartition(wanted.topic, wanted.partition)
         first = result.bytes_readable == 0
         try:
+            if request.replica_id >= 0:
+                known = self._replicas.get(tp)
+                if known is not None and _is_at_end(known, wanted):
+                    return _nothing_new(known, wanted)
             partition = self._replica(request, wanted, tp)
             preferred = self._preferred(request, wanted, partition)
             if preferred != NO_PREFERENCE:
@@ -205,6 +211,34 @@ class FetchReader:
         return refusal
 
 
+def has_news(wanted: FetchPartition, partition: HostedPartition) -> bool:
+    """False where a follower's fetch of a partition, which had no answer, surely has none yet."""
+    return (
+        partition.leader is None
+        or wanted.current_leader_epoch != partition.leader_epoch
+        or wanted.fetch_offset != partition.log.log_end_offset
+    )
+
+
+def _is_at_end(partition: HostedPartition, wanted: FetchPartition) -> bool:
+    """Whether a follower has everything, as it mostly has of most partitions. May raise KafkaError,
+    as `_diverging`."""
+    return not has_news(wanted, partition) and (
+        wanted.last_fetched_epoch == partition.log.latest_epoch
+        or _diverging(partition, wanted) is None
+    )
+
+
+def _nothing_new(partition: HostedPartition, wanted: FetchPartition) -> FetchPartitionResponse:
+    """The answer to a follower that has everything, without a read."""
+    return FetchPartitionResponse(
+        wanted.topic,
+        wanted.partition,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+    )
+
+
 def _is_of_a_rack(request: FetchRequest) -> bool:
     return request.replica_id == CONSUMER_REPLICA_ID and request.rack_id != ""
 
@@ -240,8 +274,9 @@ def _read(
         raise OffsetOutOfRangeError(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
-    last_stable_offset = partition.last_stable_offset
     is_follower = request.replica_id >= 0
+    # Followers make out their own.
+    last_stable_offset = -1 if is_follower else partition.last_stable_offset
     is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted)
     records = None

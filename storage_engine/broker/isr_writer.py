@@ -153,7 +153,11 @@ class IsrWriter:
                 isr=frozenset(state.isr),
                 partition_epoch=reply.stat.version,
             )
+            before = leader.partition_epoch
             self.step(partition, observed)
+            if leader.partition_epoch > before:
+                # The write was done, though its answer never came: nobody has told the controller.
+                self._notify(tp)
 
         def again() -> None:
             if stands():

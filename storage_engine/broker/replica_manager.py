@@ -225,11 +225,22 @@ class ReplicaManager:
         eligible: bool,
         broker_epoch: int,
     ) -> None:
+        now_ms = self._clock.monotonic_ms()
+        log_end_offset = partition.log.log_end_offset
+        leader = partition.leader
+        if (
+            leader is not None
+            and fetch_offset == log_end_offset
+            and leader.note_fetch_at_end(
+                replica, fetch_offset, now_ms=now_ms, broker_epoch=broker_epoch
+            )
+        ):
+            return
         event = FollowerFetched(
             replica=replica,
             fetch_offset=fetch_offset,
-            log_end_offset=partition.log.log_end_offset,
-            now_ms=self._clock.monotonic_ms(),
+            log_end_offset=log_end_offset,
+            now_ms=now_ms,
             eligible=eligible,
             broker_epoch=broker_epoch,
         )

@@ -30,6 +30,7 @@ from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSetting
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
+from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.broker.transactions.coordinators import Coordinators
@@ -323,6 +324,13 @@ def build(
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
         orders=Orders(topic_configs, scheduler),
+        strays=Strays(
+            cluster_id,
+            coordination=coordination,
+            logs=logs,
+            replicas=replicas,
+            scheduler=scheduler,
+        ),
         coordination=coordination,
         scheduler=scheduler,
         clock=clock,

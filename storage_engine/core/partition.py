@@ -246,6 +246,28 @@ class LeaderPartition:
             case StateObserved():
                 return self._on_observed(event)
 
+    def note_fetch_at_end(
+        self, replica: int, end_offset: int, *, now_ms: int, broker_epoch: int
+    ) -> bool:
+        """A member of the ISR, known to hold everything, has fetched from the end again: only its
+        time moves on. What FollowerFetched would do, for a small part of its cost, as a broker's
+        every fetch tells of all idle partitions too. False, and nothing is noted, where it may
+        mean more.
+        """
+        progress = self._followers.get(replica)
+        if (
+            progress is None
+            or not progress.end_offset == self._log_end_offset == end_offset
+            or not isinstance(self.isr, CommittedIsr)
+            or replica not in self.isr.members
+            or self._joined_epochs.get(replica, NO_TAIL_LOST) < broker_epoch
+        ):
+            return False
+        progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+        progress.fetched_ms = now_ms
+        progress.leader_end_at_fetch = end_offset
+        return True
+
     def follower_end_offset(self, replica: int) -> int:
         """End offset of a follower, UNKNOWN_OFFSET while it has not fetched."""
         progress = self._followers.get(replica)

@@ -33,8 +33,7 @@ def find_aborted(
     for position in range(number, len(segments)):
         segment = segments[position]
         index = segment.transaction_index
-        if not index.is_checked:
-            _check(snapshots, segments, segment)
+        check_transaction_index(snapshots, segments, segment)
         if not len(index):
             continue
         some, complete = index.find(start_offset, end_offset)
@@ -44,10 +43,28 @@ def find_aborted(
     return found
 
 
-def _check(
+def check_transaction_index(
     snapshots: ProducerSnapshots, segments: Sequence[LogSegment], segment: LogSegment
 ) -> None:
-    """Against the segment's offsets, and the last entry against the log."""
+    """Before the first use of a segment's index, and before entries are added or cut off: rebuilds
+    it if it is damaged, and others with it, since the log is gone through for all at once.
+    """
+    if segment.transaction_index.is_checked or is_good(segment):
+        return
+    rebuild_transaction_indexes(
+        snapshots,
+        segments,
+        [
+            each
+            for each in segments
+            if each is segment or not (each.transaction_index.is_checked or is_good(each))
+        ],
+    )
+
+
+def is_good(segment: LogSegment) -> bool:
+    """Whether its index is as it was written, as far as seal, offsets and the last entry's marker
+    tell; what is wrong with it is said in the log."""
     index = segment.transaction_index
     problem = index.problem(segment.base_offset, segment.next_offset)
     if problem is None and len(index):
@@ -56,8 +73,8 @@ def _check(
             problem = f"there is no marker at offset {last.last_offset}"
     if problem is not None:
         logger.warning("index damaged, rebuilding file=%s reason=%s", index.file.path, problem)
-        rebuild_transaction_indexes(snapshots, segments, [segment])
-    index.is_checked = True
+    index.is_checked = problem is None
+    return index.is_checked
 
 
 def _has_marker(segment: LogSegment, aborted: AbortedTransaction) -> bool:

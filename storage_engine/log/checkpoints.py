@@ -1,25 +1,34 @@
 """Small text files of offsets per partition, or of epochs. Their one rule: a file is replaced as a
-whole, and a bad one counts as empty.
+whole, and what is damaged in it is told and counts as not there.
 
     recovery-point-offset-checkpoint, replication-offset-checkpoint,
     log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per data folder),
     scrub-time-checkpoint (with wall-clock milliseconds instead of offsets):
-        0                                format version
+        1                                      format version
         <number of entries>
-        <topic> <partition> <offset>     a line per entry
+        <topic> <partition> <offset> <check>   a line per entry
 
     leader-epoch-checkpoint (one per partition):
-        0
+        1
         <number of entries>
-        <epoch> <start offset>
+        <epoch> <start offset> <check>
 
-The formats are Kafka's. A lost value costs work, not data: everything counts as not yet flushed
-(R-LOG8) or as dirty (R-LOG10), and the high watermark is learned again (R-REP10).
+`check` is the CRC-32C of the line before it, as 8 hexadecimal digits. So a byte that is not as it
+was written costs the value of one partition, and of an epoch file all, for epochs say something
+only together. Version 0 (Kafka's format) has no checks; it is read, and replaced by the next write.
+
+A lost value costs work, not data: everything counts as not yet flushed (R-LOG8) or as dirty
+(R-LOG10), the high watermark is learned again (R-REP10), and epochs are learned from the batches.
+A log whose start is lost begins where its oldest segment does, so that records of that segment that
+were deleted may be back; the warning is all that tells of it.
 """
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.leader_epochs import EpochStart
@@ -32,23 +41,34 @@ CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
 SCRUB_TIMES_FILE = "scrub-time-checkpoint"
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 
-_VERSION = "0"
+_VERSION = "1"
+_VERSION_WITHOUT_CHECKS = "0"
 
 logger = logging.getLogger(__name__)
 
 
-def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint file; none, with a warning, when it is damaged."""
+class SavedOffsets(NamedTuple):
+    """What a checkpoint file says."""
+
+    offsets: dict[TopicPartition, int]
+    is_damaged: bool
+    """Whether other partitions may have had offsets too."""
+
+
+def read_offsets(disk: Disk, path: Path) -> SavedOffsets:
+    """The offsets of a checkpoint file that are as they were written; a warning for others."""
     offsets: dict[TopicPartition, int] = {}
-    try:
-        for topic, partition, offset in _read_lines(disk, path, 3):
+    lines, problems = _read_lines(disk, path, 3)
+    for topic, partition, offset in lines:
+        try:
             if int(offset) < 0 or int(partition) < 0:
                 raise ValueError("a negative number")
             offsets[TopicPartition(topic, int(partition))] = int(offset)
-    except ValueError as error:
-        logger.warning("checkpoint ignored, it is damaged file=%s reason=%s", path, error)
-        return {}
-    return offsets
+        except ValueError as error:
+            problems.append(str(error))
+    for problem in problems:
+        logger.warning("checkpoint damaged, read without it file=%s reason=%s", path, problem)
+    return SavedOffsets(offsets, bool(problems))
 
 
 def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
@@ -59,11 +79,11 @@ def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int])
 
 def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
     """The entries of a leader epoch checkpoint; none, with a warning, when it is damaged."""
+    lines, problems = _read_lines(disk, path, 2)
     try:
-        return [
-            EpochStart(int(epoch), int(start_offset))
-            for epoch, start_offset in _read_lines(disk, path, 2)
-        ]
+        if problems:
+            raise ValueError(problems[0])
+        return [EpochStart(int(epoch), int(start_offset)) for epoch, start_offset in lines]
     except ValueError as error:
         logger.warning("checkpoint ignored, it is damaged file=%s reason=%s", path, error)
         return []
@@ -77,22 +97,42 @@ def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...], *, syn
 
 
 def _write_lines(disk: Disk, path: Path, lines: list[str], *, sync: bool) -> None:
-    text = "\n".join([_VERSION, str(len(lines)), *lines, ""])
+    checked = [f"{line} {_check(line)}" for line in lines]
+    text = "\n".join([_VERSION, str(len(lines)), *checked, ""])
     replace_file(disk, path, text.encode(), sync=sync)
 
 
-def _read_lines(disk: Disk, path: Path, fields: int) -> list[list[str]]:
-    """The entries split into fields; ValueError when anything is not as written."""
+def _check(line: str) -> str:
+    return f"{crc32c(line.encode()):08x}"
+
+
+def _read_lines(disk: Disk, path: Path, fields: int) -> tuple[list[list[str]], list[str]]:
+    """The good entries split into fields, and what is wrong with others."""
     if not disk.exists(path):
-        return []
-    lines = disk.read_file(path).decode("utf-8").split("\n")
-    if lines[0] != _VERSION:
-        raise ValueError(f"version '{lines[0][:20]}', expected {_VERSION}")
-    if len(lines) < 2 or lines[-1] != "":
-        raise ValueError("it is cut off")
-    entries = [line.split(" ") for line in lines[2:-1]]
-    if int(lines[1]) != len(entries):
-        raise ValueError(f"{len(entries)} entries, expected {lines[1][:20]}")
-    if any(len(entry) != fields for entry in entries):
-        raise ValueError(f"an entry that has not {fields} fields")
-    return entries
+        return [], []
+    version, *rest = disk.read_file(path).decode("utf-8", "replace").split("\n")
+    count = rest[0] if rest else ""
+    lines = rest[1:-1]
+    problems = []
+    if not rest or rest[-1] != "":
+        # The last line may be whole but for its end.
+        lines = rest[1:]
+        problems.append("it is cut off")
+    if version == _VERSION_WITHOUT_CHECKS and all(line.count(" ") == fields - 1 for line in lines):
+        # One number may be another, and nothing would tell: all of it counts, or nothing.
+        entries = [line.split(" ") for line in lines]
+        if problems or count != str(len(entries)):
+            return [], problems or [f"{len(entries)} entries, expected {count[:20]}"]
+        return entries, []
+    if version != _VERSION:
+        problems.append(f"version '{version[:20]}', expected {_VERSION}")
+    good = []
+    for line in lines:
+        entry, space, check = line.rpartition(" ")
+        if space and check == _check(entry) and entry.count(" ") == fields - 1:
+            good.append(entry.split(" "))
+        else:
+            problems.append(f"'{line[:300]}' does not agree with its check")
+    if not problems and count != str(len(good)):
+        problems.append(f"{len(good)} entries, expected {count[:20]}")
+    return good, problems

@@ -79,7 +79,7 @@ class CleanedSegment:
         segment.close()
         paths = self._files.cleaned()
         if not len(segment.transaction_index):
-            # A lost name is noticed, and of an empty file there is nothing else to lose.
+            # A lost file or seal is noticed, and there is nothing else to lose.
             paths.remove(self._files.cleaned_transaction_index)
         for path in paths:
             descriptor = self._disk.open_existing(path)

@@ -222,6 +222,7 @@ class CompactionJob:
         segment.next_offset = files.end_offset
         segment.max_timestamp = facts.max_timestamp
         segment.max_timestamp_offset = facts.max_timestamp_offset
+        segment.transaction_index.must_be_sealed = True
         disk = self._disk
         disk.rename(files.cleaned_index, segment.offset_index.file.path)
         disk.rename(files.cleaned_time_index, segment.time_index.file.path)

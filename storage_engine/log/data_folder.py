@@ -30,7 +30,9 @@ from storage_engine.log.checkpoints import (
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,
     SCRUB_TIMES_FILE,
+    SavedOffsets,
     read_offsets,
+    write_offsets,
 )
 from storage_engine.log.disk import Disk, replace_file
 from storage_engine.log.free_space import FreeSpace
@@ -109,12 +111,16 @@ class DataFolder:
         """The broker's first incarnation since the logs here may have lost what was not flushed;
         TAIL_LOST_NOW when that is the one to come. A folder that is new may be a disk that was
         replaced, whose logs have lost everything."""
-        self.recovery_points = read_offsets(self._disk, self.path / RECOVERY_POINTS_FILE)
-        self.log_starts = read_offsets(self._disk, self.path / LOG_STARTS_FILE)
-        self.cleaner_offsets = read_offsets(self._disk, self.path / CLEANER_OFFSETS_FILE)
-        self.scrub_times = read_offsets(self._disk, self.path / SCRUB_TIMES_FILE)
+        self.recovery_points = self._saved(RECOVERY_POINTS_FILE).offsets
+        self.log_starts = self._saved(LOG_STARTS_FILE).offsets
+        cleaned = self._saved(CLEANER_OFFSETS_FILE)
+        self.cleaner_offsets = cleaned.offsets
+        self.least_cleaner_offset = 1 if cleaned.is_damaged else 0
+        """Of logs that the file does not name: where it is damaged, each may have had one, and so
+        may lack offsets in order."""
+        self.scrub_times = self._saved(SCRUB_TIMES_FILE).offsets
         """When the older segments were last gone through, in wall-clock milliseconds."""
-        self.high_watermarks = read_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE)
+        self.high_watermarks = self._saved(HIGH_WATERMARKS_FILE).offsets
 
     def begin(self) -> None:
         """From now on a stop without `mark_clean` counts as unclean; on the medium when this
@@ -125,6 +131,7 @@ class DataFolder:
         if self.tail_lost_epoch == TAIL_LOST_NOW:
             # Before the boot id: after that, nothing else tells of the loss.
             self._write_tail_lost()
+            self._lower_high_watermarks()
         self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
         replace_file(
             self._disk, self.path / BOOT_ID_FILE, self._disk.boot_id().encode() + b"\n", sync=True
@@ -233,6 +240,18 @@ class DataFolder:
     def _write_tail_lost(self) -> None:
         content = f"{self.tail_lost_epoch}\n".encode()
         replace_file(self._disk, self.path / TAIL_LOST_FILE, content, sync=True)
+
+    def _saved(self, name: str) -> SavedOffsets:
+        return read_offsets(self._disk, self.path / name)
+
+    def _lower_high_watermarks(self) -> None:
+        """Above what was flushed there may be what a cut had removed: it came back with the power,
+        and is not what was committed there later."""
+        points = self.recovery_points
+        flushed = {tp: min(known, points.get(tp, 0)) for tp, known in self.high_watermarks.items()}
+        if flushed != self.high_watermarks:
+            self.high_watermarks = flushed
+            write_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE, flushed)
 
     def _read_text(self, name: str) -> str:
         path = self.path / name

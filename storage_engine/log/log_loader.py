@@ -15,6 +15,7 @@ from pathlib import Path
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.log.aborted_transactions import is_good
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
 from storage_engine.log.disk import Disk
 from storage_engine.log.log_config import LogConfig
@@ -247,14 +248,18 @@ def _check(
         if clean or (following is not None and following < recovery_point):
             if following is None:
                 trusted = segment.load_end()
-                if segment.size and not folder.disk.exists(segment.transaction_index.file.path):
+                segment.transaction_index.must_be_sealed = segment.size > 0
+                # Now, as it may grow; those of the others are looked at when they are used.
+                if trusted and not is_good(segment):
                     checked.damaged.append(segment)
             else:
                 trusted = True
                 missing = {path.name for path in segment.paths()} - names
+                segment.transaction_index.must_be_sealed = True
                 if segment.transaction_index.file.path.name in missing:
-                    checked.damaged.append(segment)
                     missing.discard(segment.transaction_index.file.path.name)
+                    if not is_good(segment):
+                        checked.damaged.append(segment)
                 if missing:
                     segment.repair_indexes()
         else:

@@ -9,6 +9,7 @@ R-LOG8, R-CTL4, R-CTL6, KIP-112.
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -247,6 +248,20 @@ class LogManager:
         self._remove_later(target)
         logger.info("log deleted partition=%s", topic_partition)
 
+    def put_aside(self, topic_partition: TopicPartition) -> None:
+        """Takes the log of a topic that is gone out of sight; its files stay."""
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return
+        if self._folder_of[topic_partition].failed:
+            raise LogFolderError(f"the data folder of {topic_partition} failed")
+        target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+        logger.error(
+            "log put aside, its topic is gone partition=%s folder=%s: remove the folder when nobody"
+            " needs it",
+            topic_partition, target,
+        )  # fmt: skip
+
     def remove_files(self, paths: list[Path]) -> None:
         """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
         can't be removed keeps none of the others, which may be on other disks.
@@ -260,8 +275,8 @@ class LogManager:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """That of the checkpoint file as it was at the start, at most the log's end; 0 when there
-        is none.
+        """That of the checkpoint file as it was at the start, at most the log's end (and where what
+        was not flushed may be lost, at most what was flushed); 0 when there is none.
         """
         log = self.logs.get(topic_partition)
         if log is None:
@@ -344,7 +359,11 @@ class LogManager:
             )
         if not self._working:
             raise LogFolderError(f"no log made for {topic_partition}: all data folders failed")
-        return min(self._working, key=self._count_in)
+        working = self._working
+        if len(working) == 1:
+            return working[0]
+        logs = Counter(map(id, self._folder_of.values()))
+        return min(working, key=lambda folder: logs[id(folder)])
 
     def _find_partitions(self) -> list[tuple[DataFolder, TopicPartition]]:
         places: dict[TopicPartition, DataFolder] = {}
@@ -418,7 +437,9 @@ class LogManager:
             clock=self._clock,
             log_start_offset=folder.log_starts.get(topic_partition, 0),
             recovery_point=folder.recovery_points.get(topic_partition, 0),
-            first_dirty_offset=folder.cleaner_offsets.get(topic_partition, 0),
+            first_dirty_offset=folder.cleaner_offsets.get(
+                topic_partition, folder.least_cleaner_offset
+            ),
             clean=clean,
             disk=self._disk,
             pool=self._pool,
@@ -442,9 +463,6 @@ class LogManager:
         del self._folder_of[topic_partition]
         log.close_without_flush()
         return target
-
-    def _count_in(self, folder: DataFolder) -> int:
-        return sum(1 for place in self._folder_of.values() if place is folder)
 
     def _remove_later(self, path: Path) -> None:
         if self._background is None:

@@ -187,12 +187,16 @@ class LogSegment:
         return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
-        """Brings the indexes to their files, with the entry that tells the largest timestamp."""
+        """Brings the indexes to their files, and says in them that they are complete."""
+        self.seal_sparse_indexes()
+        self.transaction_index.seal()
+
+    def seal_sparse_indexes(self) -> None:
+        """Brings those to their files, with the entry that tells the largest timestamp."""
         if self.size and self.max_timestamp is not None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.file.flush()
         self.time_index.file.flush()
-        self.transaction_index.file.flush()
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -369,7 +373,7 @@ class LogSegment:
         except CorruptRecordError as error:
             logger.error("segment damaged segment=%s error=%s", self.file.path, error)
         self.size, self.next_offset = size, next_offset
-        self.seal()
+        self.seal_sparse_indexes()
         # No flush may come that would bring those of an older segment to the medium.
         self.offset_index.file.sync()
         self.time_index.file.sync()

@@ -101,6 +101,7 @@ def _replay_into(
         if segment in damaged:
             segment.transaction_index.append(aborted)
     for segment in damaged:
+        segment.transaction_index.seal()
         segment.transaction_index.sync()
         segment.transaction_index.is_checked = True
 

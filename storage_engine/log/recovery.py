@@ -60,7 +60,7 @@ def recover_segment(
     least_epoch: int = -1,
 ) -> Recovered:
     """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and notes
-    the epochs.
+    the epochs. The transaction index is left to who knows the producers.
 
     `gaps_allowed`: offsets may be missing between batches, as compaction leaves them.
     `least_epoch`: the batches before it were of this epoch.
@@ -81,7 +81,7 @@ def recover_segment(
             epochs.assign(epoch, header.base_offset)
     if segment.size < file_size:
         disk.truncate(descriptor, segment.size)
-    segment.seal()
+    segment.seal_sparse_indexes()
     if segment.size == file_size:
         return Recovered(None, last_epoch)
     cut = Cut(segment.size, file_size - segment.size, checker.stopped_by)

@@ -11,15 +11,27 @@ An entry of `<base offset>.txnindex` (34 bytes, big endian; the layout is Kafka'
     last_stable_offset  26   8     when it ended: every transaction that has a record below it was
                                    decided by then, so that a search up to there may end here
 
-The file is empty for most segments, and is there once the segment is sealed. Unlike the sparse
-indexes it is no hint: a lost entry would show aborted records. So it is flushed with the log, and
-everything below the recovery point has its entries on the medium. Source: KIP-98.
+When the segment is sealed, a seal of the same size follows the entries, of which most segments have
+none:
+
+    version              0   2     0x7FFF
+    count                2   8     of the entries before it
+    crc                 10   8     CRC-32C of all their bytes
+    (zero)              18  16
+
+Unlike the sparse indexes the file is no hint: a lost entry would show aborted records. So it is
+flushed with the log, and everything below the recovery point has its entries on the medium; and
+whatever of a sealed file is changed, cut or gone, the seal tells, so that the index is rebuilt from
+the log's markers. (Kafka's files have no seal: one that is cut at an entry passes for whole there.)
+Source: KIP-98.
 """
 
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
+
+from crc32c import crc32c
 
 from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.log.disk import Disk
@@ -28,12 +40,13 @@ from storage_engine.log.open_files import OpenFiles
 
 ENTRY = struct.Struct(">hqqqq")
 VERSION = 0
+SEAL_VERSION = 0x7FFF
 
 
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("file", "is_checked", "is_unsynced")
+    __slots__ = ("_has_seal", "file", "is_checked", "is_unsynced", "must_be_sealed")
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
@@ -41,11 +54,38 @@ class TransactionIndex:
         """Whether `problem` found nothing; what is appended since is sound anyway."""
         self.is_unsynced = False
         """Whether something has changed since the last flush."""
+        self.must_be_sealed = False
+        """Whether a file without a seal has lost it."""
+        self._has_seal: bool | None = None
+        """None: nobody has looked."""
 
     def __len__(self) -> int:
-        return len(self.file)
+        """Number of entries; the seal is none."""
+        return len(self.file) - self.has_seal
+
+    @property
+    def has_seal(self) -> bool:
+        if self._has_seal is None:
+            count = len(self.file)
+            self._has_seal = count > 0 and self._version_at(count - 1) == SEAL_VERSION
+        return self._has_seal
+
+    def seal(self) -> None:
+        """The entries are all that the segment has; they are in the file when this returns.
+
+        A seal without entries may come to the medium when it likes: a lost one is missed.
+        """
+        if not self.has_seal:
+            count = len(self.file)
+            self.file.append(seal_of(b"".join(map(self._bytes_at, range(count)))))
+            self._has_seal = True
+            self.is_unsynced = self.is_unsynced or count > 0
+        self.must_be_sealed = True
+        self.file.flush()
 
     def append(self, aborted: AbortedTransaction) -> None:
+        """Of a sealed index (the segment grows again) the seal goes; it must have been checked."""
+        self._keep(len(self))
         self.file.append(ENTRY.pack(VERSION, *aborted))
         self.is_unsynced = True
 
@@ -56,7 +96,7 @@ class TransactionIndex:
     def find(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """Those that touch [start_offset, end_offset), and whether no later segment has more."""
         found = []
-        count = len(self.file)
+        count = len(self)
         first = bisect_left(range(count), start_offset, key=self._last_offset_at)
         for number in range(first, count):
             aborted = self.entry(number)
@@ -68,16 +108,18 @@ class TransactionIndex:
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops the entries of markers at or after `end_offset`."""
-        count = bisect_left(range(len(self.file)), end_offset, key=self._last_offset_at)
-        if count < len(self.file):
-            self.file.truncate(count)
-            self.is_unsynced = True
+        self._keep(bisect_left(range(len(self)), end_offset, key=self._last_offset_at))
 
     def clear(self) -> None:
         """Drops all entries."""
-        if len(self.file):
-            self.file.truncate(0)
+        self._keep(0)
+
+    def _keep(self, count: int) -> None:
+        """The first `count` entries, and no seal."""
+        if count < len(self.file):
+            self.file.truncate(count)
             self.is_unsynced = True
+        self._has_seal = self.must_be_sealed = False
 
     def sync(self) -> None:
         """The entries are on the medium when this returns."""
@@ -93,8 +135,14 @@ class TransactionIndex:
         """
         if self.file.has_trailing_bytes:
             return "it does not end with a whole entry"
+        if self.has_seal:
+            count = len(self)
+            if self._bytes_at(count) != seal_of(b"".join(map(self._bytes_at, range(count)))):
+                return "its entries and its seal do not agree"
+        elif self.must_be_sealed:
+            return "it has no seal"
         previous = base_offset - 1
-        for number in range(len(self.file)):
+        for number in range(len(self)):
             buffer, at = self.file.locate(number)
             version, *fields = ENTRY.unpack_from(buffer, at)
             aborted = AbortedTransaction(*fields)
@@ -109,8 +157,22 @@ class TransactionIndex:
             previous = aborted.last_offset
         return None
 
+    def _bytes_at(self, number: int) -> bytes:
+        buffer, at = self.file.locate(number)
+        return bytes(buffer[at : at + ENTRY.size])
+
+    def _version_at(self, number: int) -> int:
+        buffer, at = self.file.locate(number)
+        version: int = ENTRY.unpack_from(buffer, at)[0]
+        return version
+
     def _last_offset_at(self, number: int) -> int:
         return self.entry(number).last_offset
+
+
+def seal_of(entries: bytes | memoryview) -> bytes:
+    """What follows these entries in the file of a sealed segment."""
+    return ENTRY.pack(SEAL_VERSION, len(entries) // ENTRY.size, crc32c(entries), 0, 0)
 
 
 def entries(data: bytes | memoryview) -> Iterator[tuple[int, AbortedTransaction]]:

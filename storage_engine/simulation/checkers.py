@@ -8,7 +8,7 @@ to be sure that nothing changed unseen. Source: ARCHITECTURE.md decision 4.
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
-from storage_engine.log.checkpoints import HIGH_WATERMARKS_FILE, read_offsets
+from storage_engine.log.checkpoints import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE, read_offsets
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.clock import ProcessLoop
@@ -51,8 +51,8 @@ class _Life:
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
-        self.logs = 0
-        """So many it has, hosted or not."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        """What it had when it was last looked at, hosted or not."""
         self.replicas: dict[TopicPartition, _Seen] = {}
         self.brokers_known: object = None
         """The metadata's brokers, made anew with each UpdateMetadata."""
@@ -92,6 +92,9 @@ class Checker:
         if record is None:
             unclean, min_in_sync = self._topics[tp.topic]
             record = PartitionRecord(tp, unclean=unclean, min_in_sync=min_in_sync)
+            if tp.topic not in self._durable:
+                # Made while their old sessions live: in its ISR they are who lost the power.
+                record.cut = self._lost_power - self._registered_since.keys()
             self.records[tp] = record
         return record
 
@@ -110,7 +113,13 @@ class Checker:
         life = _Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
-                life.saved |= read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE)
+                saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
+                if broker.id in self._lost_power and broker.id not in self._registered_since:
+                    # What was not flushed may be what a cut had removed.
+                    points = folder / RECOVERY_POINTS_FILE
+                    flushed = read_offsets(broker.disk, points).offsets
+                    saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
+                life.saved |= saved
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
         self._lives[broker.loop] = life
 
@@ -121,16 +130,16 @@ class Checker:
         life = self._lives.get(process) if process is not None else None
         if life is None or not life.broker.serving:
             return
-        metadata = life.broker.context.metadata
-        if metadata.brokers is not life.brokers_known:
-            life.brokers_known = metadata.brokers
+        broker = life.broker
+        context = broker.parts.context
+        if context.metadata.brokers is not life.brokers_known:
+            life.brokers_known = context.metadata.brokers
             self._check_metadata(life)
-        logs = life.broker.logs.logs
-        if len(logs) != life.logs:
-            life.logs = len(logs)
-            self._check_deletions(life)
+        logs = broker.logs.logs
+        if logs != life.logs:
+            self._check_deletions(life, logs)
         replicas = life.replicas
-        for partition in life.broker.context.replicas:
+        for partition in context.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
                 seen = replicas[partition.topic_partition] = _Seen()
@@ -145,11 +154,14 @@ class Checker:
                 self._changed(life, partition, seen)
                 seen.end_offset = log.log_end_offset
 
-    def _check_deletions(self, life: _Life) -> None:
-        """Only what is no replica in sync is deleted, but for whole topics."""
-        broker = life.broker
+    def _check_deletions(self, life: _Life, logs: dict[TopicPartition, PartitionLog]) -> None:
+        """Only what is no replica in sync is deleted, but for whole topics. What is there may have
+        been made anew in the same event."""
+        broker, before = life.broker, life.logs
+        life.logs = dict(logs)
         for tp, record in self.records.items():
-            if broker.id in record.copies and tp not in broker.logs.logs:
+            log = logs.get(tp)
+            if broker.id in record.copies and (log is None or log is not before.get(tp, log)):
                 self._trace.note(f"broker {broker.id} has deleted {tp}")
                 del record.copies[broker.id]
                 if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:

@@ -56,7 +56,7 @@ class SimulatedLoop:
         self, delay_ms: int, callback: Callable[[], None], owner: "ProcessLoop | None" = None
     ) -> ScheduledCall:
         call = ScheduledCall(callback, owner)
-        self.put(delay_ms, call)
+        heapq.heappush(self._calls, (self.now_ms + delay_ms, next(self._numbers), call))
         return call
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -104,16 +104,11 @@ class SimulatedLoop:
         at_ms, _, call = heapq.heappop(self._calls)
         if at_ms > self.now_ms:
             self.now_ms = at_ms
-        if call.callback is None:
+        callback, owner = call.callback, call.owner
+        if callback is None or (owner is not None and not owner.admit(call)):
             return
-        owner = call.owner
         self._touched = owner
-        if owner is None:
-            call.callback()
-        elif not owner.admit(call):
-            return
-        else:
-            call.callback()
+        callback()
         self.events += 1
         if self.after_event is not None:
             self.after_event(self._touched)

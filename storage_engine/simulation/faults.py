@@ -94,14 +94,16 @@ BETWEEN_TWO = frozenset(
     }
 )
 
-SCRIPTED = frozenset(
-    {
-        FaultKind.STALE_FETCHES,
-        FaultKind.MISSED_LEADERSHIP,
-        FaultKind.STALE_ANSWERS,
-        FaultKind.UNNOTICED_RESTART,
-    }
+STORIES = (
+    FaultKind.STALE_FETCHES,
+    FaultKind.MISSED_LEADERSHIP,
+    FaultKind.STALE_ANSWERS,
+    FaultKind.UNNOTICED_RESTART,
 )
+"""Those that are told in `scripts`."""
+SCRIPTED = frozenset(STORIES)
+STORY_AT_MS = 1000
+"""When the only one of a seed begins."""
 
 _WEIGHTS = {
     FaultKind.KILL: 10,
@@ -189,6 +191,16 @@ class Profile:
 
 def profile_of(seed: int) -> Profile:
     choose = random.Random(f"profile {seed}")
+    if seed < 0:
+        # One more than the story is about: somebody else is the controller.
+        return Profile(
+            brokers=4,
+            min_insync_replicas=choose.choice((1, 2)),
+            durable=False,
+            network_delay_max_ms=choose.choice((1, 3, 10)),
+            zookeeper_delay_max_ms=choose.choice((1, 3, 10)),
+            power_fails=False,
+        )
     return Profile(
         brokers=choose.choice((3, 3, 3, 4)),
         min_insync_replicas=choose.choice((1, 2, 2)),
@@ -200,9 +212,16 @@ def profile_of(seed: int) -> Profile:
 
 
 def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
-    """The faults of a seed's run, by time; those of a longer run begin with those of a shorter."""
+    """The faults of a seed's run, by time; those of a longer run begin with those of a shorter.
+    A seed below 0 tells one compound fault, each in its turn, with nothing else in its way."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
+    if seed < 0:
+        kind = STORIES[-seed % len(STORIES)]
+        told = choose.getrandbits(32)
+        return [
+            Fault(number=1, at_ms=STORY_AT_MS, kind=kind, broker=1, for_ms=SCRIPT_MS, seed=told)
+        ]
     weights = dict(_WEIGHTS)
     if profile.power_fails:
         weights |= _POWER_WEIGHTS if profile.durable else _LOSSY_POWER_WEIGHTS

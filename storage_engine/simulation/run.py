@@ -7,6 +7,7 @@ every event, then the end of the faults and what must come of it.
 Rule: a run is a function of (seed, seconds, the numbers of the faults that take place).
 """
 
+import gc
 import random
 import traceback
 from collections import Counter
@@ -42,6 +43,8 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "2",
     "default.replication.factor": "3",
 }
+STORY_SETTINGS = {"auto.leader.rebalance.enable": "false"}
+"""Of a seed that tells one compound fault: leaders stay where it wants them."""
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
 answers (30 s), one after another."""
@@ -95,7 +98,7 @@ class Run:
             root,
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            **SETTINGS,  # type: ignore[arg-type]
+            **SETTINGS | (STORY_SETTINGS if seed < 0 else {}),  # type: ignore[arg-type]
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
@@ -266,5 +269,8 @@ class Run:
 
 
 def run_seed(seed: int, *, seconds: int, only: Collection[int] | None = None) -> Outcome:
-    """Run one seed."""
-    return Run(seed, seconds=seconds, only=only).outcome()
+    """Run one seed. What it made goes with it, also where nobody else collects garbage."""
+    outcome = Run(seed, seconds=seconds, only=only).outcome()
+    if not gc.isenabled():
+        gc.collect()
+    return outcome

@@ -7,7 +7,7 @@ ZooKeeper, leaderships that a leader missed, restarts that the controller must n
 """
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from storage_engine.broker.hosted_partition import HostedPartition
@@ -15,13 +15,17 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.faults import FaultKind
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode, TopicZNode
 
 Condition = Callable[[], bool]
 Script = Generator[Condition, None, None]
 
 SETTLE_MS = 60
 """For what is under way to arrive."""
+NOTICED_MS = 300
+"""For the controller to be notified of another ISR and to read it."""
+UNNOTICED_MS = 400
+"""Longer than a restarted broker takes to register again."""
 
 
 class Cast(NamedTuple):
@@ -49,16 +53,20 @@ class Scene:
         self.tp = tp
         self._restart = restart
         self.order = order
+        self._path = PartitionStateZNode.path(tp.topic, tp.partition)
+        self._read: tuple[bytes, PartitionStateZNode] | None = None
+        """The state as it was read last: conditions look again and again at the same."""
 
     # --- what there is ---
 
     def state(self) -> PartitionStateZNode | None:
-        data = self.cluster.zookeeper.data(
-            PartitionStateZNode.path(self.tp.topic, self.tp.partition)
-        )
+        data = self.cluster.zookeeper.data(self._path)
         if data is None:
             return None
-        return PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
+        if self._read is None or self._read[0] is not data:
+            state = PartitionStateZNode.decode(self.tp.topic, self.tp.partition, data)
+            self._read = data, state
+        return self._read[1]
 
     def cast(self) -> Cast | None:
         """None: there are not three replicas."""
@@ -145,6 +153,28 @@ class Scene:
         yield self.leads(cast.leader, *cast)
         yield self.knows(cast.leader)
 
+    def leave_control(self, *brokers: int) -> Script:
+        """Another is the controller: these hear too late that the node has gone."""
+        if not self.acts(*brokers):
+            return
+        with ExitStack() as late:
+            for broker in brokers:
+                late.enter_context(self.heard_late(broker, NOTICED_MS))
+            if self.cluster.zookeeper.data(ControllerZNode.PATH) is not None:
+                self.cluster.zookeeper.drop(ControllerZNode.PATH)
+            yield lambda: not self.acts(*brokers)
+
+    @contextmanager
+    def heard_late(self, broker: int, delay_ms: int) -> Iterator[None]:
+        """What ZooKeeper says to the broker from now on comes so much later."""
+        session = self.cluster[broker].session
+        usual = session.hear_delay_ms
+        session.hear_delay_ms = lambda: delay_ms
+        try:
+            yield
+        finally:
+            session.hear_delay_ms = usual
+
 
 def stale_fetches(scene: Scene, cast: Cast) -> Script:
     """The leader changes twice while a follower's fetch is under way, and the follower, who still
@@ -199,37 +229,41 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
     led, has admitted the follower again, and has handed the leadership back."""
     preferred, leader, other = cast
     yield from scene.begin(cast)
+    # Orders of any of them would wait as well.
+    yield from scene.leave_control(*cast)
     session = scene.cluster[leader].session
-    usual = session.hear_delay_ms
     with scene.held_up((other, leader)):
         # Long, but not so long that the session ends.
-        session.hear_delay_ms = lambda: session.timeout_ms * 3 // 4
-        try:
+        with scene.heard_late(leader, session.timeout_ms * 3 // 4):
             yield lambda: not scene.leads(leader, other)()
             if not scene.leads(leader)():
                 return
-            session.hear_delay_ms = usual
-            scene.elect_preferred()
-            yield scene.leads(preferred, other)
-            scene.restart(preferred)
-            yield scene.leads(leader, other)
-            yield scene.knows(leader)
-            yield scene.after(session.timeout_ms)
-        finally:
-            session.hear_delay_ms = usual
+        scene.elect_preferred()
+        yield scene.leads(preferred, other)
+        scene.restart(preferred)
+        yield scene.leads(leader, other)
+        yield scene.knows(leader)
+        yield scene.after(session.timeout_ms)
 
 
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
-    """The leader restarts when it has just admitted a follower and has told nobody, and the
-    follower can't fetch."""
+    """The leader restarts when it has just admitted a follower and has told nobody. The controller
+    hears of it when the leader is back, and the follower can't fetch."""
     _, leader, other = cast
     yield from scene.begin(cast)
-    yield lambda: not scene.acts(leader, other)
-    scene.restart(other)
-    yield lambda: not scene.leads(leader, other)()
-    yield scene.leads(leader, other)
+    yield from scene.leave_control(leader, other)
     with scene.held_up((other, leader)):
-        scene.restart(leader)
+        yield lambda: not scene.leads(leader, other)()
+        # Time for the controller to read it.
+        yield scene.after(NOTICED_MS)
+    yield scene.leads(leader, other)
+    controller = scene.cluster.controller
+    if controller is None or controller.id in (leader, other):
+        return
+    with scene.held_up((other, leader)):
+        with scene.heard_late(controller.id, UNNOTICED_MS):
+            scene.restart(leader)
+            yield scene.after(UNNOTICED_MS)
         yield scene.after(SESSION_TIMEOUT_MS // 4)
 
 

@@ -38,7 +38,15 @@ def marker_document(batch: memoryview, header: BatchHeader) -> dict[str, Any]:
 def check_transaction_index(
     data: memoryview, log: memoryview | None
 ) -> Iterator[tuple[IndexEntryReport, AbortedTransaction | None]]:
-    """Every entry of a `.txnindex` file; each must name an abort marker of the log beside it."""
+    """Every entry of a `.txnindex` file; each must name an abort marker of the log beside it, and a
+    seal the entries before it."""
+    entry_bytes = transaction_index.ENTRY.size
+    seal_at = len(data) // entry_bytes * entry_bytes - entry_bytes
+    seal = data[max(seal_at, 0) :][:entry_bytes]
+    is_sealed = seal[:2] == transaction_index.seal_of(b"")[:2]
+    rest = len(data) % entry_bytes
+    if is_sealed:
+        data = data[:seal_at]
     markers = None if log is None else dict(_markers(log))
     previous = -1
     number = -1
@@ -59,7 +67,9 @@ def check_transaction_index(
             problem = f"the log has no abort marker of its producer at {aborted.last_offset}"
         previous = aborted.last_offset
         yield _report(number, aborted.last_offset, aborted.producer_id, problem), aborted
-    rest = len(data) % transaction_index.ENTRY.size
+    if is_sealed and seal != transaction_index.seal_of(data):
+        number += 1
+        yield _report(number, -1, -1, "the seal does not agree with the entries"), None
     if rest:
         yield _report(number + 1, -1, -1, f"{rest} bytes at the end are no whole entry"), None
 

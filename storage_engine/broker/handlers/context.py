@@ -17,6 +17,7 @@ from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
 from storage_engine.broker.transactions.coordinators import Coordinators
@@ -58,6 +59,7 @@ class BrokerContext:
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     orders: Orders
+    strays: Strays
     coordination: Coordination
     scheduler: Scheduler
     clock: Clock

@@ -84,7 +84,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
             return
         if request.full:
             _stop_all_but(context, request)
-            _delete_strays(context, request)
+            _end_strays(context, request)
             context.replicas.unfence()
         call.respond(LeaderAndIsrResponse(partitions=outcomes))
 
@@ -98,15 +98,20 @@ def _stop_all_but(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
             context.replicas.stop(partition.topic_partition, delete=False)
 
 
-def _delete_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
-    """Replicas that went to other brokers while this one was away: the controller does not wait for
-    the dead (R-CTL8)."""
+def _end_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
+    """Replicas that went to other brokers while this one was away are deleted: the controller does
+    not wait for the dead (R-CTL8). Those of which it knows nothing may be of topics that are gone.
+    """
     named = {TopicPartition(item.topic, item.partition) for item in request.partitions}
-    for tp in context.replicas.logs_here().keys() - named:
+    unknown = []
+    for tp in sorted(context.replicas.logs_here().keys() - named):
         known = (context.metadata.partitions(tp.topic) or {}).get(tp.partition)
-        if known is not None and context.broker_id not in known.replicas:
+        if known is None:
+            unknown.append(tp)
+        elif context.broker_id not in known.replicas:
             log.info("replica deleted: it is on other brokers now partition=%s", tp)
             _stop(context, tp, delete=True)
+    context.strays.look_at(unknown)
 
 
 def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -97,3 +98,48 @@ def test_a_leader_that_is_replaced_ends_the_wait(fetches):
     assert fetches.answered_after_ms(answers) < 10_000
     code = ErrorCode.of(answers[0].partitions[0].error_code)
     assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def as_follower(fetches: Fetches, offset: int) -> FetchRequest:
+    """Of a broker that is no replica: the real ones are not disturbed."""
+    request = fetches.request(offset)
+    epoch = fetches.cluster.state(TP).leader_epoch
+    partitions = [each._replace(current_leader_epoch=epoch) for each in request.partitions]
+    return request._replace(replica_id=9, partitions=partitions)
+
+
+def test_a_followers_fetch_from_the_end_is_answered_by_the_next_record(fetches):
+    answers = fetches.send(as_follower(fetches, 1))
+    fetches.cluster.loop.run_for(1000)
+    assert not answers
+    fetches.cluster.produced(TP, b"another")
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    assert b"another" in bytes(answers[0].partitions[0].records)
+
+
+def test_a_followers_fetch_ends_when_the_leader_goes_on_under_another_epoch(fetches):
+    answers = fetches.send(as_follower(fetches, 1)._replace(max_wait_ms=60_000))
+    fetches.cluster.loop.run_for(100)
+    other = next(b for b in (1, 2, 3) if b != fetches.leader)
+    fetches.cluster[other].kill(session_ends_at_once=True)
+    assert fetches.answered_after_ms(answers) < 10_000
+    assert ErrorCode.of(answers[0].partitions[0].error_code) is ErrorCode.FENCED_LEADER_EPOCH
+    assert fetches.cluster.state(TP).leader == fetches.leader
+
+
+def test_a_high_watermark_that_moves_costs_waiting_followers_no_read(fetches, monkeypatch):
+    reads: list[int] = []
+    read = FetchReader.read
+
+    def watched(reader: Any, request: FetchRequest, **options: Any) -> Any:
+        reads.append(request.replica_id)
+        return read(reader, request, **options)
+
+    monkeypatch.setattr(FetchReader, "read", watched)
+    # So that no long poll ends meanwhile.
+    fetches.cluster.loop.run_for(100)
+    reads.clear()
+    fetches.cluster.produced(TP, b"another")
+    # When the record comes, and when each asks for the next.
+    followers = [b for b in (1, 2, 3) if b != fetches.leader]
+    assert sorted(each for each in reads if each >= 0) == sorted(followers * 2)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError
+from storage_engine.broker.transactions import state_load
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_state import TransactionState, state_partition
@@ -336,5 +337,46 @@ def test_a_coordinator_whose_record_is_refused_starts_anew_from_the_log(cluster,
     monkeypatch.setattr(appends, "append_state", append_state)
     assert log_of(cluster, A).last_stable_offset == 0
     first.end(commits=True)
+    settle(cluster, A)
+    assert aborted(cluster, A) == []
+
+
+def test_an_epoch_for_each_transaction_refuses_the_delayed_end_of_the_last_one(cluster):
+    """EndTxn 5 (KIP-890)."""
+    first = producer(cluster)
+    first.add(A)
+    first.write(A, b"1")
+    delayed = first.end_request(commits=True)
+    answer = first.ask_coordinator(end_txn.API, 5, delayed, lambda a: [a.error_code])
+    assert (answer.producer_id, answer.producer_epoch) == (first.producer_id, first.epoch + 1)
+    first.epoch, first.sequences = answer.producer_epoch, {}
+    first.add(A)
+    first.write(A, b"2")
+    with pytest.raises(KafkaError) as failure:
+        first.ask_coordinator(end_txn.API, 5, delayed, lambda a: [a.error_code])
+    assert codes_of(failure) is ErrorCode.PRODUCER_FENCED
+    last = first.end_request(commits=False)
+    assert first.ask_coordinator(end_txn.API, 5, last, lambda a: [a.error_code])
+    settle(cluster, A)
+    assert aborted(cluster, A) == [(first.producer_id, 2)]
+
+
+def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
+    first = producer(cluster)
+    first.add(A)
+    first.write(A, b"1")
+    failures: list[dict] = []
+    replay = state_load._replay
+
+    def damaged(data, content):
+        if len(failures) < 2:
+            failures.append(content)
+            raise CorruptRecordError("damaged")
+        replay(data, content)
+
+    monkeypatch.setattr(state_load, "_replay", damaged)
+    cluster[first.coordinator()].kill()
+    first.end(commits=True)
+    assert len(failures) == 2
     settle(cluster, A)
     assert aborted(cluster, A) == []

@@ -375,6 +375,10 @@ class World:
             for known in delivery.metadata:
                 if broker.id not in known.assigned:
                     broker.logs.pop(known.partition, None)
+            # ZooKeeper is asked what became of the others.
+            for tp in [tp for tp in broker.logs if tp not in named]:
+                if tp.topic not in self.topics:
+                    del broker.logs[tp]
             broker.fenced = False
         for tp in delivery.stop:
             broker.replicas.pop(tp, None)

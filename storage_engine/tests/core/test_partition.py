@@ -7,6 +7,7 @@ from storage_engine.core.isr import CommittedIsr, PendingExpand, PendingShrink
 from storage_engine.core.partition import (
     UNKNOWN_OFFSET,
     Appended,
+    Event,
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
@@ -406,3 +407,82 @@ def test_nothing_above_what_every_possible_isr_holds_is_ever_committed(events):
                 assert all(holds[m] >= last_high_watermark for m in true_isr - {1})
         assert 1 in node[0]
         assert leader.high_watermark == last_high_watermark <= end
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 2)),
+        st.tuples(st.just("tick"), st.sampled_from([1, LAG_MS + 1])),
+        st.tuples(st.just("accept"), st.booleans()),
+        st.tuples(
+            st.just("fetch"),
+            st.sampled_from([2, 3, 4]),
+            st.integers(0, 1),
+            st.booleans(),
+            st.sampled_from([-1, 7, 8]),
+        ),
+    ),
+    max_size=40,
+)
+
+
+def state_of(leader: LeaderPartition) -> dict[str, object]:
+    return {name: getattr(leader, name) for name in LeaderPartition.__slots__}
+
+
+@given(STEPS)
+def test_a_fetch_at_the_end_again_does_what_every_fetch_does(steps):
+    quick, plain = led_by_1(), led_by_1()
+    end, now_ms = 0, 1000
+    for kind, *values in steps:
+        now_ms += 1
+        if kind == "append":
+            end += values[0]
+            event: Event = Appended(log_end_offset=end)
+        elif kind == "tick":
+            now_ms += values[0]
+            event = Tick(now_ms=now_ms, log_end_offset=end)
+        elif kind == "accept":
+            isr = plain.isr
+            proposed = isr.members if isinstance(isr, CommittedIsr) else isr.proposed
+            event = IsrAccepted(isr=proposed, partition_epoch=plain.partition_epoch + values[0])
+        else:
+            replica, behind, eligible, broker_epoch = values
+            offset = max(0, end - behind)
+            event = FollowerFetched(
+                replica=replica,
+                fetch_offset=offset,
+                log_end_offset=end,
+                now_ms=now_ms,
+                eligible=eligible,
+                broker_epoch=broker_epoch,
+            )
+            if offset == end and quick.note_fetch_at_end(
+                replica, end, now_ms=now_ms, broker_epoch=broker_epoch
+            ):
+                assert plain.step(event) == []
+                assert state_of(quick) == state_of(plain)
+                continue
+        assert quick.step(event) == plain.step(event)
+        assert state_of(quick) == state_of(plain)
+
+
+def test_a_fetch_that_may_mean_more_is_not_taken_for_one_at_the_end_again():
+    leader = led_by_1(isr=(1, 2), log_end_offset=5)
+
+    def is_noted(replica: int, offset: int, broker_epoch: int = -1) -> bool:
+        return leader.note_fetch_at_end(replica, offset, now_ms=1, broker_epoch=broker_epoch)
+
+    assert not is_noted(2, 5)
+    for replica in (2, 3):
+        leader.step(FollowerFetched(replica=replica, fetch_offset=5, log_end_offset=5, now_ms=1))
+    # An expansion is pending.
+    assert not is_noted(2, 5)
+    leader.step(IsrAccepted(isr=frozenset((1, 2, 3)), partition_epoch=8))
+    assert is_noted(2, 5)
+    assert is_noted(3, 5)
+    assert not is_noted(2, 4)
+    assert not is_noted(4, 5)
+    assert not is_noted(2, 5, broker_epoch=9)
+    leader.step(Appended(log_end_offset=6))
+    assert not is_noted(2, 5)

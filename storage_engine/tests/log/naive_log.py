@@ -176,7 +176,8 @@ class NaiveLog:
             del self.segments[0]
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> int:
-        """How many segments went."""
+        """How many segments went that were not below the start."""
+        self.delete_records(self.start)
         filled = [s for s in self.segments if s is not self.segments[-1] or s.batches]
         committed = list(takewhile(lambda s: self.next_offset_of(s) <= high_watermark, filled))
         limit = self.config.retention_bytes

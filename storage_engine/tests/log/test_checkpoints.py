@@ -1,6 +1,7 @@
 """Checkpoint files: replaced as a whole, ignored when damaged (R-LOG8, R-REP10)."""
 
 import pytest
+from crc32c import crc32c
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.leader_epochs import EpochStart
@@ -10,58 +11,107 @@ from storage_engine.log.disk import REAL_DISK
 OFFSETS = {TopicPartition("a", 0): 5, TopicPartition("b-c.d_e", 12): 1 << 40}
 
 
+def written(path, offsets=OFFSETS) -> bytes:
+    write_offsets(REAL_DISK, path, offsets)
+    return path.read_bytes()
+
+
 def test_offsets_are_read_as_written(tmp_path):
     path = tmp_path / "checkpoint"
-    write_offsets(REAL_DISK, path, OFFSETS)
-    assert path.read_text() == f"0\n2\na 0 5\nb-c.d_e 12 {1 << 40}\n"
-    assert read_offsets(REAL_DISK, path) == OFFSETS
+    lines = ["a 0 5", f"b-c.d_e 12 {1 << 40}"]
+    checked = "".join(f"{line} {crc32c(line.encode()):08x}\n" for line in lines)
+    assert written(path).decode() == f"1\n2\n{checked}"
+    assert read_offsets(REAL_DISK, path) == (OFFSETS, False)
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_an_absent_or_empty_set_of_offsets(tmp_path):
-    assert read_offsets(REAL_DISK, tmp_path / "none") == {}
-    write_offsets(REAL_DISK, tmp_path / "empty", {})
-    assert read_offsets(REAL_DISK, tmp_path / "empty") == {}
+    assert read_offsets(REAL_DISK, tmp_path / "none") == ({}, False)
+    written(tmp_path / "empty", {})
+    assert read_offsets(REAL_DISK, tmp_path / "empty") == ({}, False)
 
 
 def test_epochs_are_read_as_written(tmp_path):
     entries = (EpochStart(0, 0), EpochStart(3, 17))
     write_epochs(REAL_DISK, tmp_path / "epochs", entries, sync=False)
-    assert (tmp_path / "epochs").read_text() == "0\n2\n0 0\n3 17\n"
+    assert [line[:-9] for line in (tmp_path / "epochs").read_text().split("\n")[2:-1]] == [
+        "0 0",
+        "3 17",
+    ]
     assert read_epochs(REAL_DISK, tmp_path / "epochs") == list(entries)
 
 
-def test_every_flipped_or_cut_byte_gives_the_offsets_or_none_or_one_other_number(tmp_path):
-    """A text without a checksum can't know that a digit changed; anything else is noticed."""
+def test_a_file_without_checks_is_read(tmp_path):
+    """Of an earlier version."""
     path = tmp_path / "checkpoint"
-    write_offsets(REAL_DISK, path, OFFSETS)
+    path.write_text(f"0\n2\na 0 5\nb-c.d_e 12 {1 << 40}\n")
+    assert read_offsets(REAL_DISK, path) == (OFFSETS, False)
+    path.write_text("0\n2\n0 0\n3 17\n")
+    assert read_epochs(REAL_DISK, path) == [(0, 0), (3, 17)]
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x41, 0x80, 0xFF])
+def test_a_flipped_byte_costs_the_line_that_it_is_in(tmp_path, caplog, flip):
+    path = tmp_path / "checkpoint"
+    offsets = OFFSETS | {TopicPartition("d", 1): 6, TopicPartition("e", 0): 0}
+    original = written(path, offsets)
+    for position in range(len(original)):
+        damaged = bytearray(original)
+        damaged[position] ^= flip
+        path.write_bytes(damaged)
+        caplog.clear()
+        found, is_damaged = read_offsets(REAL_DISK, path)
+        assert is_damaged and "checkpoint damaged" in caplog.text, position
+        assert found.items() <= offsets.items(), position
+        # The end of a line takes the next one along.
+        assert len(found) >= len(offsets) - (2 if original[position] == ord("\n") else 1), position
+
+
+def test_what_is_left_of_a_cut_file_counts(tmp_path, caplog):
+    path = tmp_path / "checkpoint"
+    original = written(path)
+    for size in range(len(original)):
+        path.write_bytes(original[:size])
+        caplog.clear()
+        found, is_damaged = read_offsets(REAL_DISK, path)
+        assert is_damaged and "checkpoint damaged" in caplog.text, size
+        assert found.items() <= OFFSETS.items(), size
+        assert len(found) >= original[:size].count(b"\n") - 2, size
+
+
+def test_epochs_count_only_together(tmp_path, caplog):
+    path = tmp_path / "epochs"
+    write_epochs(REAL_DISK, path, (EpochStart(0, 0), EpochStart(3, 17)), sync=False)
     original = path.read_bytes()
     for position in range(len(original)):
-        path.write_bytes(original[:position])
-        assert read_offsets(REAL_DISK, path) == {}, position
         damaged = bytearray(original)
-        damaged[position] ^= 0x41
+        damaged[position] ^= 1
         path.write_bytes(damaged)
-        found = read_offsets(REAL_DISK, path)
-        assert len(found) in (0, 2), position
+        caplog.clear()
+        assert read_epochs(REAL_DISK, path) == [], position
+        assert "checkpoint ignored" in caplog.text, position
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "0",
-        "0\n",
-        "0\n1\n",
-        "1\n0\n",
-        "0\n1\na 0 x\n",
-        "0\n1\na 0\n",
-        "0\n1\na 0 -1\n",
-        "0\nx\n",
+        b"",
+        b"0",
+        b"0\n",
+        b"0\n1\n",
+        b"2\n0\n",
+        b"0\n1\na 0 x\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na 0 -1\n",
+        b"0\nx\n",
+        b"1\n1\na 0 5\n",
+        b"1\n1\n",
+        b"1\n1\n\n",
+        b"1\n1\n\xff\xfe\n",
     ],
 )
 def test_a_damaged_file_counts_as_empty_with_a_warning(tmp_path, caplog, content):
     path = tmp_path / "checkpoint"
-    path.write_text(content)
-    assert read_offsets(REAL_DISK, path) == {}
-    assert "checkpoint ignored" in caplog.text
+    path.write_bytes(content)
+    assert read_offsets(REAL_DISK, path) == ({}, True)
+    assert "checkpoint damaged" in caplog.text

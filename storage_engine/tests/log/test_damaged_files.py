@@ -99,7 +99,7 @@ def kind_of(path: Path) -> str:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
-def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean):
+def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean, caplog):
     files, _ = written(is_clean=is_clean)
     whole = opened(disk_of(files)).logs[TP]
     expected = read_all(whole)
@@ -112,7 +112,9 @@ def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean):
             continue
         for at in range(0, len(data), step_of(damage)):
             where = f"{path} {damage} at {at}"
-            disk = disk_of(files | {path: DAMAGES[damage](data, at)})
+            caplog.clear()
+            damaged = DAMAGES[damage](data, at)
+            disk = disk_of(files | {path: damaged})
             try:
                 log = opened(disk).logs[TP]
             except StorageError as error:
@@ -120,15 +122,19 @@ def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean):
                 continue
             start = log.log_start_offset
             if path.name == LOG_STARTS_FILE:
-                # Its numbers have no checksum; the log goes on from what is there.
-                assert start <= log.log_end_offset, where
+                # Without its line the log begins with its oldest segment.
+                is_told = f"checkpoint damaged, read without it file={path}" in caplog.text
+                assert start == 1 or (start == 0 and is_told), where
+                assert is_told or damaged == data, where
+                assert log.log_end_offset == whole.log_end_offset, where
             else:
                 assert start == 1 and log.log_end_offset == whole.log_end_offset, where
-                if path.suffix != ".txnindex":
-                    # An entry has no checksum, and a trusted segment's index may be empty.
-                    assert log.aborted_transactions(0, log.log_end_offset) == aborted, where
-            wanted = [header for header in expected if header.next_offset > start]
-            assert read_all(log) == wanted, where
+                assert log.aborted_transactions(0, log.log_end_offset) == aborted, where
+                if path.suffix == ".txnindex" and is_clean:
+                    is_told = f"index damaged, rebuilding file={path}" in caplog.text
+                    assert is_told == (damaged != data), where
+                    assert disk.read_file(path) == data, where
+            assert read_all(log) == expected, where
             following = log.log_end_offset
             assert append(log, epoch=log.latest_epoch + 1).base_offset == following, where
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import StorageError
-from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch
+from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
+from storage_engine.log.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    RECOVERY_POINTS_FILE,
+    write_offsets,
+)
 from storage_engine.log.data_folder import DataFolder
 from storage_engine.log.disk import REAL_DISK, RealDisk
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
@@ -97,6 +102,29 @@ def test_a_crash_while_a_start_is_noted_never_hides_what_may_be_lost(crash_after
         folder.begin()
     disk.kill_process()
     assert open_folder(path, disk=disk).tail_lost_epoch == TAIL_LOST_NOW
+
+
+@pytest.mark.parametrize(("down", "known"), [(True, 19), (False, 22)])
+def test_with_the_power_high_watermarks_go_down_to_what_was_flushed(down, known):
+    """Above it there may be what a cut had removed before other records were committed there."""
+    tp, path = TopicPartition("t", 0), Path("/data")
+    disk = SimulatedDisk(path)
+    folder = open_folder(path, disk=disk)
+    folder.begin()
+    folder.keep_tail_lost_epoch(BrokerEpoch(7))
+    write_offsets(disk, path / RECOVERY_POINTS_FILE, {tp: 19})
+    write_offsets(disk, path / HIGH_WATERMARKS_FILE, {tp: 22})
+    if down:
+        disk.lose_power()
+    else:
+        disk.kill_process()
+    for _ in range(2):
+        # The second start finds the file that the first one wrote, though it was killed at once.
+        again = open_folder(path, disk=disk)
+        again.begin()
+        again.keep_tail_lost_epoch(BrokerEpoch(9))
+        assert again.high_watermarks == {tp: known}
+        disk.kill_process()
 
 
 def test_a_stop_in_order_before_the_machine_goes_down_loses_nothing(tmp_path):

@@ -87,5 +87,5 @@ def test_a_broker_notes_at_once_that_a_topic_is_compacted_no_more(tmp_path):
     assert not disk.exists(path)
     altered = replace(config, log=replace(config.log, cleanup_policy="delete"))
     replicas.apply_topic_config("t", altered)
-    assert read_offsets(disk, path) == {tp: 1}
+    assert read_offsets(disk, path).offsets == {tp: 1}
     cluster.close()

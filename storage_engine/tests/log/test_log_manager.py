@@ -8,10 +8,20 @@ import pytest
 
 from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TAIL_LOST_NOW, TopicPartition
+from storage_engine.log.checkpoints import read_offsets
+from storage_engine.log.disk import REAL_DISK
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_manager import LogManager
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, read_all
+from storage_engine.tests.log.support import (
+    SMALL,
+    ManualClock,
+    append,
+    fill,
+    join,
+    make_batch,
+    read_all,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -105,6 +115,26 @@ def test_a_damaged_recovery_point_checkpoint_means_checking_everything(tmp_path)
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n7\n")
     again = open_manager(tmp_path)
     assert again.recovered_bytes == again.logs[A0].size_in_bytes
+
+
+def test_a_damaged_cleaner_checkpoint_takes_no_gap_for_lost_records(tmp_path, caplog):
+    manager = open_manager(tmp_path)
+    for tp in (A0, B0):
+        log = manager.get_or_create(tp)
+        log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
+    manager.abandon()
+    path = tmp_path / "cleaner-offset-checkpoint"
+    data = path.read_bytes()
+    assert data.count(b" 0 1 ") == 2
+    path.write_bytes(data.replace(b"a 0 1 ", b"a 0 0 "))
+    again = open_manager(tmp_path)
+    assert "'a 0 0 " in caplog.text and "does not agree with its check" in caplog.text
+    assert [again.logs[tp].log_end_offset for tp in (A0, B0)] == [8, 8]
+    again.close()
+    caplog.clear()
+    last = open_manager(tmp_path)
+    assert [last.logs[tp].log_end_offset for tp in (A0, B0)] == [8, 8]
+    assert "damaged" not in caplog.text
 
 
 def test_new_partitions_go_to_the_folder_with_the_fewest(tmp_path):
@@ -270,8 +300,8 @@ def test_truncation_below_the_recovery_point_is_on_disk_before_the_next_append(t
     log.flush()
     manager.write_recovery_points()
     log.truncate_to(10)
-    checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    assert checkpoint == f"0\n1\na 0 {log.log_end_offset}\n"
+    checkpoint = read_offsets(REAL_DISK, tmp_path / "recovery-point-offset-checkpoint")
+    assert checkpoint.offsets == {A0: log.log_end_offset}
 
 
 def test_each_topic_has_its_settings(tmp_path):
@@ -318,9 +348,10 @@ def test_where_a_log_is_clean_is_kept_but_not_for_a_partition_made_anew(tmp_path
     manager.close()
     again = open_manager(tmp_path)
     assert again.logs[A0].compaction.first_dirty_offset == 7
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 7\n"
+    path = tmp_path / "cleaner-offset-checkpoint"
+    assert read_offsets(REAL_DISK, path).offsets == {A0: 7}
     again.logs[A0].truncate_to(4)
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text().split()[-1] in ("3", "4")
+    assert read_offsets(REAL_DISK, path).offsets[A0] in (3, 4)
     again.delete(A0)
     fill(again.get_or_create(A0), 5)
     again.abandon()

@@ -1,5 +1,7 @@
 """Deletion of old segments: R-LOG9."""
 
+import pytest
+
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log, read_all
 
@@ -28,6 +30,27 @@ def test_segments_that_are_not_committed_stay(tmp_path):
     log.delete_old_segments(10_000, high_watermark=20)
     assert 0 < log.log_start_offset <= 20
     assert log.delete_old_segments(10_000, high_watermark=20) == 0
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_segment_that_ends_at_the_log_start_goes_when_the_next_one_has_begun(tmp_path, policy):
+    """All was deleted while it was the newest; nothing may ever move the start again."""
+    config = small(retention_ms=-1, file_delete_delay_ms=0, cleanup_policy=policy)
+    for drop in (
+        lambda log: log.advance_log_start(log.log_start_offset),
+        lambda log: log.delete_old_segments(0, high_watermark=log.log_end_offset),
+    ):
+        log = open_log(tmp_path, small())
+        append(log, 2, payload=bytes(400))
+        start = log.log_end_offset
+        assert log.advance_log_start(start)
+        while log.segment_count < 3:
+            append(log, payload=bytes(200))
+        log.update_config(config)
+        assert not drop(log)
+        assert (log.log_start_offset, log.segment_count) == (start, 2)
+        assert read_all(log)[0].base_offset == start
+        log.delete()
 
 
 def test_retention_by_size_keeps_the_newest_segments(tmp_path):

@@ -4,6 +4,7 @@ import struct
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 
 from storage_engine.core.errors import (
     CorruptRecordError,
@@ -147,7 +148,9 @@ def test_entries_of_the_index_are_those_of_the_format(tmp_path):
     abort(log, 1)
     log.close()
     (path,) = segment_files(tmp_path, ".txnindex")
-    assert list(ENTRY.iter_unpack(path.read_bytes())) == [(0, 2, 1, 3, 0), (0, 1, 0, 4, 5)]
+    data = path.read_bytes()
+    assert list(ENTRY.iter_unpack(data[:68])) == [(0, 2, 1, 3, 0), (0, 1, 0, 4, 5)]
+    assert list(ENTRY.iter_unpack(data[68:])) == [(0x7FFF, 2, crc32c(data[:68]), 0, 0)]
 
 
 def test_an_aborted_transaction_is_found_from_its_first_offset_to_its_marker(tmp_path):

@@ -6,6 +6,7 @@ Rule: a mutation changes one decision and leaves the rest as it is. Its name say
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ from storage_engine.core.controller import Controller
 from storage_engine.core.election import offline_election
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.isr import CommittedIsr, PendingExpand
-from storage_engine.core.partition import FollowerProgress, LeaderPartition
+from storage_engine.core.partition import FollowerProgress, IsrAccepted, LeaderPartition
 from storage_engine.core.producer_state import ProducerStates
 from storage_engine.core.reassignment import Reassignment
 from storage_engine.log.log_manager import LogManager
@@ -275,6 +276,52 @@ def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
         return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
 
     _set(stack, Controller, "_write", same_epoch)
+
+
+@mutation
+def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
+    """R-REP4: what ZooKeeper answers to a write of an earlier leadership changes the ISR of the
+    present one. Two guards are gone, the comparison of the epochs and that of the versions: either
+    alone refuses the answer."""
+    propose, commit = IsrWriter._propose, LeaderPartition._commit
+
+    def propose_and_believe(self: Any, partition: Any, leader: Any, effect: Any) -> None:
+        def set_and_believe(path: str, data: bytes, version: int, on_reply: Any) -> None:
+            def believe(reply: Any) -> None:
+                present = partition.leader
+                is_old = present is not leader or leader.leader_epoch != epoch
+                if reply.ok and present is not None and is_old:
+                    written = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
+                    self.step(partition, written)
+                else:
+                    on_reply(reply)
+
+            coordination.set(path, data, version, believe)
+
+        epoch = leader.leader_epoch
+        coordination = self._coordination
+        with patch.object(self, "_coordination", SimpleNamespace(set=set_and_believe)):
+            propose(self, partition, leader, effect)
+
+    def commit_any(self: Any, isr: Any, partition_epoch: int) -> Any:
+        self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
+        return commit(self, isr, partition_epoch)
+
+    _set(stack, IsrWriter, "_propose", propose_and_believe)
+    _set(stack, LeaderPartition, "_commit", commit_any)
+
+
+@mutation
+def incarnations_ignored(stack: ExitStack) -> None:
+    """R-CTL4: a broker that was restarted counts as if it had been there all the time: it is told
+    everything, and leads on under its old epoch with the ISR that the controller knows."""
+    situation = Controller._situation
+
+    def as_ever(self: Any, partition: Any, state: Any) -> Any:
+        return replace(situation(self, partition, state), bounced=frozenset())
+
+    _set(stack, Controller, "_situation", as_ever)
+    _set(stack, Controller, "_unled", lambda self: set())
 
 
 @mutation

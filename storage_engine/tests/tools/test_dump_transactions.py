@@ -60,7 +60,8 @@ def test_an_entry_that_does_not_fit_the_log_is_told(folder, capsys, position, pr
     path.write_bytes(data + b"x")
     assert main(["dump-log", str(path)]) == 1
     output, errors = capsys.readouterr()
-    assert problem in errors and "(and 1 more)" in errors
+    assert problem in errors and "(and 2 more)" in errors
+    assert "the seal does not agree with the entries" in output
     assert "1 bytes at the end are no whole entry" in output
 
 
