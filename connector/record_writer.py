@@ -5,6 +5,7 @@ written in a transaction. Within one attempt a request that is sent again double
 the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-CLI7.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -67,7 +68,8 @@ def write_gathered(
         transaction=transaction,
         delivery_timeout_ms=options.delivery_timeout_ms,
     ) as writer:
-        for piece in _chained(first, rest):
+        # A chain does not close `rest` when a write fails: the caller may have more to do with it.
+        for piece in itertools.chain((first,), rest):
             for group in router.route(piece):
                 for encoded in _encoded(group, options, catalog):
                     writer.append(group.topic_partition, encoded)
@@ -92,11 +94,6 @@ def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, held_rows, held_bytes = [], 0, 0
     if held:
         yield _joined(held)
-
-
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -29,7 +29,9 @@ def alter(client: AdminClient, kind: str, name: str, **settings: str | None) -> 
         for key, value in settings.items()
     ]
     resource = ConfigResource(kind, name, incremental_configs=changes)
-    client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+    # Also while the next controller is being elected.
+    futures = client.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
+    futures[resource].result(TIMEOUT_S)
 
 
 def describe(client: AdminClient, kind: str, name: str) -> dict[str, Any]:

@@ -39,10 +39,10 @@ class Parting(NamedTuple):
     client: AdminClient
     directory: Path
 
-    def write(self, *numbers: int) -> None:
-        """Acknowledged by the leader alone."""
+    def write(self, *numbers: int, acks: str = "1") -> None:
+        """Acknowledged by the leader alone, or by all."""
         producer = Producer(
-            {"bootstrap.servers": self.cluster.bootstrap_servers, "acks": 1, "log_level": 0}
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "acks": acks, "log_level": 0}
         )
         errors: list[object] = []
         for number in numbers:
@@ -83,8 +83,8 @@ def parting(tmp_path) -> Iterator[Parting]:
         config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         create_topic(cluster, TP.topic, config=config)
         made = Parting(cluster, admin(cluster), tmp_path)
-        made.write(0)
         wait_for_isr(made.client, TP.topic, 3)
+        made.write(0, acks="all")
         yield made
 
 

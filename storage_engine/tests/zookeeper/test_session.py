@@ -344,6 +344,12 @@ def test_without_a_session_operations_are_unknown_at_once(
     assert loop.reply_of(session.get, "/").status is ZkStatus.UNKNOWN
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 def test_an_operation_under_way_when_the_connection_breaks_is_unknown_once(
     tmp_path: Path, loop: HandLoop
 ) -> None:
@@ -355,6 +361,8 @@ def test_an_operation_under_way_when_the_connection_breaks_is_unknown_once(
     try:
         session.start(10_000)
         os.kill(server.pid, signal.SIGSTOP)
+        # Its threads stop one after the other; one that still runs would answer.
+        loop.run_until(lambda: is_stopped(server.pid))
         lease_end_ms = session.lease_end_monotonic_ms
         session.get("/", replies.append)
         loop.run_until(lambda: SessionState.SUSPENDED in states)
