@@ -23,7 +23,8 @@ from storage_engine.tests.log.transaction_support import (
     write,
 )
 
-EXAMPLES = 300 if os.environ.get("HEADRACE_FAULTS") == "full" else 40
+FULL = os.environ.get("HEADRACE_FAULTS") == "full"
+EXAMPLES = 300 if FULL else 40
 ROOT = Path("/data")
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
 COMPACTED = LogConfig(
@@ -126,6 +127,7 @@ class Run:
         self.model = Model()
         self.now_ms = 10_000
         self.written = 0
+        self.cut_since_flush = False
         self.log = open_log(ROOT, config, disk=self.disk)
 
     def act(self, action, first, second) -> None:
@@ -154,8 +156,10 @@ class Run:
 
     def _flush(self, *_) -> None:
         self.log.flush()
+        self.cut_since_flush = False
 
     def _truncate(self, share, _) -> None:
+        self.cut_since_flush = True
         low = max(self.model.high_watermark, self.log.log_start_offset)
         self.model.cut(self.log.truncate_to(low + int((self.log.log_end_offset - low) * share)))
 
@@ -195,6 +199,13 @@ class Run:
             first_dirty_offset=first_dirty_offset,
         )
         assert self.log.log_end_offset >= recovery_point
+        if is_clean:
+            self.cut_since_flush = False
+        elif "power" in how and self.cut_since_flush:
+            # What was cut may be back in the place of what came after it and was not flushed: as
+            # the leader tells the broker that returns, which trusts nothing above what was flushed.
+            self.log.truncate_to(max(recovery_point, self.log.log_start_offset))
+            self.cut_since_flush = False
         self.model.cut(self.log.log_end_offset)
 
     def check(self) -> None:
@@ -249,7 +260,7 @@ def newest(rows):
     return {key: (offset, value) for offset, key, value in rows}
 
 
-MODEL_SETTINGS = settings(max_examples=EXAMPLES, deadline=None)
+MODEL_SETTINGS = settings(max_examples=EXAMPLES, deadline=None, derandomize=not FULL)
 
 
 @MODEL_SETTINGS
