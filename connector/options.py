@@ -275,6 +275,11 @@ def _origin(given: "_Given", sink: ConnectionOptions) -> OriginOptions | None:
             "'idempotentKey' needs 'sinkId': the name under which the brokers keep what is "
             "written, also for a query that lost its checkpoint",
         )
+    if given.text("batchId") is not None:
+        raise OptionError(
+            "BAD_OPTION",
+            "'batchId' and 'idempotentKey' both say what was written before: leave one of them out",
+        )
     connection: ConnectionOptions | None = sink
     if servers is not None and servers.strip().lower() == "none":
         connection = None

@@ -188,6 +188,10 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
             "must be three columns such as topic",
         ),
         ({"idempotentKey": "key,p,o", "sinkId": "s"}, "must be columns other than key, value and"),
+        (
+            {"idempotentKey": "t,p,o", "sinkId": "s", "batchId": "1"},
+            "'batchId' and 'idempotentKey' both say what was written before",
+        ),
         ({"originServers": "h:1"}, "'originServers' tells of the topics of 'idempotentKey'"),
         (
             {"idempotentKey": "t,p,o", "sinkId": "s", "originServers": "nowhere"},
