@@ -28,7 +28,7 @@ __all__ = ["servers", "spark", "topic"]
 ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
 PACKAGES = ("connector", "storage_engine", "pyspark_headrace")
-SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+SPARK_HOME = Path(pyspark.__file__).parent
 TIMEOUT_S = 240
 
 
@@ -51,10 +51,11 @@ def orders(spark_cluster, servers, topic) -> str:
 
 
 def run(command: list[Any], **environment: str) -> str:
-    """Its output; AssertionError with what it said when it fails."""
+    """Its output; AssertionError with what it said when it fails. Nothing of Spark is inherited."""
+    inherited = {name: text for name, text in os.environ.items() if "SPARK" not in name}
     done = subprocess.run(
         [str(each) for each in command],
-        cwd="/", env=os.environ | environment, capture_output=True, text=True, timeout=TIMEOUT_S,
+        cwd="/", env=inherited | environment, capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -63,7 +64,8 @@ def run(command: list[Any], **environment: str) -> str:
 def submit(*arguments: Any, **environment: str) -> None:
     configuration = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     configuration += ["--conf", "spark.sql.shuffle.partitions=1"]
-    run([SUBMIT, *configuration, *arguments], PYSPARK_DRIVER_PYTHON="", **environment)
+    command = [SPARK_HOME / "bin" / "spark-submit", *configuration, *arguments]
+    run(command, SPARK_HOME=str(SPARK_HOME), **environment)
 
 
 def totals(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
