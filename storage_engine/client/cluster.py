@@ -136,6 +136,11 @@ class Cluster:
             cluster_id=fresh.cluster_id,
         )
 
+    @property
+    def view(self) -> ClusterMetadata:
+        """As of the last refresh."""
+        return self._view
+
     def topic(self, name: str) -> TopicMetadata:
         """KafkaError(UNKNOWN_TOPIC_OR_PARTITION) when it does not exist, after a while in which it
         may appear."""

@@ -3,7 +3,8 @@
     append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
     to 5 requests in flight per leader -> delivered | retried in order | final error
 
-Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more.
+Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more. A
+batch whose owner wants to be told fails alone, outside of transactions; what comes later goes on.
 With idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
 numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.produce_lane import Lane, Request
-from storage_engine.client.produce_queue import PartitionQueue, PendingBatch, Producer
+from storage_engine.client.produce_queue import Done, PartitionQueue, PendingBatch, Producer
 from storage_engine.client.produce_verdict import Verdict, final_error, verdict_on
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
@@ -27,7 +28,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.blocking import wait_readable
+from storage_engine.net.blocking import Readable, wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
 from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
@@ -108,9 +109,11 @@ class BatchWriter:
         max_request_bytes: int = MAX_REQUEST_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
         on_delivered: Callable[[TopicPartition, int, int], None] | None = None,
+        waker: Readable | None = None,
     ) -> None:
         """`transaction`: all batches are part of it; it needs acks=-1. `on_delivered` gets
-        (partition, base offset, record count) of each acknowledged batch.
+        (partition, base offset, record count) of each acknowledged batch. `waker` ends a wait of
+        `poll`.
         """
         if acks not in (-1, 0, 1):
             raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
@@ -127,6 +130,7 @@ class BatchWriter:
         self._max_request_bytes = max_request_bytes
         self._buffer_bytes = buffer_bytes
         self._on_delivered = on_delivered
+        self._wakers = () if waker is None else (waker,)
         self._transaction = transaction
         self._producer: Producer | None = None
         if transaction is not None:
@@ -145,16 +149,25 @@ class BatchWriter:
         self._closed = False
         self.deliveries: dict[TopicPartition, Delivery] = {}
 
-    def append(self, tp: TopicPartition, batch: "EncodedBatch") -> None:
+    def append(
+        self,
+        tp: TopicPartition,
+        batch: "EncodedBatch",
+        *,
+        done: Done | None = None,
+        expires_at_ms: int | None = None,
+    ) -> None:
         """Take over `batch`, whose bytes are stamped and belong to the writer until they are
         delivered. Waits while too much is buffered. Raises the error that the writer has failed
-        with, if it has."""
+        with, if it has. `done` is told what became of the batch, unless the writer fails; its final
+        error is then its own. `expires_at_ms` (monotonic) stands for the delivery timeout."""
         self._check()
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._open_queue(tp)
-        expires_at_ms = monotonic_ms() + self._delivery_timeout_ms
-        queue.append(batch.data, batch.record_count, expires_at_ms)
+        if expires_at_ms is None:
+            expires_at_ms = monotonic_ms() + self._delivery_timeout_ms
+        queue.append(batch.data, batch.record_count, expires_at_ms, done)
         self._buffered_bytes += len(batch.data)
         self._unworked_bytes += len(batch.data)
         self._turns.setdefault(tp, queue)
@@ -170,9 +183,19 @@ class BatchWriter:
         self._work(wait_ms)
         self._check()
 
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, and nothing is in flight."""
+        return all(queue.idle for queue in self._queues.values())
+
+    def waiting(self, tp: TopicPartition) -> bool:
+        """Whether a batch for `tp` waits to be sent."""
+        queue = self._queues.get(tp)
+        return queue is not None and bool(queue.waiting)
+
     def flush(self) -> None:
         """Return when all is acknowledged; raise the first final error."""
-        while self._failure is None and any(not queue.idle for queue in self._queues.values()):
+        while self._failure is None and not self.idle:
             self._work(_LONGEST_WAIT_MS)
         self._check()
 
@@ -215,7 +238,8 @@ class BatchWriter:
             raise HeadraceError("the writer is closed")
 
     def _open_queue(self, tp: TopicPartition) -> PartitionQueue:
-        self._cluster.leader(tp)
+        if not self._cluster.has(tp):
+            self._cluster.leader(tp)
         if self._idempotent and self._producer is None:
             self._producer = self._new_producer()
         if self._transaction is not None:
@@ -304,7 +328,7 @@ class BatchWriter:
             return None
         if queue.in_flight and queue.broker_id != leader.broker_id:
             return None
-        if queue.renew_producer:
+        if queue.renew_producer and not queue.waiting[0].perhaps_appended:
             queue.use_producer(self._new_producer())
         return leader.broker_id
 
@@ -343,11 +367,13 @@ class BatchWriter:
 
     def _collect(self, wait_ms: int) -> None:
         """Take the answers that are there; wait up to `wait_ms` for the first."""
-        busy = {lane.connection.socket: lane for lane in self._lanes.values() if lane.requests}
+        lanes = [lane for lane in self._lanes.values() if lane.requests]
+        busy: dict[Readable, Lane] = {lane.connection.socket: lane for lane in lanes}
         wait_ms = min(wait_ms, self._next_timer_ms())
-        if busy:
-            for socket in wait_readable(busy, wait_ms):
-                self._receive(busy[socket])
+        if busy or (self._turns and self._wakers):
+            for socket in wait_readable([*busy, *self._wakers], wait_ms):
+                if socket in busy:
+                    self._receive(busy[socket])
         elif self._turns:
             sleep_ms(wait_ms)
         for lane in list(self._lanes.values()):
@@ -421,10 +447,19 @@ class BatchWriter:
             # Another producer would not be part of the transaction.
             verdict = Verdict.FINAL
         if verdict is Verdict.FINAL:
-            raise final_error(tp, len(batch.data), code, answer.error_message)
+            error = final_error(tp, len(batch.data), code, answer.error_message)
+            self._give_up(queue, batch, error)
+            return
         reason = f"{code.name}: {answer.error_message or code.meaning}"
         self._retry(tp, batch, reason, perhaps_appended=verdict is Verdict.RETRY_UNSURE)
         queue.renew_producer |= verdict is Verdict.RENEW
+
+    def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: HeadraceError) -> None:
+        if batch.done is None or self._transaction is not None:
+            raise error
+        queue.given_up(batch)
+        self._buffered_bytes -= len(batch.data)
+        batch.done(-1, error)
 
     def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
         self._queues[tp].delivered(batch)
@@ -439,6 +474,8 @@ class BatchWriter:
             delivery.last_offset = max(delivery.last_offset, last_offset)
         if self._on_delivered is not None:
             self._on_delivered(tp, base_offset, batch.record_count)
+        if batch.done is not None:
+            batch.done(base_offset, None)
 
     # Timers.
 
@@ -446,11 +483,13 @@ class BatchWriter:
         """Fail when a batch waits beyond its delivery timeout."""
         now_ms = monotonic_ms()
         for tp, queue in self._turns.items():
-            if queue.waiting and not queue.in_flight and queue.waiting[0].expires_at_ms <= now_ms:
-                raise DeadlineExceededError(
-                    f"{tp}: not delivered within {self._delivery_timeout_ms} ms: "
-                    f"{self._lookup.last_error or queue.last_error or 'it has no leader'}"
-                )
+            while not queue.in_flight and queue.waiting:
+                batch = queue.waiting[0]
+                if batch.expires_at_ms > now_ms:
+                    break
+                reason = self._lookup.last_error or queue.last_error or "it has no leader"
+                message = f"{tp}: not delivered within {self._delivery_timeout_ms} ms: {reason}"
+                self._give_up(queue, batch, DeadlineExceededError(message))
 
     def _look_up(self) -> None:
         """Not beyond the time when the first batch expires."""

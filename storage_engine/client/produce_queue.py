@@ -10,15 +10,22 @@ idempotence one batch at a time is in flight.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.client.retry import pause_ms
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.record_batch import advance_sequence, patch_producer
 
 IN_FLIGHT_PER_PARTITION = 5
 """A leader remembers so many batches of a producer to recognise a repetition."""
+
+
+Done = Callable[[int, HeadraceError | None], None]
+"""Told once what became of a batch: its base offset (-1 where the leader did not tell), or why it
+failed."""
 
 
 class Producer(NamedTuple):
@@ -33,16 +40,22 @@ class Producer(NamedTuple):
 class PendingBatch:
     """A batch until its delivery is known."""
 
-    __slots__ = ("data", "expires_at_ms", "number", "perhaps_appended", "record_count")
+    __slots__ = ("data", "done", "expires_at_ms", "number", "perhaps_appended", "record_count")
 
     def __init__(
-        self, data: bytearray | memoryview, record_count: int, number: int, expires_at_ms: int
+        self,
+        data: bytearray | memoryview,
+        record_count: int,
+        number: int,
+        expires_at_ms: int,
+        done: Done | None,
     ) -> None:
         self.data = data
         self.record_count = record_count
         # Place in the order of the partition's batches.
         self.number = number
         self.expires_at_ms = expires_at_ms
+        self.done = done
         # An attempt ended in a way that does not tell whether the leader has it.
         self.perhaps_appended = False
 
@@ -77,13 +90,19 @@ class PartitionQueue:
         # The broker that the batches in flight are with.
         self.broker_id = -1
         self.retry_at_ms = 0
-        # The leader does not know the producer id any more; nothing may be sent before there is a
-        # new one.
+        # The leader does not know the producer id any more, or a batch was given up and has left a
+        # gap; nothing may be sent as new before there is a new id.
         self.renew_producer = False
         self.last_error = ""
 
-    def append(self, data: bytearray | memoryview, record_count: int, expires_at_ms: int) -> None:
-        batch = PendingBatch(data, record_count, self._count, expires_at_ms)
+    def append(
+        self,
+        data: bytearray | memoryview,
+        record_count: int,
+        expires_at_ms: int,
+        done: Done | None = None,
+    ) -> None:
+        batch = PendingBatch(data, record_count, self._count, expires_at_ms, done)
         self._count += 1
         self._stamp(batch)
         self.waiting.append(batch)
@@ -124,6 +143,8 @@ class PartitionQueue:
             return False
         if not self.in_flight:
             return True
+        if self.renew_producer:
+            return False
         # Not the number in flight but the distance counts: the oldest one, which may be a
         # repetition, must be among the batches that the leader remembers when it arrives.
         distance = self.waiting[0].number - self.in_flight[0].number
@@ -139,6 +160,15 @@ class PartitionQueue:
     def delivered(self, batch: PendingBatch) -> None:
         self.in_flight.remove(batch)
         self._attempts = 0
+        self._settle()
+
+    def given_up(self, batch: PendingBatch) -> None:
+        """Never to be sent again. What comes after it starts a sequence of its own."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        else:
+            self.waiting.remove(batch)
+        self.renew_producer |= self._producer is not None
         self._settle()
 
     def failed(self, batch: PendingBatch, error: str, *, perhaps_appended: bool) -> None:

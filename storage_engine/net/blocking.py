@@ -8,6 +8,7 @@ import os
 import select
 import socket
 from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.net.buffers import BufferPool, Piece, as_buffer
@@ -183,9 +184,19 @@ _REST_OF_FRAME_MS = 30_000
 """A broker that stops in the middle of a frame for so long is gone."""
 
 
-def wait_readable(
-    connections: Iterable[BlockingConnection], timeout_ms: int
-) -> list[BlockingConnection]:
+class Readable(Protocol):
+    """What can be waited for: a connection, or a `Waker`."""
+
+    @property
+    def has_buffered(self) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+
+_Readable = TypeVar("_Readable", bound=Readable)
+
+
+def wait_readable(connections: Iterable[_Readable], timeout_ms: int) -> list[_Readable]:
     """Those with something to receive (or closed by the other side); waits for the first one up to
     `timeout_ms`."""
     poller = select.poll()

@@ -1,0 +1,28 @@
+"""What a producer's user may have to tell apart. Each is a HeadraceError of one line.
+
+error                    raised by            what to do
+ConfigError              Producer(...)        correct the setting
+SerializationError       send                 correct the record or the encoder
+RecordTooLargeError      send, the future     shorten the record, or raise the limit it names
+BufferFullError          send                 wait, or slow down
+DeadlineExceededError    the future           the brokers were away for delivery.timeout.ms: the
+                                              record may be there all the same; send it again
+                                              where twice is better than not at all
+KafkaError, retriable    the future           as DeadlineExceededError
+KafkaError, final        the future           correct what it names; sending again is no use
+ProducerClosedError      send, the future     the record was not sent
+"""
+
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+
+
+class SerializationError(HeadraceError):
+    """A key, value or header that can't be made into bytes."""
+
+
+class BufferFullError(DeadlineExceededError):
+    """buffer.memory was full for max.block.ms: records come faster than brokers take them."""
+
+
+class ProducerClosedError(HeadraceError):
+    """The producer was closed before the record was on its way, or is closed."""

@@ -1,0 +1,115 @@
+"""The partitions of topics, for threads that send, learnt by the one thread that may ask.
+
+Rule: a look that fails is repeated; a topic that stays unknown is an error for those who wait. All
+methods need the sender's lock, but for `look`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+
+_LOOK_MS = 1_000
+"""For one look; batches of other topics wait meanwhile."""
+
+_PAUSE_MS = 100
+"""Between two looks for a topic."""
+
+
+class TopicPartitions(NamedTuple):
+    """What a sender needs to choose."""
+
+    partition_count: int
+    available: Sequence[int]
+    """Those with a leader; all where none has one."""
+    learnt_ms: int
+
+
+class _Wish:
+    __slots__ = ("due_ms", "last_error", "since_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self.due_ms = now_ms
+        self.last_error: HeadraceError | None = None
+
+
+class TopicWatch:
+    """What is known, and what is asked for."""
+
+    def __init__(self, *, unknown_wait_ms: int) -> None:
+        self._unknown_wait_ms = unknown_wait_ms
+        self._known: dict[str, TopicPartitions] = {}
+        self._wishes: dict[str, _Wish] = {}
+        self._errors: dict[str, HeadraceError] = {}
+
+    def known(self, topic: str) -> TopicPartitions | None:
+        return self._known.get(topic)
+
+    def want(self, topic: str, now_ms: int) -> bool:
+        """To be learnt, or learnt anew; whether that is news."""
+        if topic in self._wishes:
+            return False
+        self._errors.pop(topic, None)
+        self._wishes[topic] = _Wish(now_ms)
+        return True
+
+    def failure(self, topic: str) -> HeadraceError | None:
+        """Why the topic can't be had; forgotten when it is wanted again."""
+        return self._errors.get(topic)
+
+    def last_error(self, topic: str) -> HeadraceError | None:
+        """What the last look for it met."""
+        wish = self._wishes.get(topic)
+        return None if wish is None else wish.last_error
+
+    def due(self, now_ms: int) -> list[str]:
+        """Topics to look for now."""
+        return [topic for topic, wish in self._wishes.items() if wish.due_ms <= now_ms]
+
+    def due_in_ms(self, now_ms: int) -> int | None:
+        """When the next look is."""
+        due_ms = [wish.due_ms for wish in self._wishes.values()]
+        return max(0, min(due_ms) - now_ms) if due_ms else None
+
+    @staticmethod
+    def look(cluster: Cluster, topics: Iterable[str]) -> HeadraceError | None:
+        """Ask any broker; the answer is in the cluster's view. The error when there is none."""
+        try:
+            cluster.refresh(topics, Deadline.after(_LOOK_MS))
+        except (KafkaError, DeadlineExceededError) as error:
+            return error
+        return None
+
+    def seen(
+        self, cluster: Cluster, topics: Iterable[str], error: HeadraceError | None, now_ms: int
+    ) -> None:
+        """Take over what a look has found."""
+        view = cluster.view
+        for topic in topics:
+            wish = self._wishes[topic]
+            found = view.topics.get(topic)
+            if error is None and found is not None:
+                led = [number for number, each in found.partitions.items() if each.leader >= 0]
+                count = len(found.partitions)
+                self._known[topic] = TopicPartitions(count, led or range(count), now_ms)
+                del self._wishes[topic]
+                continue
+            wish.last_error = error
+            if error is None:
+                unknown = cluster.unknown(TopicPartition(topic, 0))
+                wish.last_error = unknown
+                waited_ms = now_ms - wish.since_ms
+                if not unknown.retriable or waited_ms >= self._unknown_wait_ms:
+                    self._known.pop(topic, None)
+                    self._errors[topic] = unknown
+                    del self._wishes[topic]
+                    continue
+            elif isinstance(error, KafkaError) and not error.retriable:
+                self._errors[topic] = error
+                del self._wishes[topic]
+                continue
+            wish.due_ms = now_ms + _PAUSE_MS

@@ -1,0 +1,96 @@
+"""Records become batches in their order, within their size, when they are due (R-CLI1, R-CLI7)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.client.accumulator import Accumulator, record_bytes
+from storage_engine.client.record_groups import encode_group
+from storage_engine.core.ids import TopicPartition
+
+BATCH_BYTES = 400
+LINGER_MS = 10
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 2), st.integers(0, 500)),
+        st.tuples(st.just("time"), st.integers(0, 25), st.just(0)),
+        st.tuples(st.just("busy"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("flush"), st.just(0), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
+    accumulator: Accumulator[int] = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+    added: dict[TopicPartition, list[int]] = {}
+    taken: dict[TopicPartition, list[int]] = {}
+    busy: set[TopicPartition] = set()
+    now_ms = 0
+    flushing = False
+
+    def take():
+        nonlocal flushing
+        for group in accumulator.take(now_ms, lambda tp: tp in busy):
+            assert len(group.waiters) == 1 or group.size <= BATCH_BYTES
+            if not group.closed:
+                assert group.tp not in busy
+                assert flushing or now_ms - group.begun_ms >= LINGER_MS
+            taken.setdefault(group.tp, []).extend(group.waiters)
+        flushing = flushing and bool(accumulator)
+        assert accumulator.due_in_ms(now_ms, lambda tp: tp in busy) != 0
+
+    for number, (step, which, size) in enumerate(steps):
+        tp = TopicPartition("t", which)
+        match step:
+            case "add":
+                value = bytes(size)
+                bound = record_bytes(None, value, [])
+                group, _ = accumulator.room_for(tp, bound, now_ms)
+                group.waiters.append(number)
+                group.size += bound
+                accumulator.filled(group)
+                added.setdefault(tp, []).append(number)
+            case "time":
+                now_ms += which
+                take()
+            case "busy":
+                busy ^= {tp}
+            case "flush":
+                accumulator.flush()
+                flushing = bool(accumulator)
+                take()
+    busy.clear()
+    accumulator.flush()
+    flushing = True
+    take()
+    assert taken == added
+    assert not accumulator
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(max_size=300),
+            st.none() | st.binary(max_size=300),
+            st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=20))),
+            st.integers(0, 2**50),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_a_batch_takes_no_more_than_its_records_were_counted_for(rows):
+    accumulator: Accumulator[int] = Accumulator(batch_bytes=1 << 30, linger_ms=0)
+    for key, value, headers, timestamp_ms in rows:
+        size = record_bytes(key, value, headers)
+        group, _ = accumulator.room_for(TopicPartition("t", 0), size, 0)
+        group.keys.append(key)
+        group.values.append(value)
+        group.headers.append(headers)
+        group.timestamps.append(timestamp_ms)
+        group.size += size
+    batch = encode_group(group, "none")
+    assert batch.record_count == len(rows)
+    assert len(batch) <= group.size

@@ -1,0 +1,43 @@
+"""Single records go where Kafka's producers, and our own for tables, send them (R-CLI1)."""
+
+import itertools
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.client.partition_choice import StickyPartition, murmur2, partition_for_key
+from storage_engine.client.partitioner import partitions_for_keys
+
+
+@given(st.binary(max_size=200))
+def test_the_hash_equals_that_of_kafka_python(key):
+    kafka = pytest.importorskip("kafka.partitioner.default")
+    assert murmur2(key) == kafka.murmur2(key) & 0xFFFFFFFF
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1), st.integers(1, 1000))
+def test_single_keys_and_columns_of_keys_go_to_the_same_partitions(keys, count):
+    column = partitions_for_keys(pa.array(keys, pa.binary()), count).tolist()
+    assert [partition_for_key(key, count) for key in keys] == column
+
+
+@given(st.lists(st.integers(1, 300), min_size=1), st.integers(0, 2**32))
+def test_records_without_a_key_change_partition_once_in_a_batch_of_bytes(sizes, seed):
+    sticky = StickyPartition(500, random.Random(seed))
+    taken = [(sticky.next(size, range(4)), size) for size in sizes]
+    runs = [
+        (partition, [size for _, size in run])
+        for partition, run in itertools.groupby(taken, key=lambda each: each[0])
+    ]
+    for _, run in runs[:-1]:
+        assert sum(run[:-1]) < 500 <= sum(run)
+    assert sum(runs[-1][1][:-1]) < 500
+
+
+def test_a_partition_that_lost_its_leader_is_left():
+    sticky = StickyPartition(10_000, random.Random(1))
+    first = sticky.next(1, [0, 1])
+    assert sticky.next(1, [1 - first]) == 1 - first
