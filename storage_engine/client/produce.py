@@ -19,7 +19,7 @@ from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.produce_lane import Lane, Request
 from storage_engine.client.produce_queue import Done, PartitionQueue, PendingBatch, Producer
 from storage_engine.client.produce_verdict import Verdict, final_error, verdict_on
-from storage_engine.client.retry import Retry
+from storage_engine.client.producer_id import new_producer
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -30,8 +30,6 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable, wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
-from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import (
     ProducePartition,
@@ -241,21 +239,12 @@ class BatchWriter:
         if not self._cluster.has(tp):
             self._cluster.leader(tp)
         if self._idempotent and self._producer is None:
-            self._producer = self._new_producer()
+            self._producer = new_producer(self._cluster)
         if self._transaction is not None:
             self._unenlisted.append(tp)
         queue = self._queues[tp] = PartitionQueue(tp, self._producer)
         self.deliveries[tp] = Delivery()
         return queue
-
-    def _new_producer(self) -> Producer:
-        retry = Retry("InitProducerId", Deadline.after(self._cluster.deadline_ms))
-        while True:
-            answer = self._cluster.ask_any(INIT_PRODUCER_ID, InitProducerIdRequest())
-            code = ErrorCode.of(answer.error_code)
-            if code is ErrorCode.NONE:
-                return Producer(answer.producer_id, answer.producer_epoch)
-            retry.pause(KafkaError(f"no producer id: {code.meaning}", code))
 
     # One round of work: answers in, timers, requests out.
 
@@ -329,7 +318,7 @@ class BatchWriter:
         if queue.in_flight and queue.broker_id != leader.broker_id:
             return None
         if queue.renew_producer and not queue.waiting[0].perhaps_appended:
-            queue.use_producer(self._new_producer())
+            queue.use_producer(new_producer(self._cluster))
         return leader.broker_id
 
     def _has_room(self, broker_id: int) -> bool:
