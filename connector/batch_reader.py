@@ -4,10 +4,10 @@ planned, so that every task and every retry reads the same records.
 Source: R-SPARK1, R-CLI5.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from connector.cluster_view import ClusterView
 from connector.errors import OptionError, told_briefly
@@ -17,6 +17,7 @@ from connector.offsets import OffsetRange
 from connector.options import SourceOptions
 from connector.planning import split_ranges
 from connector.positions import resolve
+from connector.pushdown import Narrowing, narrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ class HeadraceBatchReader(DataSourceReader):
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options
+        self._narrowing = Narrowing()
         self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
 
     @told_briefly
@@ -38,7 +40,8 @@ class HeadraceBatchReader(DataSourceReader):
         """
         options = self._options
         tell_once(options.notes)
-        partitions = self._view.find_all(options.subscription)
+        found = self._view.find_all(options.subscription)
+        partitions = found.partitions
         starts = resolve(
             options.starting or Everywhere(special=EARLIEST),
             partitions,
@@ -56,13 +59,18 @@ class HeadraceBatchReader(DataSourceReader):
             fall_back_to_latest=options.fall_back_to_latest,
         )
         ranges = [
-            OffsetRange(topic_partition=each, start_offset=starts[each], end_offset=ends[each])
+            OffsetRange(
+                topic_partition=each,
+                start_offset=starts[each],
+                end_offset=ends[each],
+                topic_id=found.topic_ids.get(each.topic),
+            )
             for each in partitions
         ]
         return [
             InputPartition(each)
             for each in split_ranges(
-                ranges,
+                self._narrowed(ranges),
                 min_partitions=options.min_partitions,
                 max_records_per_partition=options.max_records_per_partition,
             )
@@ -73,6 +81,23 @@ class HeadraceBatchReader(DataSourceReader):
         from connector.record_reader import read_records
 
         return iter(()) if partition.value is None else read_records(self._options, partition.value)
+
+    def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        narrowed = self._narrowing.clip(ranges)
+        at_ms = self._narrowing.start_timestamp_ms
+        if at_ms is None or not narrowed:
+            return narrowed
+        asked = dict.fromkeys((each.topic_partition for each in narrowed), at_ms)
+        return self._narrowing.begin_at(narrowed, self._view.offsets_at(asked))
+
+
+class HeadracePushdownReader(HeadraceBatchReader):
+    """The same where Spark hands over the filters of the query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Returns those that Spark has to apply again."""
+        self._narrowing, left = narrow(filters)
+        return left
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

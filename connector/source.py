@@ -40,10 +40,12 @@ class HeadraceDataSource(DataSource):
     @told_briefly
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """`spark.read`."""
-        from connector.batch_reader import HeadraceBatchReader
+        from connector.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+        from connector.pushdown import plans_pushdown
 
         check_user_schema(schema, include_headers=self._source_options.include_headers)
-        return HeadraceBatchReader(self._source_options)
+        reader = HeadracePushdownReader if plans_pushdown() else HeadraceBatchReader
+        return reader(self._source_options)
 
     @told_briefly
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,9 +27,15 @@ from pyspark.sql.streaming.datasource import (
 from connector.cluster_view import ClusterView
 from connector.connections import close_all
 from connector.errors import told_briefly
+from connector.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere
-from connector.offsets import StreamOffset, positions_to_json, ranges_between
+from connector.offsets import (
+    StreamOffset,
+    positions_to_json,
+    ranges_between,
+    recreated_topics,
+)
 from connector.options import SourceOptions
 from connector.planning import PlannedBatch, plan_next, restarted_partitions, split_ranges
 from connector.positions import clip_to_logs, report_losses, resolve
@@ -48,6 +55,9 @@ BEHIND_PATIENCE_MS = 10_000
 first.
 """
 
+RECREATED_PATIENCE_MS = 3_000
+"""How long the brokers must agree that a topic has another id: one may have old metadata."""
+
 BEHIND_POLL_MS = 100
 
 
@@ -59,6 +69,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._topic_ids: Mapping[str, UUID] = {}
+        self._planned: Mapping[TopicPartition, int] = {}
         self._ask_not_before = 0.0
         self._planned_at = time.monotonic()
         self._watches_for_the_end = False
@@ -70,15 +82,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._stop_on_sigterm()
         tell_once(self._options.notes)
+        found = self._view.find_all(self._options.subscription)
         positions = resolve(
             self._options.starting or Everywhere(special=LATEST),
-            self._view.find_all(self._options.subscription),
+            found.partitions,
             self._view,
             which="starting",
             fail_on_data_loss=self._options.fail_on_data_loss,
             fall_back_to_latest=self._options.fall_back_to_latest,
         )
-        return StreamOffset(positions=positions).to_json()
+        return StreamOffset(positions=positions, topic_ids=found.topic_ids).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options ask for; Spark has no limit that is a minimum and a maximum."""
@@ -92,7 +105,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that arrives from now on is read by this query."""
         self._stop_on_sigterm()
-        partitions = self._view.find_all(self._options.subscription)
+        partitions = self._view.find_all(self._options.subscription).partitions
         self._available_now_target = self._view.offsets_at(dict.fromkeys(partitions, LATEST))
 
     @told_briefly
@@ -105,32 +118,42 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin,
             latest=latest,
             earliest=self._view.offsets_at(
-                dict.fromkeys(restarted_partitions(begin, latest), EARLIEST)
+                dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
             ),
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            topic_ids=self._topic_ids,
         )
         report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
-        if begin.is_initial:
-            # Even a batch of nothing pins where the query began.
-            return planned.end.to_json()
-        if not planned.losses and (planned.backlog == 0 or self._waits_for_more(planned, limit)):
+        # Even a batch of nothing pins where the query began.
+        if (
+            not begin.is_initial
+            and not planned.losses
+            and (planned.backlog == 0 or self._waits_for_more(planned, limit))
+        ):
             self._ask_not_before = time.monotonic() + IDLE_POLL_MS / 1000
+            self._planned = begin.positions
             return start
         self._planned_at = time.monotonic()
+        self._planned = planned.end.positions
         return planned.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Shown as `latestOffset` in the progress of the query; as fresh as the last planning."""
-        return positions_to_json(self._latest) if self._latest else None
+        """Shown as `latestOffset` in the progress of the query, with how far the batch ends before
+        it; as fresh as the last planning."""
+        if not self._latest:
+            return None
+        lag = offsets_behind(self._planned, self._latest)
+        return {**positions_to_json(self._latest), LAG_KEY: lag_to_json(lag)}
 
     @told_briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task per range."""
-        ranges = clip_to_logs(
-            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end)),
-            self._view,
-            fail_on_data_loss=self._options.fail_on_data_loss,
+        strict = self._options.fail_on_data_loss
+        existing, losses = self._view.keep_existing(
+            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
         )
+        report_losses(losses, fail_on_data_loss=strict)
+        ranges = clip_to_logs(existing, self._view, fail_on_data_loss=strict)
         return [
             InputPartition(each)
             for each in split_ranges(
@@ -157,8 +180,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The latest offsets, not before `begin` if waiting a little can help it."""
         time.sleep(max(0.0, self._ask_not_before - time.monotonic()))
         self._latest = self._ask_latest()
-        deadline = time.monotonic() + BEHIND_PATIENCE_MS / 1000
-        while _is_behind(self._latest, begin) and time.monotonic() < deadline:
+        asked_at = time.monotonic()
+        while patience_ms := self._patience_ms(begin):
+            if time.monotonic() >= asked_at + patience_ms / 1000:
+                break
             time.sleep(BEHIND_POLL_MS / 1000)
             self._latest = self._ask_latest(max_age_ms=0)
         if self._available_now_target is None:
@@ -170,8 +195,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
+    def _patience_ms(self, begin: StreamOffset) -> int:
+        """How long what was told of the logs is doubted; 0 when it goes well with `begin`."""
+        if recreated_topics(begin.topic_ids, self._topic_ids):
+            return RECREATED_PATIENCE_MS
+        return BEHIND_PATIENCE_MS if _is_behind(self._latest, begin) else 0
+
     def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
         found = self._view.find(self._options.subscription, max_age_ms=max_age_ms)
+        self._topic_ids = found.topic_ids
         return self._view.offsets_at(dict.fromkeys(found.partitions, LATEST))
 
     def _waits_for_more(self, planned: PlannedBatch, limit: ReadLimit) -> bool:
