@@ -15,9 +15,9 @@ from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
 from connector.offsets import OffsetRange
 from connector.options import SourceOptions
-from connector.planning import split_ranges
 from connector.positions import resolve
 from connector.pushdown import Narrowing, narrow
+from connector.range_tasks import range_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +35,7 @@ class HeadraceBatchReader(DataSourceReader):
 
     @told_briefly
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per range; none is left out for being empty, because Spark wants one at
-        least.
-        """
+        """One task per range that holds an offset; of none Spark makes an empty one."""
         options = self._options
         tell_once(options.notes)
         found = self._view.find_all(options.subscription)
@@ -67,14 +65,7 @@ class HeadraceBatchReader(DataSourceReader):
             )
             for each in partitions
         ]
-        return [
-            InputPartition(each)
-            for each in split_ranges(
-                self._narrowed(ranges),
-                min_partitions=options.min_partitions,
-                max_records_per_partition=options.max_records_per_partition,
-            )
-        ]
+        return range_tasks(options, self._view, self._narrowed(ranges))
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task; Spark's own empty partition stands for a read of nothing."""

@@ -5,7 +5,7 @@ that has just started or just become leader may not know yet.
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 from uuid import UUID
@@ -120,6 +120,13 @@ class ClusterView:
             return cluster_for(self._options).list_offsets(
                 timestamps_ms, isolation=self._isolation_level
             )
+
+    def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of each log on its leader."""
+        from storage_engine.client.log_sizes import sizes_on_leaders
+
+        with in_one_line():
+            return sizes_on_leaders(cluster_for(self._options), partitions)
 
     def _topics(
         self, names: tuple[str, ...] | None, *, max_age_ms: int

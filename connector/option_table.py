@@ -66,7 +66,7 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders"),
     *_works(_SOURCE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
-    *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs"),
+    *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
     *_works(_SINK, "transaction.timeout.ms", client=True),

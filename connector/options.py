@@ -20,6 +20,7 @@ from connector.offset_specs import (
     parse_topics,
 )
 from connector.option_table import Side, Status, lookup
+from connector.schema import ALL_COLUMNS, COLUMNS
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 
 DEFAULT_REQUEST_TIMEOUT_MS = 30_000
@@ -107,13 +108,18 @@ class SourceOptions:
     """Where no record is at or after a starting timestamp: begin at the end instead of failing."""
 
     fail_on_data_loss: bool
-    include_headers: bool
+    columns: tuple[str, ...]
+    """Those that are yielded, in the order of `schema.ALL_COLUMNS`."""
+
     isolation_level: str
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
+    """By estimate: a task of Spark is to read no more."""
+
     poll_timeout_ms: int
     fetch_bytes: int
     notes: tuple[str, ...]
@@ -163,7 +169,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         ending=_offset_spec(given, "ending"),
         fall_back_to_latest=strategy == "latest",
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        include_headers=given.boolean("includeHeaders", default=False),
+        columns=_columns(given),
         isolation_level=_isolation_level(given),
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
@@ -172,6 +178,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         min_partitions=given.integer("minPartitions", low=1, high=_INT32_MAX),
         max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=_INT64_MAX),
+        max_bytes_per_partition=given.integer("maxBytesPerPartition", low=1, high=_INT64_MAX),
         poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", low=1, high=_INT32_MAX)
         or DEFAULT_POLL_TIMEOUT_MS,
         fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=_INT32_MAX)
@@ -358,6 +365,21 @@ def _offset_spec(given: _Given, which: str) -> OffsetSpec | None:
         return parse_offsets_by_timestamp(f"{which}OffsetsByTimestamp", by_timestamp)
     offsets = given.text(f"{which}Offsets")
     return None if offsets is None else parse_offsets(f"{which}Offsets", offsets)
+
+
+def _columns(given: _Given) -> tuple[str, ...]:
+    """All of a record but its headers, unless `columns` or `includeHeaders` say otherwise."""
+    headers = given.boolean("includeHeaders", default=False)
+    text = given.text("columns")
+    if text is None:
+        return ALL_COLUMNS if headers else COLUMNS
+    by_lower_name = {name.lower(): name for name in ALL_COLUMNS}
+    asked = {name.strip().lower() for name in text.split(",")} - {""}
+    if not asked or not asked <= by_lower_name.keys():
+        raise _bad("columns", f"one or more of {', '.join(ALL_COLUMNS)}", text)
+    if given.text("includeHeaders") is not None and headers != ("headers" in asked):
+        raise OptionError("BAD_OPTION", "'columns' and 'includeHeaders' contradict each other")
+    return tuple(name for lowered, name in by_lower_name.items() if lowered in asked)
 
 
 def _isolation_level(given: _Given) -> str:

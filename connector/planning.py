@@ -144,15 +144,22 @@ def split_ranges(
     *,
     min_partitions: int | None,
     max_records_per_partition: int | None,
+    max_offsets_by_size: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
-    """One range a task: cut to at most `max_records_per_partition`, and into at least
-    `min_partitions` where there are that many records.
+    """One range a task: cut to at most `max_records_per_partition`, to at most as many as
+    `max_offsets_by_size` allows, and into at least `min_partitions` where there are that many
+    records. All three count offsets: where compaction, markers or aborted records leave gaps, a
+    task gets fewer records, never more.
     """
     whole = [offset_range for offset_range in ranges if len(offset_range)]
     piece = max_records_per_partition or max((len(each) for each in whole), default=1)
     if min_partitions is not None and min_partitions > len(whole):
         piece = min(piece, max(1, total_records(whole) // min_partitions))
-    return [part for offset_range in whole for part in _cut(offset_range, piece)]
+    return [
+        part
+        for each in whole
+        for part in _cut(each, min(piece, max_offsets_by_size.get(each.topic_partition, piece)))
+    ]
 
 
 def _cut(offset_range: OffsetRange, piece: int) -> list[OffsetRange]:

@@ -68,7 +68,7 @@ def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.R
             try:
                 for decoded in _decoded(options, wanted, position):
                     yield from record_batches(
-                        decoded, wanted.topic_partition, include_headers=options.include_headers
+                        decoded, wanted.topic_partition, columns=options.columns
                     )
                     position = decoded.offsets[-1].as_py() + 1
                 return
@@ -99,7 +99,9 @@ def _decoded(
         (piece for each in fetched for piece in each.committed()),
         start_offset=position,
         end_offset=wanted.end_offset,
-        include_headers=options.include_headers,
+        include_keys="key" in options.columns,
+        include_values="value" in options.columns,
+        include_headers="headers" in options.columns,
     )
 
 

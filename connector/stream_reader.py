@@ -37,8 +37,9 @@ from connector.offsets import (
     recreated_topics,
 )
 from connector.options import SourceOptions
-from connector.planning import PlannedBatch, plan_next, restarted_partitions, split_ranges
+from connector.planning import PlannedBatch, plan_next, restarted_partitions
 from connector.positions import clip_to_logs, report_losses, resolve
+from connector.range_tasks import range_tasks
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -154,14 +155,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         report_losses(losses, fail_on_data_loss=strict)
         ranges = clip_to_logs(existing, self._view, fail_on_data_loss=strict)
-        return [
-            InputPartition(each)
-            for each in split_ranges(
-                ranges,
-                min_partitions=self._options.min_partitions,
-                max_records_per_partition=self._options.max_records_per_partition,
-            )
-        ]
+        return range_tasks(self._options, self._view, ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task, in another process than the rest."""

@@ -18,6 +18,7 @@ from connector.options import (
     parse_sink_options,
     parse_source_options,
 )
+from connector.schema import ALL_COLUMNS, COLUMNS
 from storage_engine.core.ids import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -37,7 +38,7 @@ def test_defaults_are_those_of_sparks_kafka_connector():
     options = source()
     assert options.subscription == Topics(names=("t",))
     assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert options.columns == COLUMNS
     assert options.starting is None
     assert options.max_offsets_per_trigger is None
     assert options.poll_timeout_ms == 120_000
@@ -51,6 +52,12 @@ def test_names_are_case_insensitive_and_the_prefix_may_be_left_out():
     assert options.connection.bootstrap_servers == "a:1,b:2"
     assert options.subscription == Topics(names=("x", "y"))
     assert options.max_offsets_per_trigger == 7
+
+
+def test_columns_come_in_the_order_of_the_schema_whatever_the_order_asked_for():
+    assert source(columns=" timestampTYPE, key").columns == ("key", "timestampType")
+    assert source(columns="value,headers").columns == ("value", "headers")
+    assert source(includeHeaders="true").columns == ALL_COLUMNS
 
 
 def test_assign_and_pattern_are_understood():
@@ -145,6 +152,11 @@ def test_a_sink_and_a_batch_may_have_names():
         ({"kafka.enable.auto.commit": "true"}, "can't be set"),
         ({"kafka.interceptor.classes": "x"}, "can't be set"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
+        ({"columns": "value,offsets"}, "'columns' must be one or more of key, value, topic"),
+        ({"columns": " ,"}, "'columns' must be one or more of key"),
+        ({"columns": "value", "includeHeaders": "true"}, "contradict each other"),
+        ({"columns": "headers", "includeHeaders": "false"}, "contradict each other"),
+        ({"maxBytesPerPartition": "0"}, "'maxBytesPerPartition' must be a whole number"),
         ({"groupIdPrefix": "g"}, "not available yet"),
         ({"isolationLevel": "dirty"}, "'isolationLevel' must be 'read_committed' or"),
         (

@@ -116,7 +116,9 @@ def test_a_broker_that_tells_no_topic_ids_takes_none_away():
 
 def test_ranges_are_cut_into_at_least_the_asked_number_of_tasks():
     whole = [_range(A0, 0, 100), _range(A1, 50, 60)]
-    parts = split_ranges(whole, min_partitions=5, max_records_per_partition=None)
+    parts = split_ranges(
+        whole, min_partitions=5, max_records_per_partition=None, max_offsets_by_size={}
+    )
     assert len(parts) >= 5
     assert [part for part in parts if part.topic_partition == A1] == [_range(A1, 50, 60)]
 
@@ -125,11 +127,15 @@ def test_ranges_are_cut_into_at_least_the_asked_number_of_tasks():
     st.lists(st.integers(0, 1000), min_size=1, max_size=6),
     st.none() | st.integers(1, 40),
     st.none() | st.integers(1, 300),
+    st.dictionaries(st.integers(0, 5), st.integers(1, 300)),
 )
-def test_cut_ranges_cover_every_offset_once(sizes, min_partitions, max_records):
+def test_cut_ranges_cover_every_offset_once(sizes, min_partitions, max_records, by_size):
     whole = [_range(TopicPartition("t", place), 7, 7 + size) for place, size in enumerate(sizes)]
     parts = split_ranges(
-        whole, min_partitions=min_partitions, max_records_per_partition=max_records
+        whole,
+        min_partitions=min_partitions,
+        max_records_per_partition=max_records,
+        max_offsets_by_size={TopicPartition("t", place): most for place, most in by_size.items()},
     )
     covered = [
         (part.topic_partition, offset)
@@ -138,6 +144,7 @@ def test_cut_ranges_cover_every_offset_once(sizes, min_partitions, max_records):
     ]
     assert len(covered) == len(set(covered)) == total_records(whole)
     assert all(len(part) > 0 for part in parts)
+    assert all(len(part) <= by_size.get(part.topic_partition.partition, 1000) for part in parts)
     if max_records is not None:
         assert all(len(part) <= max_records for part in parts)
     if min_partitions is not None:
