@@ -1,5 +1,5 @@
-"""Ranges -> what the tasks of Spark read. Its one rule: options only cut ranges smaller; no option and
-no failing estimate leaves a record out.
+"""Ranges -> what Spark's tasks read. Its one rule: options cut ranges smaller, and no option and no
+failing estimate leaves a record out.
 """
 
 from collections.abc import Iterable
