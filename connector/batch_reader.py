@@ -38,6 +38,8 @@ class HeadraceBatchReader(DataSourceReader):
         """One task per range that holds an offset; of none Spark makes an empty one."""
         options = self._options
         tell_once(options.notes)
+        if options.group_id is not None or options.group_id_prefix is not None:
+            tell_once(["a batch read has no place in a log: it commits no offsets to a group"])
         found = self._view.find_all(options.subscription)
         partitions = found.partitions
         starts = resolve(

@@ -5,9 +5,12 @@ start it was planned from, so that a batch is read again from the offset log alo
     end       {"t": {"0": 70, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": "0b5e…"}}
 
 The ids are those of the topics: offsets of a topic that was deleted and created again under the
-same name mean other records. Spark asks for the initial offset twice in batch 0 and again after a
-restart, and never writes it down. `@` can't be in the name of a topic; other keys that begin with
-it are for later versions, and skipped. Source: FACTS.md, the reader contract.
+same name mean other records. With groupIdPrefix there is "@query" too, a name for the query that a
+restart finds again: Spark does not tell a source the query's own.
+
+Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
+down. `@` can't be in the name of a topic; other keys that begin with it are for later versions, and
+skipped. Source: FACTS.md, the reader contract.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +23,7 @@ from storage_engine.core.ids import TopicPartition
 
 FROM_KEY = "@from"
 IDS_KEY = "@ids"
+QUERY_KEY = "@query"
 _OWN_KEY_PREFIX = "@"
 
 
@@ -51,6 +55,9 @@ class StreamOffset:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """Of the topics that the positions are of, as far as they were told."""
 
+    query: str | None = None
+    """What the group's id ends with; None where none was asked for."""
+
     @property
     def is_initial(self) -> bool:
         return self.begins is None
@@ -64,6 +71,8 @@ class StreamOffset:
             encoded[IDS_KEY] = {
                 topic: self.topic_ids[topic].hex for topic in sorted(self.topic_ids)
             }
+        if self.query is not None:
+            encoded[QUERY_KEY] = self.query
         return encoded
 
     @classmethod
@@ -79,6 +88,7 @@ class StreamOffset:
             positions=_positions_from_json(topics),
             begins=None if begins is None else _positions_from_json(begins),
             topic_ids=_ids_from_json(encoded.get(IDS_KEY, {})),
+            query=encoded.get(QUERY_KEY),
         )
 
 

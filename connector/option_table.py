@@ -67,6 +67,8 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
     *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
+    *_works(_SOURCE, "groupIdPrefix"),
+    *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
@@ -74,14 +76,6 @@ _ENTRIES: list[OptionEntry] = [
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
     *_not_yet(_SINK, "this version drops nothing by its origin in a source", "idempotentKey"),
-    *_not_yet(_SOURCE, "this version commits no offsets to a group", "groupIdPrefix"),
-    OptionEntry(
-        name="group.id",
-        sides=_SOURCE,
-        status=Status.NOT_YET,
-        client=True,
-        why="this version commits no offsets to a group",
-    ),
     OptionEntry(
         name="fetchOffset.numRetries",
         sides=_SOURCE,

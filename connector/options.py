@@ -45,6 +45,9 @@ MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 MAX_SINK_ID_LENGTH = 249
 """As of a topic's name."""
 
+MAX_GROUP_NAME_LENGTH = 200
+"""With a query's own name behind it still one that brokers take."""
+
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -120,6 +123,12 @@ class SourceOptions:
     max_bytes_per_partition: int | None
     """By estimate: a task of Spark is to read no more."""
 
+    group_id: str | None
+    """Where a stream stores how far it has read, for lag tools."""
+
+    group_id_prefix: str | None
+    """The same, with a name of the query's own behind it; `group_id` goes before."""
+
     poll_timeout_ms: int
     fetch_bytes: int
     notes: tuple[str, ...]
@@ -179,6 +188,8 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=given.integer("minPartitions", low=1, high=_INT32_MAX),
         max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=_INT64_MAX),
         max_bytes_per_partition=given.integer("maxBytesPerPartition", low=1, high=_INT64_MAX),
+        group_id=_group_name(given, "group.id"),
+        group_id_prefix=_group_name(given, "groupIdPrefix"),
         poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", low=1, high=_INT32_MAX)
         or DEFAULT_POLL_TIMEOUT_MS,
         fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=_INT32_MAX)
@@ -365,6 +376,13 @@ def _offset_spec(given: _Given, which: str) -> OffsetSpec | None:
         return parse_offsets_by_timestamp(f"{which}OffsetsByTimestamp", by_timestamp)
     offsets = given.text(f"{which}Offsets")
     return None if offsets is None else parse_offsets(f"{which}Offsets", offsets)
+
+
+def _group_name(given: _Given, name: str) -> str | None:
+    text = given.text(name)
+    if text is not None and not 0 < len(text) <= MAX_GROUP_NAME_LENGTH:
+        raise _bad(name, f"a name of 1 to {MAX_GROUP_NAME_LENGTH} characters", text)
+    return text
 
 
 def _columns(given: _Given) -> tuple[str, ...]:

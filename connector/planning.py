@@ -95,6 +95,7 @@ def plan_next(
             positions=positions,
             begins=begins,
             topic_ids=_known_ids({each.topic for each in positions}, topic_ids, start.topic_ids),
+            query=start.query,
         ),
         losses=tuple(losses),
         backlog=sum(backlog.values()),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from connector.cluster_view import ClusterView
 from connector.connections import close_all
 from connector.errors import told_briefly
+from connector.group_commits import GroupCommits
 from connector.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere
@@ -72,6 +73,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: Mapping[str, UUID] = {}
         self._planned: Mapping[TopicPartition, int] = {}
+        self._group_commits: GroupCommits | None = None
         self._ask_not_before = 0.0
         self._planned_at = time.monotonic()
         self._watches_for_the_end = False
@@ -92,7 +94,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=self._options.fail_on_data_loss,
             fall_back_to_latest=self._options.fall_back_to_latest,
         )
-        return StreamOffset(positions=positions, topic_ids=found.topic_ids).to_json()
+        query = None if self._options.group_id_prefix is None else uuid4().hex
+        return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options ask for; Spark has no limit that is a minimum and a maximum."""
@@ -114,6 +117,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; `start` itself, unchanged, where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
+        if not begin.is_initial:
+            # Spark plans the next batch when all before it are done.
+            self._tell_group(begin)
         latest = self._latest_offsets_from(begin)
         planned = plan_next(
             begin,
@@ -163,12 +169,27 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return read_records(self._options, partition.value)
 
+    @told_briefly
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the offsets are Spark's to keep."""
+        """Spark keeps the offsets; a group is only told. Spark says so of all batches but the last,
+        which is why `latestOffset` tells the group as well."""
+        self._tell_group(StreamOffset.from_json(end))
 
     def stop(self) -> None:
         """Closes the connections of this process."""
+        if self._group_commits is not None:
+            self._group_commits.close()
         close_all()
+
+    def _tell_group(self, processed: StreamOffset) -> None:
+        group = self._options.group_id
+        if group is None and self._options.group_id_prefix and processed.query:
+            group = f"{self._options.group_id_prefix}-{processed.query}"
+        if group is None:
+            return
+        if self._group_commits is None:
+            self._group_commits = GroupCommits(self._options.connection)
+        self._group_commits.note(group, processed.positions)
 
     def _latest_offsets_from(self, begin: StreamOffset) -> dict[TopicPartition, int]:
         """The latest offsets, not before `begin` if waiting a little can help it."""

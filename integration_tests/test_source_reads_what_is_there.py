@@ -26,6 +26,7 @@ COMPACTED = {
     "segment.bytes": "20000",
     "min.cleanable.dirty.ratio": "0.01",
 }
+KEPT = {"retention.ms": "-1"}
 TIME_MS = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -286,7 +287,7 @@ CASES = {
 
 
 def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fetched_bytes):
-    create_topic(cluster, topic, partitions=2)
+    create_topic(cluster, topic, partitions=2, config=KEPT)
     for partition in range(2):
         # In batches of 100 records or so, not in order of time within a hundred.
         for first in range(0, 2000, 100):
@@ -315,7 +316,7 @@ def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fet
 
 
 def test_a_time_that_many_records_share_is_a_bound_to_the_record(cluster, servers, topic):
-    create_topic(cluster, topic)
+    create_topic(cluster, topic, config=KEPT)
     for number in range(30):
         produce(servers, topic, _numbers(number, number + 1, timestamp=TIME_MS + number // 10))
     for bound, kind, first in (

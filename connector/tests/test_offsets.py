@@ -38,6 +38,14 @@ def test_an_offset_remembers_the_ids_of_its_topics():
     assert whole.topic_id == UUID(int=7)
 
 
+def test_a_query_keeps_its_name_from_batch_to_batch():
+    initial = StreamOffset(positions={T0: 5}, query="q1")
+    planned = plan_next(
+        _through_checkpoint(initial), latest={T0: 9}, earliest={}, max_offsets=None, topic_ids={}
+    )
+    assert _through_checkpoint(planned.end).query == "q1"
+
+
 def test_a_start_in_another_topic_of_the_same_name_does_not_count():
     start = StreamOffset(positions={T0: 3}, begins={T0: 0}, topic_ids={"t": UUID(int=1)})
     end = StreamOffset(positions={T0: 20}, begins={T0: 9}, topic_ids={"t": UUID(int=2)})

@@ -157,7 +157,8 @@ def test_a_sink_and_a_batch_may_have_names():
         ({"columns": "value", "includeHeaders": "true"}, "contradict each other"),
         ({"columns": "headers", "includeHeaders": "false"}, "contradict each other"),
         ({"maxBytesPerPartition": "0"}, "'maxBytesPerPartition' must be a whole number"),
-        ({"groupIdPrefix": "g"}, "not available yet"),
+        ({"groupIdPrefix": ""}, "'groupIdPrefix' must be a name of 1 to 200 characters"),
+        ({"kafka.group.id": "g" * 201}, "'group.id' must be a name of 1 to 200 characters"),
         ({"isolationLevel": "dirty"}, "'isolationLevel' must be 'read_committed' or"),
         (
             {"isolationLevel": "read_committed", "kafka.isolation.level": "read_uncommitted"},

@@ -294,3 +294,58 @@ def test_a_reader_can_be_sent_to_a_task():
 def test_a_checkpoint_of_another_source_is_told():
     with pytest.raises(ConnectorError, match="BAD_CHECKPOINT"):
         _reader(Logs()).latestOffset({"logOffset": 1}, ReadAllAvailable())
+
+
+class Told:
+    """Stands for GroupCommits."""
+
+    def __init__(self):
+        self.notes = []
+        self.closed = False
+
+    def note(self, group, positions):
+        self.notes.append((group, dict(positions)))
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_group_is_told_what_is_done_also_the_last_batch_and_never_what_is_only_planned():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, **{"startingOffsets": "earliest", "kafka.group.id": "g"})
+    reader._group_commits = told = Told()
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert told.notes == []
+    logs.ends = {T0: (0, 8)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    reader.commit(first)
+    assert told.notes == [("g", {T0: 5})] * 2
+    # Idle: Spark never commits the last batch.
+    assert reader.latestOffset(second, ReadAllAvailable()) is second
+    assert told.notes[-1] == ("g", {T0: 8})
+    reader.stop()
+    assert told.closed
+
+
+def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new_query():
+    groups = []
+    for _ in range(2):
+        offset = _reader(Logs(), groupIdPrefix="p").initialOffset()
+        for _ in range(2):
+            reader = _reader(Logs(), groupIdPrefix="p")
+            reader._group_commits = told = Told()
+            offset = reader.latestOffset(offset, ReadAllAvailable())
+            reader.commit(offset)
+            groups.append(told.notes[-1][0])
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+    assert all(group.startswith("p-") for group in groups)
+
+
+def test_without_a_group_nobody_is_told():
+    logs = Logs()
+    reader = _reader(logs)
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    reader.latestOffset(first, ReadAllAvailable())
+    reader.commit(first)
+    assert reader._group_commits is None
