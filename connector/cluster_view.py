@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TOPIC_PATIENCE_MS = 3_000
 """How long a topic that was named may be unknown to the brokers: one that has just been made is."""
 
+GONE_PATIENCE_MS = 10_000
+"""How long what a query still has to read may be unknown, before it is told lost."""
+
 POLL_MS = 100
 
 
@@ -103,7 +106,7 @@ class ClusterView:
         """`positions.keep_existing`, by metadata of at most that age. Nothing is told lost before
         it has been asked for again for a while."""
         wanted = Assigned(partitions=tuple({each.topic_partition for each in ranges}))
-        deadline = time.monotonic() + TOPIC_PATIENCE_MS / 1000
+        deadline = time.monotonic() + GONE_PATIENCE_MS / 1000
         while True:
             found = self.find(wanted, max_age_ms=max_age_ms)
             kept, losses = keep_existing(ranges, found.partitions, found.topic_ids)

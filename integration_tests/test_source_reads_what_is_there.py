@@ -43,7 +43,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def little_patience(monkeypatch):
     """For what is lost for good."""
-    monkeypatch.setattr(cluster_view, "TOPIC_PATIENCE_MS", 300)
+    monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 300)
 
 
 @pytest.fixture

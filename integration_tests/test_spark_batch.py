@@ -378,20 +378,23 @@ def test_filters_narrow_a_read_where_spark_hands_them_over(spark, spark_cluster,
     )
 
     def read():
-        return _read(spark, servers, topic).where(passes).select("value", "partition", "offset")
+        return _read(spark, servers, topic).where(passes).select("value", "partition")
 
-    plain = read()
-    assert plain.count() == 7
-    assert _filtered_by_spark(plain) >= {"partition", "offset", "timestamp"}
-    expected = [(str(number), number % 3) for number in range(271, 281) if number % 3 < 2]
+    assert _filtered_by_spark(read()) >= {"partition", "offset", "timestamp"}
+    expected = spark.createDataFrame(
+        [
+            (bytearray(str(number).encode()), number % 3)
+            for number in range(271, 281)
+            if number % 3 < 2
+        ],
+        "value binary, partition int",
+    )
     spark.conf.set(PUSHDOWN, "true")
     try:
         narrowed = read()
         assert _filtered_by_spark(narrowed) == {"timestamp"}
-        assert_df_equality(narrowed, plain, ignore_row_order=True)
-        found = narrowed.selectExpr("cast(value as string)", "partition").collect()
-        assert sorted((value, partition) for value, partition in found) == expected
-        assert _read(spark, servers, topic).where("partition = 7").count() == 0
+        assert_df_equality(narrowed, expected, ignore_row_order=True)
+        # Nothing to hand over: Spark asks in another worker.
         assert _read(spark, servers, topic).count() == 300
     finally:
         spark.conf.unset(PUSHDOWN)

@@ -45,6 +45,7 @@ def cluster():
 def view(cluster, monkeypatch):
     monkeypatch.setattr(cluster_view, "cluster_for", lambda options: cluster)
     monkeypatch.setattr(cluster_view, "TOPIC_PATIENCE_MS", 0)
+    monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 0)
     return ClusterView(OPTIONS, isolation_level="read_committed")
 
 

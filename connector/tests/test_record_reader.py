@@ -142,7 +142,7 @@ class Topics:
 
     def __init__(self, monkeypatch, *ids):
         self._ids = list(ids)
-        monkeypatch.setattr(cluster_view, "TOPIC_PATIENCE_MS", 0)
+        monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 0)
         monkeypatch.setattr(cluster_view, "cluster_for", lambda options: self)
 
     def metadata(self, names, *, max_age_ms):
