@@ -8,15 +8,19 @@ are skipped.
 import logging
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from connector.options import ConnectionOptions
-from storage_engine.core.errors import HeadraceError
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from storage_engine.client.group_offsets import GroupOffsets
 
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 10_000
-"""Of one commit with its retries; the next has newer positions."""
+"""Of one commit with its retries; the next try has the newest positions."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""
@@ -29,7 +33,7 @@ class GroupCommits:
         self._connection = connection
         self._changed = threading.Condition()
         self._newest: tuple[str, Mapping[TopicPartition, int]] | None = None
-        self._stored: tuple[str, Mapping[TopicPartition, int]] | None = None
+        self._settled: tuple[str, Mapping[TopicPartition, int]] | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -71,22 +75,32 @@ class GroupCommits:
                 group, positions = wanted
                 if offsets is None or offsets.group != group:
                     offsets = GroupOffsets(cluster, group, deadline_ms=COMMIT_TIMEOUT_MS)
-                try:
-                    offsets.commit(positions)
-                except HeadraceError as error:
-                    if not warned:
-                        logger.warning(
-                            "the query goes on, but group '%s' is not told how far it has read: %s",
-                            group,
-                            error,
-                        )
+                error = _stored(offsets, positions)
+                if error is not None and not warned:
                     warned = True
+                    logger.warning(
+                        "the query goes on, but group '%s' is not told how far it has read: %s",
+                        group,
+                        error,
+                    )
+                if not isinstance(error, DeadlineExceededError):
+                    self._settled = wanted
+                elif self._closing:
+                    return
 
     def _next(self) -> tuple[str, Mapping[TopicPartition, int]] | None:
         """What is to be stored; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._newest != self._stored)
-            if self._newest == self._stored:
-                return None
-            self._stored = self._newest
-            return self._newest
+            self._changed.wait_for(lambda: self._closing or self._newest != self._settled)
+            return None if self._newest == self._settled else self._newest
+
+
+def _stored(
+    offsets: "GroupOffsets", positions: Mapping[TopicPartition, int]
+) -> HeadraceError | None:
+    """Why not; DeadlineExceededError where there is use in trying again."""
+    try:
+        offsets.commit(positions)
+    except HeadraceError as error:
+        return error
+    return None

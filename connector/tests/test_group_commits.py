@@ -9,7 +9,7 @@ from connector import group_commits
 from connector.group_commits import GroupCommits
 from connector.options import ConnectionOptions
 from storage_engine.client import group_offsets
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -24,7 +24,7 @@ class Coordinator:
 
     def __init__(self, monkeypatch):
         self.stored: list[tuple[str, dict[TopicPartition, int]]] = []
-        self.error: KafkaError | None = None
+        self.error: HeadraceError | None = None
         self.arrived = threading.Semaphore(0)
         self.let_go = threading.Semaphore(0)
         coordinator = self
@@ -84,6 +84,34 @@ def test_a_refusal_is_logged_once_and_later_positions_are_tried(coordinator, cap
     assert coordinator.stored[-1] == ("g", {T0: 3})
     assert len(caplog.messages) == 1
     assert "group 'g' is not told how far it has read: no" in caplog.messages[0]
+
+
+def test_positions_of_an_idle_query_are_told_when_the_coordinator_is_back(coordinator):
+    coordinator.error = DeadlineExceededError("no coordinator")
+    commits = GroupCommits(CONNECTION)
+    commits.note("g", {T0: 1})
+    for _ in range(2):
+        assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+        coordinator.let_go.release()
+    assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    coordinator.error = None
+    coordinator.let_go.release()
+    commits.close()
+    assert coordinator.stored == [("g", {T0: 1})]
+
+
+def test_the_end_of_a_query_ends_the_tries(coordinator):
+    coordinator.error = DeadlineExceededError("no coordinator")
+    commits = GroupCommits(CONNECTION)
+    commits.note("g", {T0: 1})
+    assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    # It may be tried a few times before the other thread gets to run.
+    coordinator.let_go.release(10**9)
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
+    assert coordinator.stored == []
 
 
 def test_the_end_of_a_query_does_not_wait_long_for_a_coordinator_that_hangs(
