@@ -23,7 +23,6 @@ class Status(enum.Enum):
 
     WORKS = enum.auto()
     NO_EFFECT = enum.auto()
-    NOT_YET = enum.auto()
     REFUSED = enum.auto()
 
 
@@ -47,10 +46,6 @@ def _works(sides: tuple[Side, ...], *names: str, client: bool = False) -> list[O
     return [OptionEntry(name=name, sides=sides, client=client) for name in names]
 
 
-def _not_yet(sides: tuple[Side, ...], why: str, *names: str) -> list[OptionEntry]:
-    return [OptionEntry(name=name, sides=sides, status=Status.NOT_YET, why=why) for name in names]
-
-
 def _client(status: Status, why: str, *names: str) -> list[OptionEntry]:
     return [
         OptionEntry(name=name, sides=_BOTH, status=status, client=True, why=why) for name in names
@@ -71,11 +66,11 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
+    *_works(_SINK, "idempotentKey", "originServers"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
-    *_not_yet(_SINK, "this version drops nothing by its origin in a source", "idempotentKey"),
     OptionEntry(
         name="fetchOffset.numRetries",
         sides=_SOURCE,
@@ -177,10 +172,6 @@ def lookup(key: str, *, side: Side) -> OptionEntry:
         raise OptionError(
             "WRONG_OPTION",
             f"'{entry.name}' is an option of the {entry.sides[0]}, not of the {side}",
-        )
-    if entry.status is Status.NOT_YET:
-        raise OptionError(
-            "OPTION_NOT_AVAILABLE", f"'{entry.name}' is not available yet: {entry.why}"
         )
     if entry.status is Status.REFUSED:
         raise OptionError("REFUSED_OPTION", f"'{entry.name}' can't be set: {entry.why}")
