@@ -1,7 +1,8 @@
 """One coordinator at work: a partition of its log under one leader epoch. Its one rule: what the
 core says is carried out in its order, and only by the leader that the core was restored for.
 
-    loading -> running -> ended          loading: COORDINATOR_LOAD_IN_PROGRESS
+    loading -> running -> ended          loading: requests wait for a while, from then on they get
+                                         COORDINATOR_LOAD_IN_PROGRESS
                                          ended: NOT_COORDINATOR, also to all that wait
 
 Before each step that may write it is made sure that this broker leads, and that enough replicas are
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 100
 """After which what could not be stepped is tried again."""
+
+LOAD_WAIT_MS = 5_000
+"""From the election on, how long requests wait for the load instead of being refused: librdkafka
+asks again but twice within 300 ms, and the first load of a process imports Arrow."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -118,6 +123,8 @@ class CoordinatorRunner:
             on_failed=self._load_failed,
         )
         self._carrier = kind.new_carrier(self)
+        self._early: list[tuple[EventOf, OnAnswer]] | None = []
+        """Requests that came before the load was done; None when they wait no longer."""
         self._requests = 0
         self._pending: dict[int, OnAnswer] = {}
         self._appended: deque[tuple[int, int]] = deque()
@@ -134,9 +141,13 @@ class CoordinatorRunner:
     def start(self) -> None:
         self.partition.produce_waiters.add(self)
         self._load.start()
+        self._ports.scheduler.call_later(LOAD_WAIT_MS, self._take_early)
 
     def request(self, event_of: EventOf, on_answer: OnAnswer) -> None:
         """Step a request; it is answered once, now or later."""
+        if self._early is not None and self.coordinator is None and not self._ended:
+            self._early.append((event_of, on_answer))
+            return
         event = event_of(self._requests + 1)
         refusal = self._refusal(event)
         if refusal is not ErrorCode.NONE:
@@ -170,6 +181,7 @@ class CoordinatorRunner:
         self._carrier.close()
         self._events.clear()
         self.partition.produce_waiters.discard(self)
+        self._take_early()
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():
             on_answer(self._kind.refusal(0, ErrorCode.NOT_COORDINATOR))
@@ -204,6 +216,13 @@ class CoordinatorRunner:
         self._carry_out(effects)
         self._note_replicated()
         self._drain()
+        self._take_early()
+
+    def _take_early(self) -> None:
+        """Step what has waited for the load, or refuse it."""
+        early, self._early = self._early or [], None
+        for event_of, on_answer in early:
+            self.request(event_of, on_answer)
 
     def _load_failed(self, failure: Exception) -> None:
         log.error(
