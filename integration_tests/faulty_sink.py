@@ -49,9 +49,9 @@ class FaultyWriter(HeadraceStreamWriter):
         return super().write(_with_faults(iterator, batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _pause(f"before-commit-{batchId}")
+        pause(f"before-commit-{batchId}")
         super().commit(messages, batchId)
-        _pause(f"after-commit-{batchId}")
+        pause(f"after-commit-{batchId}")
 
 
 def _with_faults(iterator: Iterator[pa.RecordBatch], batch: int) -> Iterator[pa.RecordBatch]:
@@ -59,16 +59,16 @@ def _with_faults(iterator: Iterator[pa.RecordBatch], batch: int) -> Iterator[pa.
     for whole in iterator:
         for start in range(0, whole.num_rows, PIECE_ROWS):
             if rows >= ROWS_BEFORE_A_FAULT:
-                if _taken(f"raise-{batch}"):
+                if taken(f"raise-{batch}"):
                     raise RuntimeError("a task that fails")
-                if _taken(f"kill-{batch}"):
+                if taken(f"kill-{batch}"):
                     os.kill(os.getpid(), signal.SIGKILL)
             piece = whole.slice(start, PIECE_ROWS)
             rows += piece.num_rows
             yield piece
 
 
-def _taken(name: str) -> bool:
+def taken(name: str) -> bool:
     """Whether this is to go wrong, and has not yet."""
     try:
         (Path(os.environ[FOLDER]) / name).unlink()
@@ -77,8 +77,8 @@ def _taken(name: str) -> bool:
     return True
 
 
-def _pause(name: str) -> None:
-    if _taken(name):
+def pause(name: str) -> None:
+    if taken(name):
         reached = Path(os.environ[FOLDER]) / "reached"
         named = reached.with_suffix(".new")
         named.write_text(str(os.getpid()))

@@ -44,12 +44,17 @@ def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 
 
 @contextlib.contextmanager
-def driver(servers: str, topic: str, folder: Path, *, min_partitions: int) -> Iterator["Driver"]:
+def driver(
+    servers: str, topic: str, folder: Path, *, min_partitions: int, keyed: bool = False
+) -> Iterator["Driver"]:
     """In a process group of its own, with its JVM and its Python workers."""
     command = [sys.executable, "-m", "integration_tests.spark_sink_driver"]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [*command, servers, topic, f"{topic}-target", str(folder), str(min_partitions)],
+            [
+                *(*command, servers, topic, f"{topic}-target", str(folder), str(min_partitions)),
+                *(("keyed",) if keyed else ()),
+            ],
             cwd=ROOT,
             stdout=log,
             stderr=subprocess.STDOUT,
