@@ -114,7 +114,9 @@ def share(members: Iterable[GroupMember], partitions: int) -> bool:
 def main() -> None:
     """bootstrap servers, group, topic, session timeout in ms: be a member until killed."""
     servers, group, topic, session_ms = sys.argv[1:]
-    member = ConfluentMember(servers, group, topic, session_timeout_ms=int(session_ms))
+    member = ConfluentMember(
+        servers, group, topic, session_timeout_ms=int(session_ms), heartbeat_interval_ms=500
+    )
     told: set[int] = set()
     while True:
         try:
