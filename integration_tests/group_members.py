@@ -114,9 +114,7 @@ def share(members: Iterable[GroupMember], partitions: int) -> bool:
 def main() -> None:
     """bootstrap servers, group, topic, session timeout in ms: be a member until killed."""
     servers, group, topic, session_ms = sys.argv[1:]
-    member = ConfluentMember(
-        servers, group, topic, session_timeout_ms=int(session_ms), heartbeat_interval_ms=500
-    )
+    member = ConfluentMember(servers, group, topic, session_timeout_ms=int(session_ms))
     told: set[int] = set()
     while True:
         try:
