@@ -53,6 +53,9 @@ Encoder = Callable[[Any], bytes | None]
 Callback = Callable[[RecordMetadata | None, BaseException | None], None]
 """Gets where a record is, or why it isn't anywhere."""
 
+LARGEST_TIMESTAMP_MS = (1 << 62) - 1
+"""Two of them differ by an int64."""
+
 RecordHeaders = Iterable[tuple[str, bytes | None]]
 
 
@@ -123,8 +126,8 @@ class Producer:
             )
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif timestamp_ms < 0:
-            raise SerializationError(f"the timestamp {timestamp_ms} is negative")
+        elif not 0 <= timestamp_ms <= LARGEST_TIMESTAMP_MS:
+            raise SerializationError(f"the timestamp {timestamp_ms} is no time in milliseconds")
         known = self._sender.topic(topic)
         if partition is None:
             partition = self._choose(topic, encoded_key, encoded_value, size, known)
@@ -257,10 +260,18 @@ def _checked_headers(headers: RecordHeaders) -> list[tuple[str, bytes | None]]:
     rows: list[Any] = list(headers)
     for row in rows:
         match row:
-            case (str(), bytes() | None):
+            case (str(name), bytes() | None) if _is_utf8(name):
                 continue
         raise SerializationError(f"the header {row!r} is not a pair of text and bytes")
     return rows
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _no_such_partition(topic: str, partition: int, count: int) -> KafkaError:

@@ -19,6 +19,9 @@ from storage_engine.client.settings import (
 )
 from storage_engine.core.errors import ConfigError
 
+_LARGEST_BYTES = 256 << 20
+"""Of a batch or a request: Arrow's offsets, and answers to others, are int32."""
+
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -35,12 +38,12 @@ SETTINGS: Mapping[str, Setting] = {
     "acks": Setting(-1, _acks),
     "enable.idempotence": Setting(None, boolean),
     "max.in.flight.requests.per.connection": Setting(5, integer(1)),
-    "batch.size": Setting(16_384, integer(1)),
+    "batch.size": Setting(16_384, integer(1, _LARGEST_BYTES)),
     "linger.ms": Setting(5, integer(0)),
     "compression.type": Setting("none", one_of(*_CODECS)),
     "buffer.memory": Setting(32 << 20, integer(1, 1 << 50)),
     "max.block.ms": Setting(60_000, integer(0)),
-    "max.request.size": Setting(1 << 20, integer(1)),
+    "max.request.size": Setting(1 << 20, integer(1, _LARGEST_BYTES)),
     "delivery.timeout.ms": Setting(120_000, integer(1)),
     "request.timeout.ms": Setting(30_000, integer(1)),
     "metadata.max.age.ms": Setting(300_000, integer(1)),

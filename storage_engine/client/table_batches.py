@@ -139,6 +139,9 @@ def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
             raise SerializationError(
                 f"the table's column '{name}' is {kind}; it must be binary or string"
             )
+    if "partition" in found and not pa.types.is_integer(found["partition"].type):
+        kind = found["partition"].type
+        raise SerializationError(f"the table's column 'partition' is {kind}; it must be an integer")
     return found
 
 
@@ -158,8 +161,6 @@ def _flat(column: Any) -> Any:
     """One array of it."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        return column.cast(pa.binary())
     if _is_bytes(column.type) or _is_text(column.type):
         return column.cast(pa.binary())
     return column

@@ -88,6 +88,7 @@ def test_texts_chunks_and_timestamps_are_taken_as_they_come():
         (pa.table({"key": ["a"]}), "no column 'value'"),
         (pa.table({"value": [1]}), "'value' is int64; it must be binary or string"),
         (pa.table({"value": ["a"], "topic": ["t"]}), "'topic' is not one of value, key"),
+        (pa.table({"value": ["a"], "partition": ["b"]}), "'partition' is string; it must be"),
         (pa.table({"value": ["a"], "partition": [4]}), "names partition 4; the topic has"),
     ],
 )
