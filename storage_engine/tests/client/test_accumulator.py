@@ -1,6 +1,6 @@
 """Records become batches in their order, within their size, when they are due (R-CLI1, R-CLI7)."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client.accumulator import Accumulator, record_bytes
@@ -21,6 +21,7 @@ steps = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(steps)
 def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
     accumulator: Accumulator[int] = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -69,6 +70,7 @@ def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps
     assert not accumulator
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(

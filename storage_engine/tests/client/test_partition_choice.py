@@ -5,25 +5,28 @@ import random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client.partition_choice import StickyPartition, murmur2, partition_for_key
 from storage_engine.client.partitioner import partitions_for_keys
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=200))
 def test_the_hash_equals_that_of_kafka_python(key):
     kafka = pytest.importorskip("kafka.partitioner.default")
     assert murmur2(key) == kafka.murmur2(key) & 0xFFFFFFFF
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=40), min_size=1), st.integers(1, 1000))
 def test_single_keys_and_columns_of_keys_go_to_the_same_partitions(keys, count):
     column = partitions_for_keys(pa.array(keys, pa.binary()), count).tolist()
     assert [partition_for_key(key, count) for key in keys] == column
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 300), min_size=1), st.integers(0, 2**32))
 def test_records_without_a_key_change_partition_once_in_a_batch_of_bytes(sizes, seed):
     sticky = StickyPartition(500, random.Random(seed))

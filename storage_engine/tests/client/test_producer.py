@@ -148,6 +148,11 @@ def test_encoders_are_asked_and_their_failure_names_the_record(fake, produce):
             producer.send("t", 1, headers=[("\ud800", b"")])
         with pytest.raises(SerializationError, match="is no time in milliseconds"):
             producer.send("t", 1, timestamp_ms=1 << 64)
+        producer.flush()
+        broken = producer.send("t", 1, timestamp_ms=1.5)
+        with pytest.raises(SerializationError, match="records for t-0"):
+            producer.flush()
+        assert isinstance(broken.exception(), SerializationError)
     assert rows_of(fake.partition("t")) == [(None, b"42")]
 
 
@@ -218,10 +223,10 @@ def test_lost_connections_neither_lose_nor_double_nor_reorder(fake, produce, fau
     fake.add_topic("t", [1, 2])
 
     def spoil(asked):
-        return fault if asked.api == "Produce" and asked.number % 4 == 1 else None
+        return fault if asked.api == "Produce" and asked.number in (1, 4, 9, 16) else None
 
     fake.fault = spoil
-    with produce({"batch.size": 200}) as producer:
+    with produce({"batch.size": 200, "delivery.timeout.ms": 60_000}) as producer:
         futures = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(200)]
     for number in (0, 1):
         assert rows_of(fake.partition("t", number)) == [

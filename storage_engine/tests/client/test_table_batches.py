@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client.partition_choice import partition_for_key
@@ -31,6 +31,7 @@ def rows_by_partition(table, count, batch_bytes=500):
     return rows
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(
