@@ -22,11 +22,16 @@ QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 
 
-def new_session(name: str = "headrace-tests", *, master: str = "local[2]") -> SparkSession:
+def new_session(
+    name: str = "headrace-tests",
+    *,
+    master: str = "local[2]",
+    settings: Iterable[tuple[str, str]] = (),
+) -> SparkSession:
     """Two cores, no web interface, few shuffle partitions. `local[2,4]` runs a task up to four
     times."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    builder = (
         SparkSession.builder.master(master)
         .appName(name)
         .config("spark.ui.enabled", "false")
@@ -36,8 +41,10 @@ def new_session(name: str = "headrace-tests", *, master: str = "local[2]") -> Sp
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
     )
+    for key, value in settings:
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
 
