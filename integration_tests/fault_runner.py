@@ -12,9 +12,12 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
 
 from integration_tests.cluster_support import (
     admin,
@@ -121,8 +124,8 @@ class _CaseRun:
             self._sources.append(f"{name}-other")
         self._master = SPECULATING if case.fault is Fault.SPECULATION else LOCAL
         self._ids = 0
+        self._stack = contextlib.ExitStack()
         self._proxies: dict[int, FaultProxy] = {}
-        """By broker."""
 
     def run(self) -> None:
         self._prepare()
@@ -190,18 +193,14 @@ class _CaseRun:
 
     def _clean_up(self) -> None:
         """All brokers run, no process of the case is left, and nothing is cut."""
-        for proxy in self._proxies.values():
-            proxy.__exit__(None, None, None)
+        self._stack.close()
         for broker in self._cluster.state.brokers:
             if broker.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(broker.pid, signal.SIGCONT)
             self._cluster.start_broker(broker.id)
-        for topic in (*self._sources, self._target):
-            for partition in range(PARTITIONS if topic == self._target else 2):
-                wait_for_isr(self._admin, topic, 3, partition)
-        for partition in range(STATE_PARTITIONS):
-            wait_for_isr(self._admin, STATE, 2, partition)
+        topics = dict.fromkeys(self._sources, 2) | {self._target: PARTITIONS}
+        wait_for_all_in_sync(self._admin, topics)
 
     def _judge(self) -> None:
         case, watched = self._case, self._reader.watched
@@ -238,7 +237,7 @@ class _CaseRun:
         if self._case.fault is Fault.ZOMBIE:
             (self._folder / f"zombie-{STRUCK}").touch()
         if self._case.fault is Fault.NETWORK:
-            self._cut_in_between()
+            self._proxies = self._stack.enter_context(proxied(self._cluster, self._folder))
         self._server = self._bench.server(self._master)
         self._server.start(self._run)
 
@@ -342,16 +341,6 @@ class _CaseRun:
         else:
             assert outcome == "wrote all", outcome
 
-    def _cut_in_between(self) -> None:
-        """Tasks and commits reach the brokers by proxies."""
-        ports = {}
-        for broker in self._cluster.state.brokers:
-            proxy = FaultProxy((broker.host, broker.port))
-            proxy.__enter__()
-            self._proxies[broker.id] = proxy
-            ports[f"{broker.host}:{broker.port}"] = proxy.port
-        (self._folder / "proxies").write_text(json.dumps(ports))
-
     def _cut(self) -> None:
         """A task is without brokers for a while. A commit arrives, and its answer doesn't."""
         if self._case.stage is Stage.BEFORE_COMMIT:
@@ -399,7 +388,34 @@ class _CaseRun:
                 os.kill(pid, number)
 
 
-def partition_metadata_of_state(client: object, sink_id: str):
+@contextlib.contextmanager
+def proxied(cluster: LocalCluster, folder: Path) -> Iterator[dict[int, FaultProxy]]:
+    """Tasks and commits of a query in that folder reach the brokers by these, while the block
+    lasts."""
+    with contextlib.ExitStack() as stack:
+        proxies = {
+            broker.id: stack.enter_context(FaultProxy((broker.host, broker.port)))
+            for broker in cluster.state.brokers
+        }
+        ports = {
+            f"{broker.host}:{broker.port}": proxies[broker.id].port
+            for broker in cluster.state.brokers
+        }
+        (folder / "proxies").write_text(json.dumps(ports))
+        stack.callback((folder / "proxies").unlink)
+        yield proxies
+
+
+def wait_for_all_in_sync(client: AdminClient, topics: Mapping[str, int]) -> None:
+    """Topics with their numbers of partitions, all of three replicas, and the state topic."""
+    for topic, partitions in topics.items():
+        for partition in range(partitions):
+            wait_for_isr(client, topic, 3, partition)
+    for partition in range(STATE_PARTITIONS):
+        wait_for_isr(client, STATE, 2, partition)
+
+
+def partition_metadata_of_state(client: AdminClient, sink_id: str) -> Any:
     """None while there is no state topic."""
     try:
         return partition_metadata(client, STATE, state_partition(sink_id, STATE_PARTITIONS))
