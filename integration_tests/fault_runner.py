@@ -42,6 +42,7 @@ from integration_tests.sink_queries import CLOSING, PARTITIONS, STATEFUL, TWO_SO
 from integration_tests.spark_support import consume, produce
 from integration_tests.transactional_clients import Confluent
 from storage_engine.core.transaction_state import state_partition
+from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
 from storage_engine.tools.local_cluster import LocalCluster
 
 STATE = "__transaction_state"
@@ -344,7 +345,8 @@ class _CaseRun:
     def _cut(self) -> None:
         """A task is without brokers for a while. A commit arrives, and its answer doesn't."""
         if self._case.stage is Stage.BEFORE_COMMIT:
-            self._proxies[self._coordinator()].hold(to_target=False)
+            for proxy in self._proxies.values():
+                proxy.hold_from(COMMIT_BATCH.key)
             self._goes_on()
             wait_until(self._is_committed, "the commit arrives")
         else:

@@ -146,10 +146,11 @@ class QueryServer:
         return self._process.poll() is None
 
     def start(self, run: Run) -> None:
-        """Returns at once; one run at a time."""
+        """Returns at once; one run at a time. A driver that dies meanwhile is found dead later."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asdict(run)).encode() + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(asdict(run)).encode() + b"\n")
+            self._process.stdin.flush()
 
     def answer(self, timeout_s: float) -> str | None:
         """What it says next: `ready`, `ended` or `failed: …`; None for nothing within the time."""

@@ -40,7 +40,10 @@ FORMAT = "headrace-with-moments"
 FOLDER_OPTION = "momentsFolder"
 SOME_ROWS = 30
 PIECE_ROWS = 10
-"""Sent together; stateful queries have few rows in a task."""
+"""Sent together at first; stateful queries have few rows in a task."""
+
+REST_ROWS = 500
+"""The same once SOME_ROWS are gone."""
 
 POLL_S = 0.01
 
@@ -121,8 +124,11 @@ def _pieces(iterator: Iterator[pa.RecordBatch], batch: int) -> Iterator[pa.Recor
         place = whole.schema.get_field_index("value")
         values = pc.binary_join_element_wise(f"{batch}/", whole.column(place), "")
         told = whole.set_column(place, whole.schema.field(place), values)
-        for start in range(0, told.num_rows, PIECE_ROWS):
-            yield told.slice(start, PIECE_ROWS)
+        start = 0
+        while start < told.num_rows:
+            length = PIECE_ROWS if start <= SOME_ROWS else REST_ROWS
+            yield told.slice(start, length)
+            start += length
 
 
 def _taken(name: Path) -> bool:

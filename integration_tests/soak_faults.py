@@ -160,8 +160,8 @@ class Soak:
         deadline = time.monotonic() + REACHED_S
         while not reached.exists():
             if time.monotonic() > deadline or not self._is_running():
-                with contextlib.suppress(FileNotFoundError):
-                    request.unlink()
+                request.unlink(missing_ok=True)
+                if not reached.exists():
                     return None
             time.sleep(0.02)
         return int(reached.read_text().split()[0])
@@ -312,8 +312,9 @@ class Soak:
         """Runs the query to the end of its source, and judges; `ids`: 0 up to it, exclusive."""
         self._query.kill()
         self._goes_on()
-        for left in self._folder.glob("stop-*"):
-            left.unlink()
+        for asked in ("stop-*", "zombie-*", "then"):
+            for left in self._folder.glob(asked):
+                left.unlink()
         self._wait_until_in_sync()
         self._run = replace(self._run, endless=False)
         answer: str | None = None
