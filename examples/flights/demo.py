@@ -41,8 +41,8 @@ CLOSING_MS = 15 * DAY_MS
 """How late the record is that completes the last hours: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
-_DEADLINE_SECONDS = 240
-"""For loading and streaming together; they take about a minute."""
+_DEADLINE_SECONDS = 360
+"""For loading and streaming together; they take about a minute and a half."""
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ def run_demo(output, *arguments):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=420,
         check=False,
     )
 
