@@ -1,16 +1,17 @@
 """A Spark driver of its own that runs one query after the other, and the test's side of it: killed
 with all it has started, and begun again, as the tests want.
 
-    python -m integration_tests.query_server MASTER
+    python -m integration_tests.query_server MASTER DIR
 
-Reads a line of JSON for each run (`Run`) and answers with a line when the query has ended: an empty
-one, or the error. Its one rule: a query writes through `sink_moments`, and knows nothing of faults.
+Reads a line of JSON for each run (`Run`) and answers with a line when the query is over: `ended`, or
+why it failed. Its one rule: a query writes through `sink_moments`, and knows nothing of faults.
 """
 
 import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,8 +28,12 @@ ROOT = Path(__file__).parent.parent
 LOCAL = "local[2,4]"
 """Two tasks at a time, each tried up to four times."""
 
-SPECULATING = "local-cluster[2,1,1024]"
-"""Two executors of one core: Spark does not speculate within one process."""
+SPECULATING = "speculating"
+"""A standalone Spark with executors of one core on two hosts: it tries no second copy of a task on
+the host of the first."""
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+START_S = 120
 
 PREFIX = "query-server "
 """Of answers; whatever else is printed is for the log."""
@@ -52,7 +57,7 @@ class Run:
     endless: bool = False
 
 
-def serve(master: str) -> None:
+def serve(master: str, folder: str) -> None:
     from integration_tests.sink_moments import MomentsSource
     from integration_tests.spark_support import new_session
 
@@ -62,16 +67,43 @@ def serve(master: str) -> None:
         ("spark.speculation.minTaskRuntime", "1s"),
         ("spark.speculation.quantile", "0.5"),
         ("spark.executor.memory", "512m"),
+        ("spark.executorEnv.PYTHONPATH", str(ROOT)),
     )
+    speculates = master == SPECULATING
     spark = new_session(
         "headrace-query-server",
-        master=master,
-        settings=() if master == LOCAL else speculating,
+        master=_standalone_spark(folder) if speculates else master,
+        settings=speculating if speculates else (),
     )
     spark.dataSource.register(MomentsSource)
     _tell("ready")
     for line in sys.stdin:
         _tell(_run(spark, Run(**json.loads(line))))
+
+
+def _standalone_spark(folder: str) -> str:
+    """Its URL; it dies with this session."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    from integration_tests.cluster_support import wait_until
+    from storage_engine.tools.free_ports import is_port_free
+
+    with socket.socket() as probe:
+        probe.bind((HOSTS[0], 0))
+        port = probe.getsockname()[1]
+    url = f"spark://{HOSTS[0]}:{port}"
+    launcher = str(Path(_find_spark_home()) / "bin" / "spark-class")
+    deploy = "org.apache.spark.deploy"
+
+    def launch(role: str, host: str, *arguments: str) -> None:
+        command = [launcher, f"{deploy}.{role}", "--host", host, "--webui-port", "0", *arguments]
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+
+    launch("master.Master", HOSTS[0], "--port", str(port))
+    wait_until(lambda: not is_port_free(HOSTS[0], port), "Spark's master", timeout_s=START_S)
+    for host in HOSTS:
+        launch("worker.Worker", host, "--cores", "1", "--memory", "1g", "-d", folder, url)
+    return url
 
 
 def _tell(text: str) -> None:
@@ -127,7 +159,7 @@ class QueryServer:
         self._answers: Queue[str] = Queue()
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "integration_tests.query_server", master],
+                [sys.executable, "-m", "integration_tests.query_server", master, str(folder)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
