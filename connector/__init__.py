@@ -4,4 +4,17 @@ ways.
 Its one rule: of the storage engine it knows only the client, the wire protocol, the ids and the
 errors. Imports are light, because Spark imports this package afresh in every planner and worker
 process.
+
+`from connector import …` offers what a pipeline needs beside the format:
+
+    KeyedSink        foreachBatch: micro-batches into a database, each record once
+    with_dead_letters, dead_letters
+                     rejected records to a topic of their own, with reason and origin
+    ConnectorError   what the format and its helpers refuse; `code` is stable
 """
+
+from connector.dead_letters import dead_letters, with_dead_letters
+from connector.errors import ConnectorError
+from connector.keyed_sink import KeyedSink
+
+__all__ = ["ConnectorError", "KeyedSink", "dead_letters", "with_dead_letters"]

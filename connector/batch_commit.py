@@ -16,6 +16,7 @@ from connector.options import SinkOptions
 from connector.sink_batch import SinkBatch
 from storage_engine.client.sink_batches import Outcome, SinkBatches
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def commit_batch(
             batch.batch,
             [each.member for each in written if each.member is not None],
             drained=sum(each.drained for each in written),
+            origins=_common_origins(written),
         )
 
 
@@ -76,3 +78,20 @@ def _common_batch(written: Sequence[WrittenMember]) -> SinkBatch | None:
     """None when they differ."""
     batches = {each.batch for each in written}
     return batches.pop() if len(batches) == 1 else None
+
+
+def _common_origins(written: Sequence[WrittenMember]) -> dict[TopicPartition, int]:
+    """By source partition the highest offset of all tasks. ConnectorError when two of them know a
+    topic by different ids."""
+    sources: dict[str, str] = {}
+    origins: dict[TopicPartition, int] = {}
+    for each in written:
+        for topic, name in each.sources.items():
+            if sources.setdefault(topic, name) != name:
+                raise ConnectorError(
+                    "NOT_COMMITTED",
+                    f"the topic '{topic}' was created again while rows of it were written",
+                )
+        for source, offset in each.origins.items():
+            origins[source] = max(offset, origins.get(source, offset))
+    return origins

@@ -9,10 +9,11 @@ what it hands to the driver is acknowledged in full, and what it doesn't hand ov
 Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
 """
 
+import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -21,16 +22,19 @@ from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.heartbeats import Heartbeats
 from connector.options import SinkOptions
+from connector.origin_sources import source_names
+from connector.origins import OriginFilter
 from connector.record_writer import gather, write_gathered
 from connector.sink_batch import SinkBatch
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.sink_batches import Member, MemberId, SinkBatches
+from storage_engine.client.sink_batches import Member, MemberId, Origins, SinkBatches
 from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
     UnsupportedVersionError,
 )
+from storage_engine.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +65,12 @@ class WrittenMember(WriterCommitMessage):
 
     rows: int
 
+    origins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """With `idempotentKey`: by source partition the highest offset that was written, inclusive."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By topic, under which name its partitions are in `origins`."""
+
 
 def write_member(
     options: SinkOptions, batch: SinkBatch, pieces: Iterable[pa.RecordBatch]
@@ -74,35 +84,46 @@ def write_member(
             return WrittenMember(batch=batch, member=None, drained=False, rows=0)
         cluster = cluster_for(options.connection)
         batches = _batches(options, cluster, batch)
-        member = join(batches, options, batch)
+        rows = itertools.chain((first,), gathered)
+        member, committed = join(batches, options, batch)
+        origins = _origin_filter(options, committed)
         if member is None:
-            return _drained(batch, gathered)
+            return _drained(batch, rows, origins)
+        # A map does not close `rows` when a write fails: there may be more to do with them.
+        fresh = rows if origins is None else map(origins.fresh, rows)
         try:
             with _given_up_unless_written(cluster, batch, member):
-                written = write_gathered(options, cluster, first, gathered, transaction=member)
+                written = write_gathered(options, cluster, fresh, transaction=member)
         except KafkaError as error:
             if error.code not in _ENDED:
                 raise
-            if _is_committed(batches, options, cluster, batch):
-                return _drained(batch, gathered)
+            is_committed, committed = _is_committed(batches, options, cluster, batch)
+            if is_committed:
+                return _drained(batch, rows, _origin_filter(options, committed))
             raise ConnectorError(
                 "MEMBER_LOST",
                 f"the transaction of a task was ended while it wrote: {error}; nothing of it is "
                 "read, the task has to run again",
             ) from None
-        return WrittenMember(batch=batch, member=member.id, drained=False, rows=written.rows)
+        message = WrittenMember(batch=batch, member=member.id, drained=False, rows=written.rows)
+        if origins is None:
+            return message
+        return replace(message, origins=origins.highest, sources=origins.sources)
 
 
-def join(batches: SinkBatches, options: SinkOptions, batch: SinkBatch) -> Member | None:
+def join(
+    batches: SinkBatches, options: SinkOptions, batch: SinkBatch
+) -> tuple[Member | None, Origins]:
     """`SinkBatches.join`; ConnectorError where the brokers are not Headrace's."""
     try:
-        return batches.join(batch.batch, timeout_ms=options.transaction_timeout_ms)
+        joined = batches.join(batch.batch, timeout_ms=options.transaction_timeout_ms)
     except UnsupportedVersionError as error:
         raise ConnectorError(
             "EXACTLY_ONCE_NOT_SERVED",
             f"{error}; only Headrace's brokers commit micro-batches, "
             "deliveryGuarantee=at-least-once writes to others",
         ) from None
+    return (joined if isinstance(joined, Member) else None), joined.origins
 
 
 def give_up(cluster: Cluster, batch: SinkBatch, members: Iterable[MemberId]) -> None:
@@ -129,16 +150,26 @@ def _batches(options: SinkOptions, cluster: Cluster, batch: SinkBatch) -> SinkBa
     return SinkBatches(cluster, batch.sink, batch.query, deadline_ms=options.delivery_timeout_ms)
 
 
+def _origin_filter(options: SinkOptions, committed: Origins) -> OriginFilter | None:
+    """None without idempotentKey."""
+    if options.origin is None:
+        return None
+    return OriginFilter(options.origin, committed, source_names(options.origin))
+
+
 def _is_committed(
     batches: SinkBatches, options: SinkOptions, cluster: Cluster, batch: SinkBatch
-) -> bool:
-    again = join(batches, options, batch)
+) -> tuple[bool, Origins]:
+    again, committed = join(batches, options, batch)
     if again is not None:
         give_up(cluster, batch, [again.id])
-    return again is None
+    return again is None, committed
 
 
-def _drained(batch: SinkBatch, rest: Iterator[pa.RecordBatch]) -> WrittenMember:
-    for _ in rest:
-        pass
+def _drained(
+    batch: SinkBatch, rest: Iterable[pa.RecordBatch], origins: OriginFilter | None
+) -> WrittenMember:
+    for piece in rest:
+        if origins is not None:
+            origins.check_committed(piece)
     return WrittenMember(batch=batch, member=None, drained=True, rows=0)

@@ -69,11 +69,11 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs"),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
+    *_works(_SINK, "idempotentKey", "originServers"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
-    *_not_yet(_SINK, "this version drops nothing by its origin in a source", "idempotentKey"),
     *_not_yet(_SOURCE, "this version commits no offsets to a group", "groupIdPrefix"),
     OptionEntry(
         name="group.id",

@@ -7,7 +7,7 @@ Source: Spark's Kafka connector (FACTS.md); INTERFACE.md, "Spark".
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from connector.errors import OptionError
@@ -43,6 +43,9 @@ MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 MAX_SINK_ID_LENGTH = 249
 """As of a topic's name."""
+
+RECORD_COLUMNS = frozenset({"key", "value", "headers"})
+"""What a record consists of; no origin of it."""
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -121,6 +124,17 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OriginOptions:
+    """Which columns say where a row comes from, and whose topics these are."""
+
+    columns: tuple[str, str, str]
+    """Of the topic, the partition and the offset; in lower case, as Spark compares names."""
+
+    connection: ConnectionOptions | None
+    """To the cluster that knows the topics' ids; None: a topic's name is all there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """What the user asked of the sink. `topic` None means: the column `topic` says."""
 
@@ -132,6 +146,9 @@ class SinkOptions:
 
     batch_id: int | None
     """Of a batch write that may be repeated; with `sink_id` only."""
+
+    origin: OriginOptions | None
+    """By what a row is dropped that the sink has already; with `sink_id` only."""
 
     transaction_timeout_ms: int
     acks: int
@@ -189,7 +206,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     problem = None if topic is None else topic_name_problem(topic)
     if problem is not None:
         raise OptionError("BAD_OPTION", f"'topic': {problem}")
-    for name in ("sinkId", "batchId", "transaction.timeout.ms"):
+    for name in ("sinkId", "batchId", "idempotentKey", "transaction.timeout.ms"):
         if not exactly_once and given.text(name) is not None:
             raise OptionError(
                 "BAD_OPTION",
@@ -205,12 +222,14 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             "or set deliveryGuarantee=at-least-once",
         )
     timeout_ms = given.integer("transaction.timeout.ms", low=1000, high=MAX_TRANSACTION_TIMEOUT_MS)
+    connection = _connection_options(given)
     return SinkOptions(
-        connection=_connection_options(given),
+        connection=connection,
         topic=topic,
         exactly_once=exactly_once,
         sink_id=_sink_id(given),
         batch_id=_batch_id(given),
+        origin=_origin(given, connection),
         transaction_timeout_ms=timeout_ms or DEFAULT_TRANSACTION_TIMEOUT_MS,
         acks=acks,
         compression=given.choice("compression.type", COMPRESSIONS) or "none",
@@ -235,6 +254,38 @@ def _batch_id(given: "_Given") -> int | None:
             "MISSING_OPTION", "'batchId' needs 'sinkId', which says whose batches are counted"
         )
     return batch_id
+
+
+def _origin(given: "_Given", sink: ConnectionOptions) -> OriginOptions | None:
+    text, servers = given.text("idempotentKey"), given.text("originServers")
+    if text is None:
+        if servers is not None:
+            raise OptionError(
+                "MISSING_OPTION", "'originServers' tells of the topics of 'idempotentKey': set that"
+            )
+        return None
+    columns = tuple(name.strip().lower() for name in text.split(","))
+    if len(columns) != 3 or len(set(columns)) != 3 or not all(columns):
+        raise _bad("idempotentKey", "three columns such as topic,partition,offset", text)
+    if not RECORD_COLUMNS.isdisjoint(columns):
+        raise _bad("idempotentKey", "columns other than key, value and headers", text)
+    if given.text("sinkId") is None:
+        raise OptionError(
+            "MISSING_OPTION",
+            "'idempotentKey' needs 'sinkId': the name under which the brokers keep what is "
+            "written, also for a query that lost its checkpoint",
+        )
+    if given.text("batchId") is not None:
+        raise OptionError(
+            "BAD_OPTION",
+            "'batchId' and 'idempotentKey' both say what was written before: leave one of them out",
+        )
+    connection: ConnectionOptions | None = sink
+    if servers is not None and servers.strip().lower() == "none":
+        connection = None
+    elif servers is not None:
+        connection = replace(sink, bootstrap_servers=_servers("originServers", servers))
+    return OriginOptions(columns=columns, connection=connection)
 
 
 class _Given:
@@ -303,13 +354,6 @@ def _connection_options(given: _Given) -> ConnectionOptions:
         raise OptionError(
             "MISSING_OPTION", "'kafka.bootstrap.servers' must be set, for example host1:9092"
         )
-    addresses = [address.strip() for address in servers.split(",") if address.strip()]
-    for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            raise _bad("kafka.bootstrap.servers", "host:port[,host:port…]", servers)
-    if not addresses:
-        raise _bad("kafka.bootstrap.servers", "host:port[,host:port…]", servers)
     protocol = given.text("security.protocol")
     if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
         raise OptionError(
@@ -317,13 +361,25 @@ def _connection_options(given: _Given) -> ConnectionOptions:
             f"'kafka.security.protocol' = '{protocol}' is not possible yet, only PLAINTEXT is",
         )
     return ConnectionOptions(
-        bootstrap_servers=",".join(addresses),
+        bootstrap_servers=_servers("kafka.bootstrap.servers", servers),
         client_id=given.text("client.id") or "headrace-spark",
         request_timeout_ms=given.integer("request.timeout.ms", low=1, high=_INT32_MAX)
         or DEFAULT_REQUEST_TIMEOUT_MS,
         metadata_max_age_ms=given.integer("metadata.max.age.ms", low=1, high=_INT32_MAX)
         or DEFAULT_METADATA_MAX_AGE_MS,
     )
+
+
+def _servers(name: str, text: str) -> str:
+    """The same without blanks."""
+    addresses = [address.strip() for address in text.split(",") if address.strip()]
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            raise _bad(name, "host:port[,host:port…]", text)
+    if not addresses:
+        raise _bad(name, "host:port[,host:port…]", text)
+    return ",".join(addresses)
 
 
 def _subscription(given: _Given) -> Subscription:

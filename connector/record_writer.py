@@ -47,18 +47,19 @@ def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> Wri
     if first is None:
         return WrittenRows(rows=0, batches=0)
     with in_one_line():
-        return write_gathered(options, cluster_for(options.connection), first, gathered)
+        rows = itertools.chain((first,), gathered)
+        return write_gathered(options, cluster_for(options.connection), rows)
 
 
 def write_gathered(
     options: SinkOptions,
     cluster: Cluster,
-    first: pa.RecordBatch,
-    rest: Iterator[pa.RecordBatch],
+    pieces: Iterable[pa.RecordBatch],
     *,
     transaction: Transaction | None = None,
 ) -> WrittenRows:
-    """What `gather` has yielded, and yields; the errors are the client's."""
+    """What `gather` yields; the errors are the client's. After one the caller may go on with
+    `pieces`, unless they are a generator, which the failure closes."""
     catalog = TopicCatalog(cluster, max_age_ms=options.connection.metadata_max_age_ms)
     router = Router(topic=options.topic, partition_count=catalog.partition_count)
     rows = batches = 0
@@ -68,8 +69,7 @@ def write_gathered(
         transaction=transaction,
         delivery_timeout_ms=options.delivery_timeout_ms,
     ) as writer:
-        # A chain does not close `rest` when a write fails: the caller may have more to do with it.
-        for piece in itertools.chain((first,), rest):
+        for piece in pieces:
             for group in router.route(piece):
                 for encoded in _encoded(group, options, catalog):
                     writer.append(group.topic_partition, encoded)

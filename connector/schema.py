@@ -4,6 +4,7 @@ that Spark derives from its own, or Spark refuses the first batch.
 Columns read and written are those of Spark's Kafka connector (FACTS.md).
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -84,15 +85,18 @@ def check_user_schema(schema: "StructType", *, include_headers: bool) -> None:
         )
 
 
-def check_sink_schema(schema: "StructType", *, topic_option: str | None) -> None:
+def check_sink_schema(
+    schema: "StructType", *, topic_option: str | None, origin: Sequence[str] = ()
+) -> None:
     """OptionError when a row of `schema` can't be made a record: missing, unknown or mistyped
-    column.
+    column. `origin`: the columns of idempotentKey in lower case, which are no part of the record.
     """
     types = {field.name.lower(): field.dataType for field in schema.fields}
     if len(types) != len(schema.fields):
         raise OptionError(
             "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
         )
+    _take_origin(types, origin)
     allowed = _sink_column_types()
     for name, data_type in types.items():
         if name not in allowed:
@@ -111,10 +115,28 @@ def check_sink_schema(schema: "StructType", *, topic_option: str | None) -> None
     if "value" not in types:
         raise OptionError("BAD_COLUMN", "the column 'value' is missing")
     if topic_option is None and "topic" not in types:
+        remark = "; that of idempotentKey says where a row comes from" * ("topic" in origin)
         raise OptionError(
             "MISSING_OPTION",
-            "nothing says where to write: set the option 'topic' or add a column 'topic'",
+            "nothing says where to write: set the option 'topic' or add a column 'topic'" + remark,
         )
+
+
+def _take_origin(types: "dict[str, DataType]", origin: Sequence[str]) -> None:
+    """Out of the columns that are written."""
+    wanted = (("string",), ("int",), ("bigint", "int"))
+    for name, possible in zip(origin, wanted, strict=False):
+        data_type = types.pop(name, None)
+        if data_type is None:
+            raise OptionError(
+                "BAD_COLUMN", f"the column '{name}', which idempotentKey names, is missing"
+            )
+        if data_type.simpleString() not in possible:
+            raise OptionError(
+                "BAD_COLUMN",
+                f"the column '{name}' of idempotentKey must be {' or '.join(possible)}, "
+                f"not {data_type.simpleString()}; cast it",
+            )
 
 
 @cache

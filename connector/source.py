@@ -67,7 +67,7 @@ class HeadraceDataSource(DataSource):
             raise OptionError(
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
             )
-        check_sink_schema(schema, topic_option=self._sink_options.topic)
+        self._check_sink_schema(schema)
         tell_once(self._sink_options.notes)
         return HeadraceBatchWriter(self._sink_options)
 
@@ -81,9 +81,14 @@ class HeadraceDataSource(DataSource):
             raise OptionError(
                 "WRONG_OPTION", "'batchId' is for batch writes; Spark counts those of a stream"
             )
-        check_sink_schema(schema, topic_option=self._sink_options.topic)
+        self._check_sink_schema(schema)
         tell_once(self._sink_options.notes)
         return HeadraceStreamWriter(self._sink_options)
+
+    def _check_sink_schema(self, schema: "StructType") -> None:
+        options = self._sink_options
+        origin = () if options.origin is None else options.origin.columns
+        check_sink_schema(schema, topic_option=options.topic, origin=origin)
 
     @cached_property
     def _source_options(self) -> SourceOptions:

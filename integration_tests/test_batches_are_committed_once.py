@@ -27,7 +27,13 @@ from integration_tests.test_transactions import (
 from integration_tests.transactional_clients import Confluent, Reader
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.produce import BatchWriter
-from storage_engine.client.sink_batches import Member, MemberId, Outcome, SinkBatches
+from storage_engine.client.sink_batches import (
+    Committed,
+    Member,
+    MemberId,
+    Outcome,
+    SinkBatches,
+)
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import state_partition
@@ -67,7 +73,7 @@ def write(client: Cluster, member: Member, topic: str, values: list[bytes]) -> M
 
 def joined(batches: SinkBatches, batch: int) -> Member:
     member = batches.join(batch)
-    assert member is not None
+    assert isinstance(member, Member)
     return member
 
 
@@ -83,7 +89,7 @@ def test_the_attempts_that_the_driver_names_are_all_that_is_read(cluster, client
     ids = [write(client, member, topic, [b"%d" % number]) for number, member in enumerate(attempts)]
     batches.heartbeat(0)
     assert batches.commit(0, [ids[0], ids[2]]) is Outcome.COMMITTED
-    assert batches.join(0) is None
+    assert batches.join(0) == Committed({})
     assert batches.commit(0, [ids[0], ids[2]]) is Outcome.ALREADY_COMMITTED
     given_up = joined(batches, 1)
     write(client, given_up, topic, [b"given up"])
@@ -172,7 +178,7 @@ def _batch_is_done(cluster, client, batches, number, victim, generator) -> bool:
 
     try:
         writer, idle = batches.join(number), batches.join(number)
-        if writer is None or idle is None:
+        if isinstance(writer, Committed) or isinstance(idle, Committed):
             return True
         perhaps_kill(0)
         write(client, writer, batches.sink, [b"%d" % number])

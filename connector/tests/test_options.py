@@ -1,5 +1,7 @@
 """Options: what they mean, and one line for each that is wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from connector.errors import OptionError
@@ -114,6 +116,17 @@ def test_a_sink_and_a_batch_may_have_names():
     assert sink().transaction_timeout_ms == 3_600_000
 
 
+def test_origins_are_known_by_the_sinks_own_brokers_unless_others_are_named():
+    keyed = {"idempotentKey": "Topic, partition,offset", "sinkId": "s"}
+    options = sink(**keyed)
+    assert options.origin.columns == ("topic", "partition", "offset")
+    assert options.origin.connection == options.connection
+    elsewhere = sink(**keyed, originServers="a:1, b:2").origin.connection
+    assert elsewhere == replace(options.connection, bootstrap_servers="a:1,b:2")
+    assert sink(**keyed, originServers="none").origin.connection is None
+    assert sink(sinkId="s").origin is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -168,7 +181,26 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
         ({"batchId": "1"}, "'batchId' needs 'sinkId'"),
         ({"batchId": "-1", "sinkId": "s"}, "'batchId' must be a whole number from 0"),
         ({"sinkId": "s", "deliveryGuarantee": "at-least-once"}, "belongs to exactly-once"),
-        ({"idempotentKey": "t,p,o"}, "'idempotentKey' is not available yet"),
+        ({"idempotentKey": "t,p,o"}, "'idempotentKey' needs 'sinkId'"),
+        ({"idempotentKey": "t,p", "sinkId": "s"}, "must be three columns such as topic"),
+        (
+            {"idempotentKey": "t,p,T", "sinkId": "s"},
+            "must be three columns such as topic",
+        ),
+        ({"idempotentKey": "key,p,o", "sinkId": "s"}, "must be columns other than key, value and"),
+        (
+            {"idempotentKey": "t,p,o", "sinkId": "s", "batchId": "1"},
+            "'batchId' and 'idempotentKey' both say what was written before",
+        ),
+        ({"originServers": "h:1"}, "'originServers' tells of the topics of 'idempotentKey'"),
+        (
+            {"idempotentKey": "t,p,o", "sinkId": "s", "originServers": "nowhere"},
+            "'originServers' must be host:port",
+        ),
+        (
+            {"idempotentKey": "t,p,o", "deliveryGuarantee": "at-least-once"},
+            "'idempotentKey' belongs to exactly-once delivery",
+        ),
         ({"kafka.transaction.timeout.ms": "1"}, "'transaction.timeout.ms' must be a whole number"),
         ({"acks": "1"}, "'acks' = '1' can't be had exactly once: leave it out, or set"),
         ({"topc": "t"}, "did you mean 'topic'?"),

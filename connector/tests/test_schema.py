@@ -68,6 +68,36 @@ def test_a_topic_must_come_from_somewhere():
     check_sink_schema(_struct("value string;topic string"), topic_option=None)
 
 
+ORIGIN = ("topic", "partition", "offset")
+
+
+def test_the_columns_of_an_origin_are_no_part_of_the_record():
+    keyed = _struct("value string;Topic string;partition integer;OFFSET long")
+    check_sink_schema(keyed, topic_option="t", origin=ORIGIN)
+    both = _struct("value string;topic string;partition integer;t string;p integer;o integer")
+    check_sink_schema(both, topic_option=None, origin=("t", "p", "o"))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "topic", "message"),
+    [
+        ("value string;topic string;partition integer", "t", "'offset', which idempotentKey names"),
+        ("value string;topic string;partition long;offset long", "t", "must be int, not bigint"),
+        ("value string;topic binary;partition integer;offset long", "t", "must be string, not bin"),
+        (
+            "value string;topic string;partition integer;offset long",
+            None,
+            "that of idempotentKey says where a row comes from",
+        ),
+    ],
+)
+def test_an_origin_that_cannot_be_told_is_one_line(ddl, topic, message):
+    with pytest.raises(OptionError) as raised:
+        check_sink_schema(_struct(ddl), topic_option=topic, origin=ORIGIN)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 def test_a_schema_given_to_the_source_must_be_its_own():
     check_user_schema(source_schema(include_headers=False), include_headers=False)
     with pytest.raises(OptionError, match="has its own schema"):

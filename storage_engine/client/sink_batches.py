@@ -1,6 +1,6 @@
 """Micro-batches of the exactly-once sink, as tasks and the driver of a query ask for them.
 
-    task     join -> None: the batch is committed, drain the rows and say so
+    task     join -> Committed: drain the rows and say so
                   -> a member: BatchWriter(cluster, transaction=member), then its (id, epoch)
     driver   commit(members of all tasks, drained) -> COMMITTED | ALREADY_COMMITTED, both success
              abort(members)                           best effort, never by batch
@@ -15,6 +15,7 @@ import enum
 import importlib
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
@@ -71,8 +72,8 @@ class SinkBatches:
         self._deadline_ms = deadline_ms or cluster.deadline_ms
         self._coordinator: int | None = None
 
-    def join(self, batch: int, *, timeout_ms: int = TIMEOUT_MS) -> "Member | None":
-        """A transaction of its own for a task attempt; None when the batch is committed."""
+    def join(self, batch: int, *, timeout_ms: int = TIMEOUT_MS) -> "Member | Committed":
+        """A transaction of its own for a task attempt, unless the batch is committed."""
         module = _module(_JOIN)
         request = module.JoinBatchRequest(
             sink=self.sink, query=self.query, batch=batch, timeout_ms=timeout_ms, nonce=uuid.uuid4()
@@ -80,7 +81,7 @@ class SinkBatches:
         already = ErrorCode.ALREADY_COMMITTED
         answer, code = self._ask(spec_for(_JOIN), request, _outcome, accepted=(already,))
         if code is already:
-            return None
+            return Committed(dict(answer.origins))
         return Member(self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins))
 
     def commit(
@@ -190,6 +191,14 @@ class SinkBatches:
             raise KafkaError(f"no coordinator for sink '{self.sink}': {text}", code)
         self._coordinator = int(answer.node_id)
         return self._coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The answer to a task whose batch is committed."""
+
+    origins: Origins
+    """What the sink has of each source partition."""
 
 
 class Member:

@@ -148,7 +148,7 @@ class BatchCommits:
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
             return
         if event.batch <= ledger.record.last:
-            log.refuse(event.request, ErrorCode.ALREADY_COMMITTED)
+            self._tell_committed(event)
             return
         self._ledgers[key] = ledger
         record = MemberRecord(
@@ -173,6 +173,16 @@ class BatchCommits:
             origins=sink_origins(self._of_sink(event.sink)),
         )
         log.answer(answer, after=member.seen_at)
+
+    def _tell_committed(self, event: JoinBatch) -> None:
+        """With the sink's origins, so that the task sees whether its rows are among them."""
+        of_sink = [each for each in self._ledgers.items() if each[0].sink == event.sink]
+        answer = Answer(
+            request=event.request,
+            error=ErrorCode.ALREADY_COMMITTED,
+            origins=sink_origins((key, ledger.record) for key, ledger in of_sink),
+        )
+        self._log.answer(answer, after=max(ledger.seen_at for _, ledger in of_sink))
 
     def enlist(self, event: EnlistPartitions) -> None:
         member = self._open_member(event.producer_id, event.producer_epoch)

@@ -230,7 +230,8 @@ class Answer:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of JoinBatch: by source partition the highest offset that the sink has, inclusive."""
+    """Of JoinBatch, also when the batch is committed: by source partition the highest offset that
+    the sink has, inclusive."""
 
 
 Effect = AppendRecord | SendMarkers | Answer

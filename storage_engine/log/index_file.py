@@ -58,20 +58,23 @@ class IndexFile:
             self._load()
         return self._trailing_bytes
 
-    def append(self, entry: bytes) -> None:
-        """Never fails for lack of space: what can't be written now stays in memory for the next
-        try.
+    def append(self, entry: bytes) -> int:
+        """The number of entries with this one. Never fails for lack of space: what can't be written
+        now stays in memory for the next try.
         """
         if self._written < 0:
             self._load()
         self._pending += entry
-        if len(self._pending) >= PENDING_MAX_BYTES:
+        pending_bytes = len(self._pending)
+        count = self._written + pending_bytes // self.entry_bytes
+        if pending_bytes >= PENDING_MAX_BYTES:
             try:
                 self.flush()
             except OSError as error:
                 logger.warning(
                     "index not written, kept in memory file=%s error=%s", self.path, error
                 )
+        return count
 
     def locate(self, number: int) -> tuple[memoryview | bytearray, int]:
         """The buffer and the position in it of entry `number`."""

@@ -23,13 +23,29 @@ from storage_engine.protocol.record_keys import check_keys
 
 
 class LeaderAppends:
-    """The three ways in: producers' requests, their batches as columns, ends of transactions."""
+    """The ways in: a producer's request, several of them, their batches as columns, the end of a
+    transaction."""
 
     __slots__ = ("_room", "_tail")
 
     def __init__(self, tail: LogTail, room: FreeSpace) -> None:
         self._tail = tail
         self._room = room
+
+    def append(
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, allow_transactional: bool
+    ) -> AppendResult:
+        """See `PartitionLog.append_as_leader`."""
+        tail = self._tail
+        batches = self._checked(records, allow_transactional)
+        first_time = check_producers(tail.producers, batches)
+        if first_time is not None:
+            return self._duplicate(*first_time)
+        if tail.compacts:
+            check_keys(records, batches)
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        return self._store(records, batches, leader_epoch, now_ms)
 
     def append_run(
         self,
@@ -40,18 +56,13 @@ class LeaderAppends:
         allow_transactional: bool,
     ) -> list[AppendResult | KafkaError]:
         """See `PartitionLog.append_run_as_leader`."""
+        if len(appends) == 1:
+            return [self._outcome(appends[0], leader_epoch, now_ms, allow_transactional)]
         tail = self._tail
-        max_message_bytes, segment_bytes = tail.max_message_bytes, tail.roll_rule.segment_bytes
-        run = self._new_run(now_ms)
+        run = AppendRun(tail.end_offset, now_ms if tail.stamps_append_time else -1)
         for records in appends:
             try:
-                batches = validate_for_append(
-                    records,
-                    max_message_bytes=max_message_bytes,
-                    allow_transactional=allow_transactional,
-                )
-                if len(records) > segment_bytes:
-                    raise _too_large(len(records), segment_bytes)
+                batches = self._checked(records, allow_transactional)
                 if not run.goes_on_with(batches):
                     # The producers' state must know what came before.
                     self._write_run(run, now_ms)
@@ -65,9 +76,7 @@ class LeaderAppends:
                     records = memoryview(bytearray(records))
                 self._take(run, records, batches, leader_epoch, now_ms)
             except KafkaError as failure:
-                # Tracebacks would hold the run, and all that was unpacked for it, in a cycle.
-                failure.__context__ = None
-                run.outcomes.append(failure.with_traceback(None))
+                run.outcomes.append(_alone(failure))
         self._write_run(run, now_ms)
         return run.outcomes
 
@@ -118,13 +127,57 @@ class LeaderAppends:
         """See `PartitionLog.append_marker`."""
         self._tail.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
         records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
-        run = self._new_run(now_ms)
-        self._take(run, records, [(0, read_header(records))], leader_epoch, now_ms)
-        self._write_run(run, now_ms)
-        return only_outcome(run.outcomes)
+        return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
 
-    def _new_run(self, now_ms: int) -> AppendRun:
-        return AppendRun(self._tail.end_offset, now_ms if self._tail.stamps_append_time else -1)
+    def _outcome(
+        self, records: memoryview, leader_epoch: int, now_ms: int, allow_transactional: bool
+    ) -> AppendResult | KafkaError:
+        try:
+            return self.append(
+                records,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                allow_transactional=allow_transactional,
+            )
+        except KafkaError as failure:
+            return _alone(failure)
+
+    def _checked(
+        self, records: memoryview, allow_transactional: bool
+    ) -> list[tuple[int, BatchHeader]]:
+        """The batches of one append, after the checks that need no look at the log."""
+        tail = self._tail
+        batches = validate_for_append(
+            records,
+            max_message_bytes=tail.max_message_bytes,
+            allow_transactional=allow_transactional,
+        )
+        segment_bytes = tail.roll_rule.segment_bytes
+        if len(records) > segment_bytes:
+            raise _too_large(len(records), segment_bytes)
+        return batches
+
+    def _store(
+        self,
+        records: memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Gives one append that has passed all checks its place, and writes it."""
+        tail = self._tail
+        size = len(records)
+        self._room.take(size)
+        if leader_epoch != tail.epochs.cache.latest_epoch:
+            tail.start_epoch(leader_epoch)
+        stamped = tail.stamps_append_time
+        base_offset = tail.end_offset
+        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamped else None)
+        tail.write(records, placed, now_ms, stamped)
+        end_offset = tail.end_offset
+        return AppendResult(
+            base_offset, end_offset - 1, end_offset, now_ms if stamped else -1, False, size
+        )
 
     def _take(
         self,
@@ -178,12 +231,11 @@ class LeaderAppends:
         )
 
 
-def only_outcome(outcomes: list[AppendResult | KafkaError]) -> AppendResult:
-    """The result of a run of one append; raises its failure."""
-    (outcome,) = outcomes
-    if isinstance(outcome, KafkaError):
-        raise outcome
-    return outcome
+def _alone(failure: KafkaError) -> KafkaError:
+    """As a result: a traceback would hold the append, and all that was unpacked for it, in a
+    cycle."""
+    failure.__context__ = None
+    return failure.with_traceback(None)
 
 
 def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:

@@ -423,15 +423,13 @@ class LogSegment:
         return renamed
 
     def _index_batch(self, last_offset: int) -> None:
-        self.offset_index.append(last_offset, self.size)
+        if self.offset_index.append(last_offset, self.size):
+            self.indexes_full = True
         timestamp = self.max_timestamp
         if timestamp is not None and timestamp > self._indexed_timestamp:
-            self.time_index.append(timestamp, self.max_timestamp_offset)
-            self._indexed_timestamp = timestamp
-            if self.time_index.is_full:
+            if self.time_index.append(timestamp, self.max_timestamp_offset):
                 self.indexes_full = True
-        if self.offset_index.is_full:
-            self.indexes_full = True
+            self._indexed_timestamp = timestamp
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------

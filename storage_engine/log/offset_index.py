@@ -55,8 +55,10 @@ class OffsetIndex:
     def is_full(self) -> bool:
         return len(self.file) >= self._max_entries
 
-    def append(self, last_offset: int, position: int) -> None:
-        self.file.append(ENTRY.pack(last_offset - self._base_offset, position))
+    def append(self, last_offset: int, position: int) -> bool:
+        """Adds an entry; whether it is full now."""
+        count = self.file.append(ENTRY.pack(last_offset - self._base_offset, position))
+        return count >= self._max_entries
 
     def entry(self, number: int) -> OffsetEntry:
         buffer, at = self.file.locate(number)

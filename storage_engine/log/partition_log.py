@@ -20,7 +20,7 @@ from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.free_space import FreeSpace
-from storage_engine.log.leader_appends import LeaderAppends, only_outcome
+from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.open_files import OpenFiles
@@ -124,13 +124,12 @@ class PartitionLog(RepairableLog):
         it. Control batches are always refused: see `append_marker`. Raises what the producer is to
         get; the log is unchanged then.
         """
-        outcomes = self.append_run_as_leader(
-            [records],
+        return self._leader_appends.append(
+            records,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             allow_transactional=allow_transactional,
         )
-        return only_outcome(outcomes)
 
     def append_run_as_leader(
         self,

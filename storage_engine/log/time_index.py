@@ -61,12 +61,16 @@ class TimeIndex:
     def is_full(self) -> bool:
         return len(self.file) >= self._max_entries - 1
 
-    def append(self, timestamp_ms: int, last_offset: int) -> None:
-        """Adds an entry, unless nothing later has come since the last one."""
+    def append(self, timestamp_ms: int, last_offset: int) -> bool:
+        """Adds an entry, unless nothing later has come since the last one; whether it is full
+        now.
+        """
         last = self._appended or self.last()
-        if last is None or (timestamp_ms > last[0] and last_offset > last[1]):
-            self.file.append(ENTRY.pack(timestamp_ms, last_offset - self._base_offset))
-            self._appended = timestamp_ms, last_offset
+        if last is not None and (timestamp_ms <= last[0] or last_offset <= last[1]):
+            return self.is_full
+        count = self.file.append(ENTRY.pack(timestamp_ms, last_offset - self._base_offset))
+        self._appended = timestamp_ms, last_offset
+        return count >= self._max_entries - 1
 
     def entry(self, number: int) -> TimeEntry:
         buffer, at = self.file.locate(number)

@@ -127,6 +127,8 @@ class ProcessLoop:
         self._dead = False
         self._standing: list[ScheduledCall] | None = None
         """While the process is stopped: what became due."""
+        self._behind = 0
+        """How much of that has not had its turn since: what arrives now comes after it."""
         self.held: list[Callable[[], None]] | None = None
         """With a list, background work begins only when `release` is called."""
         self.wall_ms = loop.wall_ms
@@ -149,7 +151,15 @@ class ProcessLoop:
     def resume(self) -> None:
         standing, self._standing = self._standing or [], None
         for call in standing:
-            self._loop.put(0, call)
+            self._line_up(call)
+
+    def _line_up(self, call: ScheduledCall) -> None:
+        self._behind += 1
+        self._loop.put(0, call)
+        self._loop.call_soon(self._had_its_turn)
+
+    def _had_its_turn(self) -> None:
+        self._behind -= 1
 
     def release(self) -> None:
         """Begin the background work that was held, and hold no more."""
@@ -172,6 +182,9 @@ class ProcessLoop:
             return
         if self._standing is not None:
             self._standing.append(ScheduledCall(callback, self))
+            return
+        if self._behind:
+            self._line_up(ScheduledCall(callback, self))
             return
         self._loop.touch(self)
         callback()

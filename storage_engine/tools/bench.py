@@ -17,6 +17,8 @@ examples:
 import argparse
 import importlib
 
+from storage_engine.tools.signals import signals_interrupt
+
 _MODULES = {
     "codec": "bench_codec",
     "failover": "bench_failover",
@@ -46,5 +48,7 @@ def run(args: argparse.Namespace) -> int:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    status: int = module.run(parser.parse_args(args.arguments))
+    arguments = parser.parse_args(args.arguments)
+    with signals_interrupt():
+        status: int = module.run(arguments)
     return status

@@ -22,7 +22,6 @@ from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.bench_rounds import Result
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table
-from storage_engine.tools.up import signals_interrupt
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -57,10 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dir is not None and not args.dir.is_dir():
         raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
     results: list[Result] = []
-    with (
-        signals_interrupt(),
-        tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder,
-    ):
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         for result in _measure(args, Path(folder)):
             results.append(result)
             print(f"{len(results)}: {result.what}: {result.measured}", file=sys.stderr)

@@ -59,6 +59,11 @@ COMMANDS = (
     ),
     Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
     Command(name="consume", module="consume", summary="print the records of a topic"),
+    Command(
+        name="replay-dead-letters",
+        module="replay_dead_letters",
+        summary="send rejected records back to their topics",
+    ),
     Command(name="dump-log", module="dump_log", summary="show and check the batches of log files"),
     Command(
         name="merge-state-log",

@@ -28,6 +28,7 @@ from storage_engine.tools.broker_settings import (
     write_settings,
 )
 from storage_engine.tools.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.cluster_guard import taken_down_with_us
 from storage_engine.tools.cluster_plan import (
     HOST,
     UpRequest,
@@ -88,13 +89,14 @@ class LocalCluster:
         timeout_s: float = START_TIMEOUT_S,
         progress: Progress = lambda line: None,
     ) -> Iterator["LocalCluster"]:
-        """A cluster that is up within the block and down after it."""
+        """A cluster that is up within the block and down after it, even if we are killed in it."""
         cluster = cls(directory, progress=progress)
-        cluster.up(request, timeout_s=timeout_s)
-        try:
-            yield cluster
-        finally:
-            cluster.down()
+        with taken_down_with_us(cluster.directory):
+            cluster.up(request, timeout_s=timeout_s)
+            try:
+                yield cluster
+            finally:
+                cluster.down()
 
     @property
     def state(self) -> ClusterFile:

@@ -11,17 +11,14 @@ examples:
 """
 
 import argparse
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from storage_engine.tools.arguments import add_directory, add_timeout
 from storage_engine.tools.broker_settings import parse_setting
 from storage_engine.tools.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local_cluster import START_TIMEOUT_S, LocalCluster
+from storage_engine.tools.signals import signals_interrupt
 from storage_engine.tools.table import write_line
 
 _POLL_S = 0.25
@@ -100,22 +97,6 @@ def _run_until_stopped(cluster: LocalCluster) -> int:
 def _something_runs(cluster: LocalCluster) -> bool:
     state = cluster.state
     return state.zookeeper_pid is not None or any(entry.pid for entry in state.brokers)
-
-
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal stop the cluster as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell(line: str) -> None:

@@ -26,9 +26,9 @@ from storage_engine.zookeeper.process_end import has_ended
 HOST = "127.0.0.1"
 """The embedded server has no access control, so that it must not be reachable from elsewhere."""
 
-TICK_MS = 500
-"""Sessions expire on multiples of it: small, so that short sessions of tests are possible."""
-MIN_SESSION_TIMEOUT_MS = 2 * TICK_MS
+TICK_MS = 200
+"""Sessions expire on multiples of it: small, so that a dead broker is noticed soon."""
+MIN_SESSION_TIMEOUT_MS = 1_000
 MAX_SESSION_TIMEOUT_MS = 60_000
 
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"

@@ -11,6 +11,7 @@ and closes the session of a loop that has been silent for all of it (decision 5)
 
 import functools
 import logging
+import select
 import struct
 import threading
 import time
@@ -90,12 +91,14 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         )
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
-        """As kazoo's; between slices of waiting it looks after the loop."""
+        """As kazoo's, which makes an epoll descriptor for each request; between slices of waiting
+        it looks after the loop.
+        """
         slice_s = self._timeout_s / (BEATS_PER_TIMEOUT * _SLICES_PER_BEAT)
         deadline_s = time.monotonic() + timeout
         while True:
             remaining_s = max(0.0, deadline_s - time.monotonic())
-            ready = super().select(reads, writes, errors, min(remaining_s, slice_s))
+            ready = _poll(reads, writes, min(remaining_s, slice_s))
             # Two sockets: kazoo's idle wait, so that no frame is half read or written.
             if len(reads) == 2:
                 self._look_after_loop()
@@ -132,6 +135,18 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             except OSError as error:
                 log.warning("session not closed reason=%s", error)
         raise ConnectionDropped("session given up because the event loop is silent")
+
+
+def _poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[Any], ...]:
+    """Which of them are ready, in the form of `select.select`. One that fails is ready: whoever
+    uses it meets the error."""
+    poll = select.poll()
+    for each in reads:
+        poll.register(each, select.POLLIN)
+    for each in writes:
+        poll.register(each, select.POLLOUT)
+    ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
+    return [r for r in reads if r.fileno() in ready], [w for w in writes if w.fileno() in ready], []
 
 
 class _LoopQueue:

@@ -4,8 +4,9 @@
     response   error_code int16; error_message string or null; producer_id int64; epoch int16;
                origins
 
-The nonce tells attempts apart in logs, and nothing else: each request gets a producer id of its
-own. One of Headrace's own APIs; version 0. Source: R-SPARK2.
+The origins come with ALREADY_COMMITTED too, without a producer id: whoever drops rows can tell
+whether they are among them. The nonce tells attempts apart in logs, and nothing else: each request
+gets a producer id of its own. One of Headrace's own APIs; version 0. Source: R-SPARK2.
 """
 
 from dataclasses import dataclass, field

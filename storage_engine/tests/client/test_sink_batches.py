@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from storage_engine.client.produce import BatchWriter
-from storage_engine.client.sink_batches import Outcome, SinkBatches
+from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -74,7 +74,10 @@ def test_partitions_are_enlisted_before_what_is_written_as_part_of_the_transacti
     fake, cluster, coordinator
 ):
     member = SinkBatches(cluster, "sink", "query").join(3)
-    assert member is not None and (member.id, member.origins) == ((PRODUCER, 0), {SOURCE: 5})
+    assert isinstance(member, Member) and (member.id, member.origins) == (
+        (PRODUCER, 0),
+        {SOURCE: 5},
+    )
     with BatchWriter(cluster, transaction=member) as writer:
         for number in range(3):
             writer.append(T0, numbered_batch(number))
@@ -131,7 +134,7 @@ def test_the_identical_request_goes_to_the_next_coordinator(fake, cluster, coord
 def test_what_is_committed_already_is_no_failure(cluster, coordinator):
     batches = SinkBatches(cluster, "sink", "query")
     coordinator.codes = [ErrorCode.ALREADY_COMMITTED, ErrorCode.ALREADY_COMMITTED]
-    assert batches.join(0) is None
+    assert batches.join(0) == Committed({SOURCE: 5})
     assert batches.commit(0, [(1, 0)]) is Outcome.ALREADY_COMMITTED
 
 

@@ -495,3 +495,17 @@ def test_origins_of_a_commit_that_is_not_replicated_are_told_only_with_it():
     bench.fail_over()
     bench.replicate()
     assert bench.join(0, query="another").origins == {}
+
+
+def test_a_task_of_a_committed_batch_is_told_the_origins_of_its_sink():
+    bench = CoordinatorBench()
+    bench.commit(0, bench.attempt(0), origins={SOURCE: 9})
+    bench.commit(0, bench.attempt(0, sink="other"), sink="other", origins={SOURCE: 99})
+    bench.fail_over()
+    bench.settle()
+    told = bench.join(0)
+    assert (error(told), told.origins) == (ErrorCode.ALREADY_COMMITTED, {SOURCE: 9})
+    # Those of another query that is not replicated yet may still be lost.
+    bench.commit(0, bench.attempt(0, query="b"), query="b", origins={SOURCE: 12}, replicate=False)
+    assert bench.join(0, replicate=False) is None
+    assert bench.join(0).origins == {SOURCE: 12}

@@ -155,8 +155,10 @@ class Run:
             self.log.note_high_watermark(model.high_watermark)
 
     def _flush(self, *_) -> None:
+        # Where nothing is to be flushed, a cut is not brought to the medium either.
+        if self.log.recovery_point < self.log.log_end_offset:
+            self.cut_since_flush = False
         self.log.flush()
-        self.cut_since_flush = False
 
     def _truncate(self, share, _) -> None:
         self.cut_since_flush = True

@@ -1,0 +1,97 @@
+"""Which dead letters are meant, and what there are. Its one rule: judged by their headers alone,
+whole columns at a time.
+
+Source: document 004, 5.2.5.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.dead_letters import Letters
+
+MAX_KINDS = 1_000
+"""Pairs of topic and reason that are counted one by one: a reason may quote the record."""
+
+OTHER_REASONS = "(other reasons)"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """All that is given must hold."""
+
+    topics: frozenset[str] = frozenset()
+    """Of origin; empty: any."""
+    since_ms: int | None = None
+    """Of the origin's timestamp, inclusive."""
+    until_ms: int | None = None
+    """Of the origin's timestamp, exclusive."""
+    reason: str | None = None
+    """A regular expression that is found in the reason."""
+
+    def mask(self, letters: Letters) -> Mask:
+        """Per letter. One that does not say where it came from is never meant. ConfigError for a
+        wrong regular expression."""
+        meant = letters.complete
+        if self.topics:
+            meant = pc.and_(meant, pc.is_in(letters.topics, pa.array(sorted(self.topics))))
+        if self.since_ms is not None:
+            meant = pc.and_(meant, pc.greater_equal(letters.timestamps_ms, self.since_ms))
+        if self.until_ms is not None:
+            meant = pc.and_(meant, pc.less(letters.timestamps_ms, self.until_ms))
+        if self.reason is not None:
+            meant = pc.and_(meant, _found(letters.reasons, self.reason))
+        return np.asarray(pc.fill_null(meant, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _found(reasons: Any, pattern: str) -> Any:
+    try:
+        return pc.match_substring_regex(reasons, pattern)
+    except pa.ArrowInvalid as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"'{pattern}' is no regular expression: {text}") from None
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """What waits in a dead-letter topic."""
+
+    waiting: int = 0
+    selected: int = 0
+    without_origin: int = 0
+    """Letters that nobody can send back."""
+    last_selected: dict[TopicPartition, int] = field(default_factory=dict)
+    """By partition of the dead-letter topic, its offset."""
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many are selected, by topic of origin and reason."""
+
+    def note(self, tp: TopicPartition, offsets: Any, letters: Letters, mask: Mask) -> None:
+        """Letters of one partition, in their order."""
+        self.waiting += len(mask)
+        self.without_origin += len(mask) - (pc.sum(letters.complete).as_py() or 0)
+        found = np.flatnonzero(mask)
+        if not len(found):
+            return
+        self.selected += len(found)
+        self.last_selected[tp] = offsets[int(found[-1])].as_py()
+        rows = pa.table({"topic": letters.topics, "reason": letters.reasons})
+        kinds = rows.filter(pa.array(mask)).group_by(["topic", "reason"])
+        for row in kinds.aggregate([([], "count_all")]).to_pylist():
+            kind = (row["topic"], (row["reason"] or b"").decode("utf-8", "replace"))
+            if kind not in self.kinds and len(self.kinds) >= MAX_KINDS:
+                kind = (row["topic"], OTHER_REASONS)
+            self.kinds[kind] += row["count_all"]
+
+
+def first_of(mask: Mask, limit: int) -> Mask:
+    """The same for the first `limit` that are meant."""
+    return mask & (np.cumsum(mask) <= limit)

@@ -1,0 +1,88 @@
+"""What the headers of dead letters say (`dead_letter_headers`). Its one rule: whole columns, never
+a record; a letter that was written otherwise is no error, it only has no origin.
+
+Source: document 004, 5.2.5.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage_engine.protocol.dead_letter_headers import (
+    OFFSET,
+    PARTITION,
+    REASON,
+    TIMESTAMP,
+    TOPIC,
+)
+
+_TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+_NUMBER_PATTERN = r"^(-1|[0-9]{1,18})$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letters:
+    """What the headers of records say, as columns of one length; null where they don't."""
+
+    topics: Any
+    """string"""
+    partitions: Any
+    """int64"""
+    offsets: Any
+    """int64"""
+    timestamps_ms: Any
+    """int64"""
+    reasons: Any
+    """binary"""
+
+    @property
+    def complete(self) -> Any:
+        """Whether each says where it came from: boolean."""
+        known = pc.and_(self.topics.is_valid(), self.partitions.is_valid())
+        return pc.and_(known, self.offsets.is_valid())
+
+
+def read_letters(headers: Any) -> Letters:
+    """`headers`: list<struct<key, value>>, as records are decoded. The last of a name counts."""
+    parents = pc.list_parent_indices(headers).to_numpy()
+    entries = headers.flatten()
+    names, values = entries.field("key"), entries.field("value")
+
+    def column(name: str) -> Any:
+        found = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
+        places = np.full(len(headers), -1, dtype=np.int64)
+        places[parents[found]] = found
+        return values.take(pa.array(places, mask=places < 0))
+
+    return Letters(
+        topics=_matching(column(TOPIC), _TOPIC_PATTERN).cast(pa.string()),
+        partitions=_numbers(column(PARTITION)),
+        offsets=_numbers(column(OFFSET)),
+        timestamps_ms=_numbers(column(TIMESTAMP)),
+        reasons=column(REASON),
+    )
+
+
+def without_reason(headers: Any) -> Any:
+    """The same lists without that header; null stays null."""
+    entries = headers.flatten()
+    kept = pc.not_equal(entries.field("key"), REASON).to_numpy(zero_copy_only=False)
+    parents = pc.list_parent_indices(headers).to_numpy()
+    counts = np.bincount(parents[kept], minlength=len(headers))
+    ends = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    mask = headers.is_null() if headers.null_count else None
+    return pa.ListArray.from_arrays(ends, entries.filter(pa.array(kept)), mask=mask).cast(
+        headers.type
+    )
+
+
+def _matching(column: Any, pattern: str) -> Any:
+    fits = pc.match_substring_regex(column, pattern)
+    return pc.if_else(fits, column, pa.scalar(None, column.type))
+
+
+def _numbers(column: Any) -> Any:
+    return _matching(column, _NUMBER_PATTERN).cast(pa.string()).cast(pa.int64())
