@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from storage_engine.broker.transactions.runner import CoordinatorRunner
+from storage_engine.broker.coordination.runner import CoordinatorRunner
+from storage_engine.core.coordination import Replicated
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog
-from storage_engine.core.transaction_events import Replicated
 from storage_engine.protocol.apis import abort_members, commit_batch, end_txn
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
