@@ -41,7 +41,7 @@ def takes_its_log_for_replicated(stack: ExitStack) -> None:
         if self._appended:
             number, _ = self._appended[-1]
             self._appended.clear()
-            self._submit(Replicated(number=number))
+            self.submit(Replicated(number=number))
 
     carry_out = CoordinatorRunner._carry_out
 
