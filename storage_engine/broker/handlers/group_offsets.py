@@ -13,7 +13,6 @@ from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.group_requests import (
     OffsetsToCommit,
     are_too_long,
-    ask,
     ask_in_time,
 )
 from storage_engine.core.errors import ErrorCode
@@ -113,7 +112,7 @@ def _read(
     on_answer: Callable[[Any], None],
 ) -> None:
     partitions = None if topics is None else _partitions(topics)
-    ask(
+    ask_in_time(
         context,
         group_id,
         lambda number, _: ReadOffsets(

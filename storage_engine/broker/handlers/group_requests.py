@@ -44,8 +44,8 @@ def ask(
 def ask_in_time(
     context: BrokerContext, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
 ) -> None:
-    """As `ask`; after `offsets.commit.timeout.ms` without an answer, COORDINATOR_NOT_AVAILABLE:
-    what was asked may or may not be done."""
+    """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
+    COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
     late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     deadline = Deadline(
         context.scheduler,

@@ -222,8 +222,13 @@ def test_a_commit_waits_no_longer_than_it_may(cluster):
         if other.id != coordinator:
             cluster.network.cut(coordinator, other.id)
     asked = cluster.ask(coordinator, offset_commit.API, 8, client.commit_request(2))
+    group = offset_fetch.OffsetFetchRequest.OffsetFetchRequestGroup
+    read = offset_fetch.OffsetFetchRequest(groups=[group(group_id=GROUP, topics=None)])
+    asked_too = cluster.ask(coordinator, offset_fetch.API, 8, read)
     code = ErrorCode.of(_partition_code(client.answered(asked)))
     assert code in RETRIED
+    # Not told: the offset that may be lost, nor the one before it.
+    assert ErrorCode.of(client.answered(asked_too).groups[0].error_code) in RETRIED
     cluster.network.heal()
     assert client.commit(3) is ErrorCode.NONE
     assert client.offset() == 3
