@@ -24,7 +24,6 @@ Codecs as Kafka's clients read and write them:
 Source: KIP-57 (LZ4 framing), KIP-110 (zstd), the snappy-java and LZ4 frame formats; R-LOG7.
 """
 
-import functools
 import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -192,8 +191,8 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> By
         raise _damaged("snappy", error) from None
 
 
-@functools.cache
 def _arrow_codec(name: str) -> "pa.Codec":
+    """A new one each time: gzip's has a state, and two threads in one codec end the process."""
     import pyarrow as pa
 
     return pa.Codec(name)

@@ -1,9 +1,12 @@
 """Codecs, against the libraries that other clients use."""
 
 import gzip
+import itertools
 import os
+import random
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.frame
 import pytest
@@ -127,3 +130,17 @@ def test_an_unknown_compression_type_names_the_known_ones():
 
 def test_compression_types_have_kafkas_names():
     assert [codec_named(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == list(Codec)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_threads_compress_at_the_same_time(codec):
+    blocks = [random.Random(seed).randbytes(2000) * 50 for seed in range(4)]
+
+    def compress_often(block):
+        return [
+            bytes(decompress(codec, compress(codec, block), max_bytes=len(block))) == block
+            for _ in range(20)
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(itertools.chain.from_iterable(pool.map(compress_often, blocks)))
