@@ -13,6 +13,7 @@ those sent since the last flush. For any number of threads. Source: R-CLI1, R-CL
 told apart in `producer_errors`.
 """
 
+import operator
 import random
 import threading
 import time
@@ -126,8 +127,8 @@ class Producer:
             )
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not 0 <= timestamp_ms <= LARGEST_TIMESTAMP_MS:
-            raise SerializationError(f"the timestamp {timestamp_ms} is no time in milliseconds")
+        else:
+            timestamp_ms = _checked_timestamp(timestamp_ms)
         known = self._sender.topic(topic)
         if partition is None:
             partition = self._choose(topic, encoded_key, encoded_value, size, known)
@@ -264,6 +265,16 @@ def _checked_headers(headers: RecordHeaders) -> list[tuple[str, bytes | None]]:
                 continue
         raise SerializationError(f"the header {row!r} is not a pair of text and bytes")
     return rows
+
+
+def _checked_timestamp(timestamp_ms: int) -> int:
+    try:
+        number = operator.index(timestamp_ms)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= LARGEST_TIMESTAMP_MS:
+        raise SerializationError(f"the timestamp {timestamp_ms} is no time in milliseconds")
+    return number
 
 
 def _is_utf8(name: str) -> bool:

@@ -17,11 +17,7 @@ from storage_engine.client.accumulator import Accumulator, RecordGroup
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.produce import BatchWriter
 from storage_engine.client.producer_config import ProducerConfig
-from storage_engine.client.producer_errors import (
-    BufferFullError,
-    ProducerClosedError,
-    SerializationError,
-)
+from storage_engine.client.producer_errors import BufferFullError, ProducerClosedError
 from storage_engine.client.record_groups import RecordMetadata, encode_group, tell
 from storage_engine.client.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
@@ -267,10 +263,6 @@ class Sender:
                 encoded = encode_group(group, self._config.compression_type)
             except HeadraceError as error:
                 self._finish(group, -1, error)
-                return
-            except (TypeError, ValueError) as error:
-                # Of Arrow, for what is no record by its types.
-                self._finish(group, -1, SerializationError(f"records for {group.tp}: {error}"))
                 return
         self._writer.append(
             group.tp,
