@@ -10,11 +10,13 @@ process.
     KeyedSink        foreachBatch: micro-batches into a database, each record once
     with_dead_letters, dead_letters
                      rejected records to a topic of their own, with reason and origin
+    register         the format, where the package came with --py-files
     ConnectorError   what the format and its helpers refuse; `code` is stable
 """
 
 from connector.dead_letters import dead_letters, with_dead_letters
 from connector.errors import ConnectorError
 from connector.keyed_sink import KeyedSink
+from connector.registration import register
 
-__all__ = ["ConnectorError", "KeyedSink", "dead_letters", "with_dead_letters"]
+__all__ = ["ConnectorError", "KeyedSink", "dead_letters", "register", "with_dead_letters"]

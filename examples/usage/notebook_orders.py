@@ -50,7 +50,7 @@ orders = (
 checked = with_dead_letters(
     orders,
     reason=F.when(F.col("order.item").isNull(), "no item").when(
-        ~(F.col("order.amount") > 0), "no amount"
+        F.coalesce(F.col("order.amount"), F.lit(0)) <= 0, "no amount"
     ),
     topic=f"{topic}-rejected",
     accepted={

@@ -8,7 +8,8 @@ Where the package is not installed on the cluster, it travels with the job:
     zip -r headrace.zip connector storage_engine pyspark_headrace
     spark-submit --py-files headrace.zip examples/usage/submit_totals.py …
 
-(pyarrow, numpy, kafka-python and crc32c, which are not pure Python, have to be there.)
+(pyarrow, numpy, kafka-python and crc32c, which are not pure Python, have to be there.) That is what
+`register` is for: Spark does not look for formats in archives.
 """
 
 import sys
@@ -16,10 +17,13 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from connector import register
+
 
 def main() -> None:
     servers, source, target, job = sys.argv[1:]
     spark = SparkSession.builder.appName("totals").getOrCreate()
+    register(spark)
     orders = (
         spark.read.format("headrace")
         .option("kafka.bootstrap.servers", servers)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
 PACKAGES = ("connector", "storage_engine", "pyspark_headrace")
 SPARK_HOME = Path(pyspark.__file__).parent
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,8 @@ def run(command: list[Any], **environment: str) -> str:
         [str(each) for each in command],
         cwd="/", env=inherited | environment, capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    errors = [line for line in done.stderr.splitlines() if "Error" in line or "Exception" in line]
+    assert done.returncode == 0, "\n".join([done.stdout[-2000:], *errors])
     return done.stdout
 
 
@@ -161,6 +162,7 @@ def test_a_notebook_in_the_source_form_of_databricks(
 def test_spark_connect(servers, orders):
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     job = [sys.executable, USAGE / "connect_copy.py", "local[1]", servers, orders]
-    said = run([*job, f"{orders}-target"], PYTHONPATH=str(ROOT))
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    said = run([*job, f"{orders}-target"], **python)
     assert "pyspark.sql.connect" in said and "3 records read" in said
     assert totals(servers, orders) == [(b"anna", b"12"), (b"anna", b"30"), (b"bert", b"7")]
