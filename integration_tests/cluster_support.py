@@ -20,6 +20,9 @@ SESSION_TIMEOUT_MS = 2000
 
 QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
 
+FEW_GROUPS = (("offsets.topic.num.partitions", "3"),)
+"""Whatever consumer makes the topic of groups: 50 partitions would be most of a small cluster."""
+
 DEADLINE_S = 60.0
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
@@ -57,7 +60,7 @@ def running_cluster(
     directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[LocalCluster]:
     """A cluster on free ports that is gone after the block, whatever happens in it."""
-    request = UpRequest(brokers=brokers, port=0, settings=(*QUICK_FAILOVER, *settings))
+    request = UpRequest(brokers=brokers, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER, *settings))
     with LocalCluster.running(directory, request) as cluster:
         yield cluster
 

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from integration_tests.cluster_support import SESSION_TIMEOUT_MS, wait_until
+from integration_tests.cluster_support import FEW_GROUPS, SESSION_TIMEOUT_MS, wait_until
 from integration_tests.fault_proxy import FaultProxy
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.broker_process import BrokerProcess
@@ -119,7 +119,7 @@ def running_proxied_cluster(directory: Path) -> Iterator[ProxiedCluster]:
             brokers=len(IDS),
             port=0,
             zookeeper=zookeeper.connect,
-            settings=(("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),),
+            settings=(*FEW_GROUPS, ("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS))),
         )
         running = stack.enter_context(LocalCluster.running(directory / "brokers", request))
         to_brokers = {

@@ -11,10 +11,12 @@ from typing import Protocol
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError, LogStorageError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.log.append_result import AppendResult
 from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.record_batch import patch_producer
 
 
 class Leaders(Protocol):
@@ -101,7 +103,8 @@ class Appends:
         nothing less can't be lost. Raises KafkaError.
         """
         partition = self.writable(tp, -1)
-        _check_producers_may(partition)
+        if tp.topic != GROUP_OFFSETS_TOPIC:
+            _check_producers_may(partition)
         # Also of one that is refused: to ask the coordinator once more does no harm.
         partition.guards.note_marker(producer_id)
         try:
@@ -121,12 +124,31 @@ class Appends:
         return result
 
     def append_state(
-        self, tp: TopicPartition, leader_epoch: int, records: memoryview
+        self,
+        tp: TopicPartition,
+        leader_epoch: int,
+        records: memoryview,
+        *,
+        producer: tuple[int, int] | None = None,
     ) -> AppendResult:
         """Append what a coordinator keeps to a partition led here under that leader epoch, with
-        acks=all. Raises KafkaError."""
+        acks=all. Raises KafkaError.
+
+        `producer`: id and epoch, when it is part of a transaction; its sequence goes on from batch
+        to batch, so that the log takes it as it takes a producer's own.
+        """
         partition = self.writable(tp, -1, leader_epoch)
-        (outcome,) = self._append_run(partition, [records], False)
+        if producer is not None:
+            producer_id, epoch = producer
+            patch_producer(
+                records,
+                0,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=partition.log.producer_state.next_sequence(producer_id, epoch),
+                transactional=True,
+            )
+        (outcome,) = self._append_run(partition, [records], producer is not None)
         if isinstance(outcome, KafkaError):
             raise outcome
         return outcome

@@ -11,6 +11,9 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.runner import RunnerPorts
+from storage_engine.broker.coordination.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
@@ -18,7 +21,9 @@ from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
+from storage_engine.broker.groups import kind as groups
 from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
@@ -33,10 +38,8 @@ from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
-from storage_engine.broker.transactions.coordinators import Coordinators
+from storage_engine.broker.transactions import kind as transactions
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
-from storage_engine.broker.transactions.runner import RunnerPorts
-from storage_engine.broker.transactions.state_topic import StateTopic
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.ids import BrokerEpoch, BrokerId
@@ -48,7 +51,6 @@ from storage_engine.core.settings import (
     RACK_AWARE_SELECTORS,
     REPLICA_SELECTOR,
 )
-from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -75,6 +77,7 @@ class BrokerParts:
         self.context.replicas.start()
         self.maintenance.start()
         self.context.coordinators.start()
+        self.context.group_coordinators.start()
         # What is set for this broker counts before it is told what to lead.
         self.config_changes.start(self.registration.start)
 
@@ -86,6 +89,7 @@ class BrokerParts:
         self.maintenance.close()
         self.fetchers.close()
         self.context.coordinators.close()
+        self.context.group_coordinators.close()
         self.context.replicas.close()
 
 
@@ -266,30 +270,48 @@ def build(
         rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
     topic_admin = TopicAdmin(dynamic, coordination=coordination, metadata=metadata)
-    state_topic = StateTopic(
-        dynamic, coordination=coordination, topic_admin=topic_admin, metadata=metadata
-    )
+
+    def state_topic_of(plan: StateTopicPlan) -> StateTopic:
+        return StateTopic(
+            plan, dynamic, coordination=coordination, topic_admin=topic_admin, metadata=metadata
+        )
+
+    state_topic = state_topic_of(transactions.PLAN)
+    group_topic = state_topic_of(groups.PLAN)
     marker_writes = MarkerWrites(replicas, scheduler)
+    runner_ports = RunnerPorts(
+        appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
+    )
     coordinators = Coordinators(
-        RunnerPorts(
-            broker_id=broker_id,
-            appends=replicas.appends,
-            markers=marker_writes,
-            metadata=metadata,
-            coordination=coordination,
-            transport=transport,
-            scheduler=scheduler,
-            clock=clock,
-            background=background,
-            new_coordinator=lambda: TransactionCoordinator(
-                producer_timeout_max_ms=config.integer("transaction.max.timeout.ms"),
-                expiration_ms=config.integer("transactional.id.expiration.ms"),
+        transactions.transaction_coordinators(
+            config,
+            transactions.MarkerPorts(
+                broker_id=broker_id,
+                writes=marker_writes,
+                metadata=metadata,
+                coordination=coordination,
+                transport=transport,
+                scheduler=scheduler,
+                clock=clock,
             ),
         ),
+        runner_ports,
         state_topic,
         tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
     )
-    replicas.on_leading = coordinators.lead
+    group_coordinators = Coordinators(
+        groups.group_coordinators(config, scheduler=scheduler, clock=clock),
+        runner_ports,
+        group_topic,
+        tick_ms=config.integer("offsets.retention.check.interval.ms"),
+    )
+
+    def on_leading(partition: HostedPartition) -> None:
+        coordinators.lead(partition)
+        group_coordinators.lead(partition)
+
+    replicas.on_leading = on_leading
+    marker_writes.on_written = groups.tell_of_markers(group_coordinators)
     verifier = Verifier(
         state_topic,
         coordinators,
@@ -321,6 +343,9 @@ def build(
         producer_ids=ProducerIds(coordination, broker_id=broker_id),
         state_topic=state_topic,
         coordinators=coordinators,
+        group_topic=group_topic,
+        group_coordinators=group_coordinators,
+        verifier=verifier,
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
         orders=Orders(topic_configs, scheduler),

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.coordinator_lookup import TRANSACTION, find_coordinator
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -32,15 +33,11 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import ApiSpec
 
-_FIND_COORDINATOR = 10
 _ADD_PARTITIONS = 24
 _JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
 
-_FIND_VERSION = 3
-"""The newest for one name at a time."""
 _ADD_VERSION = 3
 """The newest of producers."""
-_TRANSACTION = 1
 
 TIMEOUT_MS = 60 * 60 * 1000
 """`transaction.timeout.ms` of a sink: from the last sign of any task of the micro-batch."""
@@ -179,17 +176,13 @@ class SinkBatches:
     def _find(self, deadline: Deadline) -> int:
         if self._coordinator is not None:
             return self._coordinator
-        module = _module(_FIND_COORDINATOR)
-        request = module.FindCoordinatorRequest(
-            key=member_transactional_id(self.sink), key_type=_TRANSACTION
+        self._coordinator = find_coordinator(
+            self._cluster,
+            TRANSACTION,
+            member_transactional_id(self.sink),
+            f"sink '{self.sink}'",
+            deadline,
         )
-        spec = spec_for(_FIND_COORDINATOR)
-        answer = self._cluster.ask_any(spec, request, deadline, version=_FIND_VERSION)
-        code = ErrorCode.of(answer.error_code)
-        if code is not ErrorCode.NONE:
-            text = answer.error_message or code.meaning
-            raise KafkaError(f"no coordinator for sink '{self.sink}': {text}", code)
-        self._coordinator = int(answer.node_id)
         return self._coordinator
 
 

@@ -94,6 +94,8 @@ class ErrorCode(enum.IntEnum):
     SASL_AUTHENTICATION_FAILED = (58, False, "SASL authentication failed")
     UNKNOWN_PRODUCER_ID = (59, False, "the log has nothing of that producer id any more")
     REASSIGNMENT_IN_PROGRESS = (60, False, "the partition is being reassigned")
+    NON_EMPTY_GROUP = (68, False, "the group has members")
+    GROUP_ID_NOT_FOUND = (69, False, "there is no such group")
     FETCH_SESSION_ID_NOT_FOUND = (70, True, "the fetch session is unknown")
     INVALID_FETCH_SESSION_EPOCH = (71, True, "the fetch session's epoch is another")
     LISTENER_NOT_FOUND = (72, True, "the leader has no such listener")

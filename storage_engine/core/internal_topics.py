@@ -2,14 +2,16 @@
 do nothing else to them.
 
 A grown one would lead half of its names to other partitions, a deleted one would forget which
-transactions are open. Source: KIP-98.
+transactions are open, and what groups have read. Source: KIP-98.
 """
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 
-INTERNAL_TOPICS = frozenset({TRANSACTION_STATE_TOPIC})
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+
+INTERNAL_TOPICS = frozenset({TRANSACTION_STATE_TOPIC, GROUP_OFFSETS_TOPIC})
 
 
 def check_not_internal(topic: str, action: str) -> None:

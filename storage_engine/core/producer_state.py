@@ -180,6 +180,13 @@ class ProducerStates:
             raise _gap(entry, first_sequence, expected)
         return duplicate
 
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """That of the first record that the producer writes next under this epoch."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch != epoch or not entry.batches:
+            return 0
+        return (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Raises what the coordinator is to get when its marker may not be appended."""
         entry = self._entries.get(producer_id)

@@ -4,6 +4,7 @@ Rule: Kafka's names, types and defaults; a row whose default differs says so in 
 what we do not do is not in the table (decision 12).
 """
 
+from storage_engine.core.group_settings import GROUP_SETTINGS
 from storage_engine.core.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.topic_settings import TOPIC_SETTINGS
 
@@ -114,15 +115,6 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         type=SettingType.BOOLEAN,
         default=True,
         doc="Topics may be deleted; false: the request is refused.",
-    ),
-    Setting(
-        name="offsets.topic.replication.factor",
-        type=SettingType.INT,
-        default=3,
-        minimum=1,
-        maximum=32767,
-        unit="replicas",
-        doc="Replicas of the topic that keeps the offsets of consumer groups.",
     ),
     Setting(
         name="transaction.state.log.replication.factor",
@@ -463,7 +455,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + TOPIC_SETTINGS
+SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + GROUP_SETTINGS + TOPIC_SETTINGS
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}
 """What a topic may set."""

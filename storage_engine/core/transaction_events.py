@@ -7,13 +7,12 @@ once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from storage_engine.core.coordination import AppendRecord, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    StateKey,
-    StateRecord,
 )
 
 # --- requests of transactional producers ---
@@ -152,16 +151,6 @@ class AbortMembers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replicated:
-    """All records up to `number` are on every in-sync replica.
-
-    Number 0 stands for everything that the coordinator was restored from.
-    """
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
     """Leaders have acknowledged the markers of a producer in these partitions, or the partitions
     are no more."""
@@ -196,18 +185,6 @@ Event = (
 )
 
 # --- effects ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRecord:
-    """Append to the state log, in the order of the numbers, which have no gap; None: a tombstone.
-
-    When it can't be appended, the driver drops the coordinator and restores another from the log.
-    """
-
-    number: int
-    key: StateKey
-    record: StateRecord | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.coordination import Replicated
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
     AddPartitions,
+    Answer,
     CommitBatch,
     Effect,
     EndTransaction,
@@ -28,7 +30,6 @@ from storage_engine.core.transaction_events import (
     InitProducer,
     JoinBatch,
     MarkersWritten,
-    Replicated,
     Tick,
     VerifyMember,
     VerifyPartitions,
@@ -65,7 +66,7 @@ class TransactionCoordinator:
         sink_timeout_max_ms: int = SINK_TIMEOUT_MAX_MS,
         expiration_ms: int = EXPIRATION_MS,
     ) -> None:
-        self._log = StateLog()
+        self._log = StateLog(lambda request, error: Answer(request=request, error=error))
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )

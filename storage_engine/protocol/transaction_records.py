@@ -21,11 +21,9 @@ The tasks of a job mostly write to the same partitions: so ends share sets. Sour
 (unknown tagged fields are skipped), Kafka's TransactionLogKey.json and TransactionLogValue.json.
 """
 
-import struct
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
-from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
+from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
     MAX_PRODUCER_EPOCH,
@@ -43,6 +41,7 @@ from storage_engine.core.transaction_state import (
     TransactionState,
 )
 from storage_engine.protocol.apis.wire import INT16, INT64, Reader, Writer
+from storage_engine.protocol.state_fields import StateFields
 
 TRANSACTION_KEY = 0
 MEMBER_KEY = 1000
@@ -56,7 +55,7 @@ _TAG_PREVIOUS_PRODUCER_ID = 0
 _TAG_NEXT_PRODUCER_ID = 1
 _TAG_CLIENT_VERSION = 2
 
-Item = TypeVar("Item")
+_fields = StateFields("transaction state log")
 Partitions = frozenset[TopicPartition]
 
 
@@ -81,7 +80,7 @@ def encode_key(key: StateKey) -> bytes:
 
 def decode_key(data: bytes) -> StateKey | None:
     """None for a key of a version that is not known: a later one wrote it, and it is not for us."""
-    version = _version(data, "key")
+    version = _fields.version(data, "key")
     if version not in (TRANSACTION_KEY, MEMBER_KEY, LEDGER_KEY):
         return None
 
@@ -93,7 +92,7 @@ def decode_key(data: bytes) -> StateKey | None:
             return MemberKey(reader.int64())
         return LedgerKey(reader.string(), reader.string())
 
-    return _decoded("a key", data, False, read)
+    return _fields.decoded("a key", data, False, read)
 
 
 # --- values ---
@@ -113,10 +112,10 @@ def encode_record(record: StateRecord) -> bytes:
 
 def decode_record(key: StateKey, data: bytes) -> StateRecord:
     """The value under a key of that kind."""
-    version = _version(data, "value")
+    version = _fields.version(data, "value")
     newest = _TRANSACTION_VALUE if isinstance(key, TransactionalIdKey) else _OWN_VALUE
     if not 0 <= version <= newest:
-        raise _corrupt(f"the value of {key}", f"its version {version} is not known")
+        raise _fields.corrupt(f"the value of {key}", f"its version {version} is not known")
 
     def read(reader: Reader) -> StateRecord:
         reader.int16()
@@ -125,7 +124,7 @@ def decode_record(key: StateKey, data: bytes) -> StateRecord:
         return _read_member(reader) if isinstance(key, MemberKey) else _read_ledger(reader)
 
     flexible = newest == _OWN_VALUE or version >= _FIRST_FLEXIBLE_TRANSACTION
-    return _decoded(f"the value of {key}", data, flexible, read)
+    return _fields.decoded(f"the value of {key}", data, flexible, read)
 
 
 def _write_transaction(writer: Writer, record: TransactionRecord) -> None:
@@ -288,30 +287,3 @@ def _read_partitions(reader: Reader) -> Partitions:
         partitions.extend(TopicPartition(topic, number) for number in numbers)
         reader.tags()
     return frozenset(partitions)
-
-
-# --- what is damaged ---
-
-
-def _version(data: bytes, what: str) -> int:
-    if len(data) < INT16.size:
-        raise _corrupt(f"a {what}", f"it has {len(data)} bytes")
-    return int(INT16.unpack_from(data)[0])
-
-
-def _decoded(what: str, data: bytes, flexible: bool, read: Callable[[Reader], Item]) -> Item:
-    reader = Reader(memoryview(data), flexible=flexible)
-    try:
-        item = read(reader)
-        reader.finish()
-    except InvalidRequestError as error:
-        raise _corrupt(what, str(error)) from None
-    except (struct.error, IndexError):
-        raise _corrupt(what, "it ends too early") from None
-    except UnicodeDecodeError:
-        raise _corrupt(what, "a string is not UTF-8") from None
-    return item
-
-
-def _corrupt(what: str, reason: str) -> CorruptRecordError:
-    return CorruptRecordError(f"{what} in the transaction state log is damaged: {reason}")

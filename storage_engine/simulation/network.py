@@ -151,6 +151,7 @@ class SimulatedConnection:
         self._exchanges: deque[SimulatedExchange] = deque()
         self._receiver_loop: ProcessLoop | None = None
         """The life of the broker that it leads to, from the first frame that arrives on."""
+        self.peer_host = f"simulated-{sender}"
         self.is_open = True
         """The sender still uses it."""
         self.closed = False

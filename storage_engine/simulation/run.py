@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.convergence import open_ends
@@ -230,6 +231,23 @@ class Run:
 
     def _expel_a_laggard(self) -> None:
         """A follower that can't fetch, though its session lives, leaves the ISRs of others."""
+        laggard = self._hold_up_a_follower()
+        end_ms = self.cluster.loop.now_ms + LAGGARD_MS
+        while kept := self._kept_by_others(laggard.id):
+            if self.cluster.controller is laggard:
+                # Elected since: a controller that reaches nobody can tell nobody who leads.
+                self.cluster.network.heal()
+                laggard = self._hold_up_a_follower()
+                end_ms = self.cluster.loop.now_ms + LAGGARD_MS
+            if self.cluster.loop.now_ms >= end_ms:
+                raise InvariantViolation(
+                    "a laggard leaves the ISR",
+                    f"broker {laggard.id} can fetch no more for {LAGGARD_MS} ms: {', '.join(kept)}",
+                )
+            self.cluster.loop.run_for(LOOK_MS)
+
+    def _hold_up_a_follower(self) -> SimulatedBroker:
+        """Nothing of it gets through to others any more."""
         controller = self.cluster.controller
         assert controller is not None
         laggard = self._choose.choice([b for b in self.cluster.brokers if b is not controller])
@@ -237,14 +255,7 @@ class Run:
         for broker in self.cluster.brokers:
             if broker is not laggard:
                 self.cluster.network.hold_up(laggard.id, broker.id)
-        end_ms = self.cluster.loop.now_ms + LAGGARD_MS
-        while kept := self._kept_by_others(laggard.id):
-            if self.cluster.loop.now_ms >= end_ms:
-                raise InvariantViolation(
-                    "a laggard leaves the ISR",
-                    f"broker {laggard.id} can fetch no more for {LAGGARD_MS} ms: {', '.join(kept)}",
-                )
-            self.cluster.loop.run_for(LOOK_MS)
+        return laggard
 
     def _kept_by_others(self, laggard: int) -> list[str]:
         """Partitions that are produced to, led by others, with the laggard in their ISR."""

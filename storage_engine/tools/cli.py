@@ -51,6 +51,10 @@ COMMANDS = (
     Command(name="down", module="down", summary="stop all that runs in a folder, keep the data"),
     Command(name="broker", module="broker", summary="run one broker in the foreground"),
     Command(name="topics", module="topics", summary="create, list, describe, alter, delete topics"),
+    Command(name="groups", module="groups", summary="look after consumer groups"),
+    Command(
+        name="get-offsets", module="get_offsets", summary="show where partitions begin and end"
+    ),
     Command(name="reassign", module="reassign", summary="move partitions to other brokers"),
     Command(
         name="elect-preferred",

@@ -7,8 +7,8 @@ producer id that is used once, and its answer. Source: R-SPARK2.
 
 import logging
 
+from storage_engine.broker.coordination.runner import EventOf, OnAnswer
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.transactions.runner import EventOf, OnAnswer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.single_use import single_use
 from storage_engine.core.sink_names import member_transactional_id

@@ -8,6 +8,8 @@ from storage_engine.broker.cold_reads import ColdReads
 from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
+from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
@@ -20,10 +22,9 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
-from storage_engine.broker.transactions.coordinators import Coordinators
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
-from storage_engine.broker.transactions.state_topic import StateTopic
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
+from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import Clock, Coordination, Scheduler
@@ -56,6 +57,9 @@ class BrokerContext:
     producer_ids: ProducerIds
     state_topic: StateTopic
     coordinators: Coordinators
+    group_topic: StateTopic
+    group_coordinators: Coordinators
+    verifier: Verifier
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     orders: Orders
@@ -89,7 +93,7 @@ class BrokerContext:
 class Call:
     """A request under way."""
 
-    __slots__ = ("connection", "correlation_id", "exchange", "spec", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "exchange", "spec", "version")
 
     def __init__(
         self,
@@ -98,7 +102,9 @@ class Call:
         correlation_id: int,
         connection: Connection,
         exchange: Exchange,
+        client_id: str = "",
     ) -> None:
+        self.client_id = client_id
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id

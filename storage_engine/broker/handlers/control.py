@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
+from storage_engine.core.groups.events import TopicsDeleted
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
@@ -157,4 +158,7 @@ def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataR
                 partition.deletion_waiters.wake()
         for topic in request.removed_topics:
             context.topic_configs.forget(topic)
+        if request.removed_topics:
+            removed = frozenset(request.removed_topics)
+            context.group_coordinators.tell_all(TopicsDeleted(topics=removed))
     call.respond(UpdateMetadataResponse(error_code=int(refusal)))

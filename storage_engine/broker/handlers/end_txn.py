@@ -1,8 +1,7 @@
-"""EndTxn and AddOffsetsToTxn: what a producer asks of its transaction as a whole.
+"""EndTxn: a producer commits or aborts its transaction.
 
-Rule: EndTxn is answered when the decision can't be lost; with version 5 the producer goes on under
-another epoch (KIP-890). The offsets of groups are refused for good, so that a client says so at
-once: there are no groups in this version. Source: KIP-98.
+Rule: it is answered when the decision can't be lost; with version 5 the producer goes on under
+another epoch (KIP-890). Source: KIP-98.
 """
 
 from typing import Any
@@ -12,7 +11,6 @@ from storage_engine.broker.handlers.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transaction_events import Answer, EndTransaction
 from storage_engine.core.transaction_state import NO_PRODUCER_ID
-from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from storage_engine.protocol.apis.end_txn import EndTxnResponse
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
@@ -57,8 +55,3 @@ def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
         context.producer_ids.allocate(on_id)
     else:
         end(NO_PRODUCER_ID)
-
-
-def add_offsets_to_txn(_context: BrokerContext, call: Call, _request: Any) -> None:
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    call.respond(AddOffsetsToTxnResponse(error_code=int(code)))

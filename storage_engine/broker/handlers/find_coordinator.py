@@ -1,9 +1,7 @@
-"""FindCoordinator: of a transactional id, the leader of its part of the state log; of a group, the
-broker that is asked, since no group has state in this version.
+"""FindCoordinator: of a group or a transactional id, the leader of its part of the topic that keeps
+the state.
 
-Rule: clients with assigned partitions get on without a group's state; whoever needs it is told at
-once (`groups`), instead of looking for a coordinator for ever. The first question for a
-transactional id makes the topic of the state log. Source: KIP-98, KIP-699.
+Rule: the first question of a kind makes that kind's topic. Source: KIP-98, KIP-699.
 """
 
 from typing import Any
@@ -35,11 +33,10 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
 def _answer(context: BrokerContext, key_type: int, key: str) -> dict[str, Any]:
     found: BrokerInfo | None = None
     code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
-    if key_type == GROUP:
-        found = context.metadata.brokers.get(context.broker_id)
-    elif key_type == TRANSACTION:
-        context.state_topic.learn(create=True)
-        found = context.state_topic.coordinator_of(key)
+    topic = {GROUP: context.group_topic, TRANSACTION: context.state_topic}.get(key_type)
+    if topic is not None:
+        topic.learn(create=True)
+        found = topic.coordinator_of(key)
         if found not in context.brokers:
             found = None
     else:

@@ -38,6 +38,8 @@ class MarkerWrites:
     def __init__(self, replicas: ReplicaManager, scheduler: Scheduler) -> None:
         self._replicas = replicas
         self._scheduler = scheduler
+        self.on_written: Callable[[MarkerTarget], None] = lambda _: None
+        """Hears of each marker that was appended, before anybody else can append behind it."""
 
     def write(self, targets: Sequence[MarkerTarget], on_written: OnWritten) -> None:
         """Append them to partitions led here, and wait for the followers."""
@@ -56,6 +58,7 @@ class MarkerWrites:
                 partition = self._replicas.get(tp)
                 assert partition is not None, "it was appended to in this turn"
                 required = result.last_offset + 1
+                self.on_written(target)
                 waiting.append(AwaitedAppend(partition, required_offset=required, index=index))
             outcomes.append(ProducePartitionResponse(tp.topic, tp.partition, int(code), -1, -1, -1))
         DelayedProduce(

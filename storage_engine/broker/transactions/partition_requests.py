@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.transactions.coordinators import Coordinators
+from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import is_member

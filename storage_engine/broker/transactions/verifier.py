@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.transactions.coordinators import Coordinators
 from storage_engine.broker.transactions.partition_requests import Outcomes, verify_all
-from storage_engine.broker.transactions.state_topic import StateTopic
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.transactions import state_load
+from storage_engine.broker.coordination import state_load
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
@@ -70,7 +70,7 @@ def aborted(cluster, tp) -> list[tuple[int, int]]:
 def send_no_markers(broker) -> None:
     """From the coordinators that it has now."""
     for runner in broker.context.coordinators._runners.values():
-        runner._markers.send = lambda order: None
+        runner._carrier.sender.send = lambda order: None
 
 
 def codes_of(failure) -> ErrorCode:
@@ -325,7 +325,7 @@ def test_a_coordinator_whose_record_is_refused_starts_anew_from_the_log(cluster,
     appends = broker.context.replicas.appends
     refusals = []
 
-    def refuse(tp, leader_epoch, records):
+    def refuse(tp, leader_epoch, records, **_):
         refusals.append(tp)
         raise LogFullError("no room")
 
@@ -368,11 +368,11 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     failures: list[dict] = []
     replay = state_load._replay
 
-    def damaged(data, content):
+    def damaged(codec, data, content):
         if len(failures) < 2:
             failures.append(content)
             raise CorruptRecordError("damaged")
-        replay(data, content)
+        replay(codec, data, content)
 
     monkeypatch.setattr(state_load, "_replay", damaged)
     cluster[first.coordinator()].kill()

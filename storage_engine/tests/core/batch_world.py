@@ -14,18 +14,17 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
+from storage_engine.core.coordination import AppendRecord, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
     Answer,
-    AppendRecord,
     CommitBatch,
     Effect,
     EnlistPartitions,
     Event,
     JoinBatch,
     MarkersWritten,
-    Replicated,
     SendMarkers,
     Tick,
     VerifyMember,

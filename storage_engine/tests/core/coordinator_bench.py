@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 
+from storage_engine.core.coordination import AppendRecord, Replicated
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
     Answer,
-    AppendRecord,
     CommitBatch,
     Effect,
     EnlistPartitions,
     Event,
     JoinBatch,
     MarkersWritten,
-    Replicated,
     SendMarkers,
     Tick,
 )

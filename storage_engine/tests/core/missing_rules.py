@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.coordination import AppendRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
-from storage_engine.core.transaction_events import AppendRecord, Event, JoinBatch
+from storage_engine.core.transaction_events import Event, JoinBatch
 from storage_engine.core.transaction_state import LedgerKey, MemberRecord
 from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.core.verification_guard import VerificationGuards

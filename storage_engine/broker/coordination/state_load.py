@@ -1,24 +1,26 @@
-"""Reads a partition of the state log when this broker begins to lead it. Its one rule: the event
-loop neither waits for the disk nor decodes.
+"""Reads a partition of a coordinator's log when this broker begins to lead it. Its one rule: the
+event loop neither waits for the disk nor decodes.
 
 Pieces are brought into memory and replayed in the background, one after the other, from the log's
-start to where it ended when the load began; nobody but the coordinator that is being made would
-append more. Source: KIP-98.
+start to where it ended when the load began. Nobody but the coordinator that is being made appends
+more, ends of transactions aside: those are told to it once it is made. Source: KIP-98.
 """
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ports import Background
-from storage_engine.core.transaction_state import StateKey, StateRecord
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segment_slice import SegmentSlice
+from storage_engine.protocol.record_batch import crc_matches, iter_headers
 
 PIECE_BYTES = 1 << 20
 """What is read and replayed at a time: a copy of it is made on the event loop."""
 
-Content = dict[StateKey, StateRecord]
+Content = Any
+"""What the codec makes of the log."""
 
 
 class StateLoad:
@@ -27,27 +29,36 @@ class StateLoad:
     def __init__(
         self,
         log: PartitionLog,
+        codec: str,
         background: Background,
         *,
         on_loaded: Callable[[Content], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
+        """`codec` names a module with `new_content` and `replay`; it needs Arrow, which takes long
+        to load, and is imported in the background."""
         self._log = log
+        self._codec = codec
         self._background = background
         self._on_loaded = on_loaded
         self._on_failed = on_failed
         self._offset = log.log_start_offset
         self.end_offset = log.log_end_offset
         """Exclusive: what is read."""
-        self._content: Content = {}
+        self._content: Content = None
         self._cancelled = False
 
     def start(self) -> None:
-        # The codec needs Arrow, which takes long to load.
-        self._background.submit(_load_codec, lambda _: self._next(), self._failed)
+        self._background.submit(
+            lambda: importlib.import_module(self._codec).new_content(), self._begin, self._failed
+        )
 
     def cancel(self) -> None:
         self._cancelled = True
+
+    def _begin(self, content: Content) -> None:
+        self._content = content
+        self._next()
 
     def _next(self) -> None:
         if self._cancelled:
@@ -78,7 +89,7 @@ class StateLoad:
             return
         self._offset = piece.end_offset
         self._background.submit(
-            lambda: _replay(data, self._content), lambda _: self._next(), self._failed
+            lambda: _replay(self._codec, data, self._content), lambda _: self._next(), self._failed
         )
 
     def _failed(self, failure: Exception) -> None:
@@ -87,18 +98,10 @@ class StateLoad:
             self._on_failed(failure)
 
 
-def _load_codec() -> None:
-    importlib.import_module("storage_engine.protocol.transaction_batches")
-
-
-def _replay(data: bytes, content: Content) -> None:
-    # Only here: see `StateLoad.start`.
-    from storage_engine.protocol.record_batch import crc_matches, iter_headers
-    from storage_engine.protocol.transaction_batches import replay
-
+def _replay(codec: str, data: bytes, content: Content) -> None:
     for position, header in iter_headers(data):
         if not crc_matches(data, position, header.size_in_bytes):
             raise CorruptRecordError(
                 f"the CRC of the batch at offset {header.base_offset} does not match"
             )
-    replay(data, content)
+    importlib.import_module(codec).replay(data, content)

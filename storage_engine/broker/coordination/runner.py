@@ -1,68 +1,99 @@
-"""One transaction coordinator at work: a partition of the state log under one leader epoch. Its one
-rule: what the core says is carried out in its order, and only by the leader that the core was
-restored for.
+"""One coordinator at work: a partition of its log under one leader epoch. Its one rule: what the
+core says is carried out in its order, and only by the leader that the core was restored for.
 
-    loading -> running -> ended          loading: COORDINATOR_LOAD_IN_PROGRESS
+    loading -> running -> ended          loading: requests wait for a while, from then on they get
+                                         COORDINATOR_LOAD_IN_PROGRESS
                                          ended: NOT_COORDINATOR, also to all that wait
 
-Before each step it is made sure that this broker leads, and that enough replicas are in sync: an
-append is then refused by the medium only, which ends the runner; the next one reads the log. What
-has nobody to ask again (markers that are written, records that are replicated) waits until a step
-is possible. Source: KIP-98, R-SPARK2; decisions 520 and 521.
+Before each step that may write it is made sure that this broker leads, and that enough replicas are
+in sync: an append is then refused by the medium only, which ends the runner; the next one reads the
+log. What has nobody to ask again (markers that are written, records that are replicated) waits
+until a step is possible. What may not write needs no replicas, and waits for nothing but the load.
+Source: KIP-98, R-SPARK2; decisions 520, 521 and 700.
 """
 
+import importlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from storage_engine.broker.appends import Appends
+from storage_engine.broker.coordination.state_load import Content, StateLoad
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.transactions.marker_sender import MarkerSender
-from storage_engine.broker.transactions.marker_writes import MarkerWrites
-from storage_engine.broker.transactions.state_load import Content, StateLoad
+from storage_engine.core.coordination import AppendRecord, CountAppended, Replicated
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
-from storage_engine.core.transaction_events import (
-    Answer,
-    AppendRecord,
-    Effect,
-    Event,
-    MarkersWritten,
-    Replicated,
-    SendMarkers,
-    Tick,
-)
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.ports import Background, Clock, Scheduler
 
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
 """After which what could not be stepped is tried again."""
 
+LOAD_WAIT_MS = 5_000
+"""From the election on, how long requests wait for the load instead of being refused: librdkafka
+asks again but twice within 300 ms, and the first load of a process imports Arrow."""
+
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
-OnAnswer = Callable[[Answer], None]
-EventOf = Callable[[int], Event]
+NEEDS_REPLICAS = -1
+NEEDS_LEADERSHIP = 1
+"""What is asked of a partition, as `acks`."""
+
+OnAnswer = Callable[[Any], None]
+EventOf = Callable[[int], Any]
 """Makes the event of a request, given the request's number."""
+
+
+class Core(Protocol):
+    """A coordinator's state machine."""
+
+    def restore(self, content: Content, at: Any, /) -> list[Any]: ...
+
+    def step(self, event: Any, /) -> list[Any]: ...
+
+
+class Carrier(Protocol):
+    """Carries out the effects that only one kind of coordinator has."""
+
+    def carry_out(self, effect: Any) -> None: ...
+
+    def close(self) -> None:
+        """Do and hear nothing more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerPorts:
     """What a runner works with; the same for all of a broker."""
 
-    broker_id: int
     appends: Appends
-    markers: MarkerWrites
-    metadata: MetadataCache
-    coordination: Coordination
-    transport: Transport
     scheduler: Scheduler
     clock: Clock
     background: Background
-    new_coordinator: Callable[[], TransactionCoordinator]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorKind:
+    """What tells coordinators of transactions from those of groups."""
+
+    name: str
+    """What they coordinate."""
+    topic: str
+    codec: str
+    """Module with `new_content`, `replay` and `encode_entries`, of the log's records."""
+    new_core: Callable[[], Core]
+    new_carrier: Callable[["CoordinatorRunner"], Carrier]
+    now: Callable[[], Any]
+    """Time, as the core takes it."""
+    tick: Callable[[], Any]
+    """The event of the periodic work."""
+    answer_types: tuple[type, ...]
+    """Their `request` says what they answer."""
+    refusal: Callable[[int, ErrorCode], Any]
+    """The answer to a request that failed."""
 
 
 class CoordinatorRunner:
@@ -71,38 +102,34 @@ class CoordinatorRunner:
     def __init__(
         self,
         partition: HostedPartition,
+        kind: CoordinatorKind,
         ports: RunnerPorts,
         on_end: Callable[["CoordinatorRunner"], None],
     ) -> None:
         """`on_end` hears when it has ended by itself."""
         self.partition = partition
+        self._kind = kind
         self._ports = ports
         self._on_end = on_end
         self.leader_epoch = partition.leader_epoch
-        self.coordinator: TransactionCoordinator | None = None
-        """None while it is loading."""
+        self.coordinator: Any = None
+        """The core; None while it is loading."""
         self._ended = False
         self._load = StateLoad(
             partition.log,
+            kind.codec,
             ports.background,
             on_loaded=self._loaded,
             on_failed=self._load_failed,
         )
-        self._markers = MarkerSender(
-            coordinator_epoch=self.leader_epoch,
-            broker_id=ports.broker_id,
-            metadata=ports.metadata,
-            coordination=ports.coordination,
-            transport=ports.transport,
-            scheduler=ports.scheduler,
-            writes=ports.markers,
-            on_written=self._markers_written,
-        )
+        self._carrier = kind.new_carrier(self)
+        self._early: list[tuple[EventOf, OnAnswer]] | None = []
+        """Requests that came before the load was done; None when they wait no longer."""
         self._requests = 0
         self._pending: dict[int, OnAnswer] = {}
         self._appended: deque[tuple[int, int]] = deque()
         """(number of a record, the end offset at which it is replicated), in order."""
-        self._events: deque[Event] = deque()
+        self._events: deque[Any] = deque()
         """To be stepped, in order; not empty outside a step only while none is possible."""
         self._stepping = False
         self._retry_is_due = False
@@ -114,21 +141,36 @@ class CoordinatorRunner:
     def start(self) -> None:
         self.partition.produce_waiters.add(self)
         self._load.start()
+        self._ports.scheduler.call_later(LOAD_WAIT_MS, self._take_early)
 
     def request(self, event_of: EventOf, on_answer: OnAnswer) -> None:
         """Step a request; it is answered once, now or later."""
-        refusal = self._refusal()
+        if self._early is not None and self.coordinator is None and not self._ended:
+            self._early.append((event_of, on_answer))
+            return
+        event = event_of(self._requests + 1)
+        refusal = self._refusal(event)
         if refusal is not ErrorCode.NONE:
-            on_answer(Answer(request=0, error=refusal))
+            on_answer(self._kind.refusal(0, refusal))
             return
         self._requests += 1
         self._pending[self._requests] = on_answer
-        self._submit(event_of(self._requests))
+        self.submit(event)
+
+    def submit(self, event: Any) -> None:
+        """Step an event that nobody sends again, as soon as it is possible."""
+        if not _writes(event) and not self._stepping and self._refusal(event) is ErrorCode.NONE:
+            # It need not wait behind what has to write.
+            self._events.appendleft(event)
+        elif not self._ended:
+            self._events.append(event)
+        self._drain()
 
     def tick(self) -> None:
-        """Look for transactions that last too long."""
-        if self._refusal() is ErrorCode.NONE:
-            self._submit(Tick(now_ms=self._ports.clock.wall_ms()))
+        """Do the periodic work; the next time, if it is not possible now."""
+        event = self._kind.tick()
+        if self._refusal(event) is ErrorCode.NONE:
+            self.submit(event)
 
     def end(self) -> None:
         """Do nothing more; who waits looks for another coordinator."""
@@ -136,12 +178,13 @@ class CoordinatorRunner:
             return
         self._ended = True
         self._load.cancel()
-        self._markers.close()
+        self._carrier.close()
         self._events.clear()
         self.partition.produce_waiters.discard(self)
+        self._take_early()
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():
-            on_answer(Answer(request=0, error=ErrorCode.NOT_COORDINATOR))
+            on_answer(self._kind.refusal(0, ErrorCode.NOT_COORDINATOR))
 
     def try_complete(self) -> bool:
         """The high watermark or the role of the partition has changed. True when it is over."""
@@ -159,8 +202,8 @@ class CoordinatorRunner:
     def _loaded(self, content: Content) -> None:
         if self.try_complete():
             return
-        coordinator = self._ports.new_coordinator()
-        effects = coordinator.restore(content, self._ports.clock.wall_ms())
+        coordinator = self._kind.new_core()
+        effects = coordinator.restore(content, self._kind.now())
         self.coordinator = coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",
@@ -172,30 +215,37 @@ class CoordinatorRunner:
         self._appended.append((0, self._load.end_offset))
         self._carry_out(effects)
         self._note_replicated()
+        self._drain()
+        self._take_early()
+
+    def _take_early(self) -> None:
+        """Step what has waited for the load, or refuse it."""
+        early, self._early = self._early or [], None
+        for event_of, on_answer in early:
+            self.request(event_of, on_answer)
 
     def _load_failed(self, failure: Exception) -> None:
-        log.error("state of transactions not read partition=%s: %s", self.topic_partition, failure)
+        log.error(
+            "state of %s not read partition=%s: %s", self._kind.name, self.topic_partition, failure
+        )
         self._end_by_itself()
 
     # --- steps ---
 
-    def _refusal(self) -> ErrorCode:
+    def _refusal(self, event: Any) -> ErrorCode:
         """NONE when a step is possible."""
         if self._ended:
             return ErrorCode.NOT_COORDINATOR
         if self.coordinator is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
-            self._ports.appends.writable(self.topic_partition, -1, self.leader_epoch)
+            needs = NEEDS_REPLICAS if _writes(event) else NEEDS_LEADERSHIP
+            self._ports.appends.writable(self.topic_partition, needs, self.leader_epoch)
         except KafkaError as failure:
             if failure.code is ErrorCode.NOT_ENOUGH_REPLICAS:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
-
-    def _submit(self, event: Event) -> None:
-        self._events.append(event)
-        self._drain()
 
     def _drain(self) -> None:
         if self._stepping:
@@ -203,7 +253,7 @@ class CoordinatorRunner:
         self._stepping = True
         whole = False
         try:
-            while self._events and self._refusal() is ErrorCode.NONE:
+            while self._events and self._refusal(self._events[0]) is ErrorCode.NONE:
                 self._step(self._events.popleft())
             whole = True
         finally:
@@ -214,7 +264,7 @@ class CoordinatorRunner:
         if self._events:
             self._retry_later()
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Any) -> None:
         coordinator = self.coordinator
         assert coordinator is not None, "a step is possible"
         try:
@@ -228,33 +278,31 @@ class CoordinatorRunner:
             number = getattr(event, "request", 0)
             if failure.code in TOO_LARGE and number in self._pending:
                 # It would be so the next time, too.
-                too_large = Answer(request=number, error=ErrorCode.INVALID_REQUEST)
+                too_large = self._kind.refusal(number, ErrorCode.INVALID_REQUEST)
                 self._pending.pop(number)(too_large)
             self._end_by_itself()
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: list[Any]) -> None:
         """Raises KafkaError when the records can't be stored; nothing has happened then."""
-        # Only here: Arrow is there once the state is loaded.
-        from storage_engine.protocol.transaction_batches import encode_entries
-
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         if records:
-            batch = encode_entries(
+            # It was imported when the state was loaded.
+            batch = importlib.import_module(self._kind.codec).encode_entries(
                 ((each.key, each.record) for each in records),
                 now_ms=self._ports.clock.wall_ms(),
             )
             result = self._ports.appends.append_state(
-                self.topic_partition, self.leader_epoch, batch
+                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
             )
             self._appended.append((records[-1].number, result.last_offset + 1))
         for effect in effects:
-            match effect:
-                case Answer():
-                    self._pending.pop(effect.request)(effect)
-                case SendMarkers():
-                    self._markers.send(effect)
-                case AppendRecord():
-                    pass
+            if isinstance(effect, self._kind.answer_types):
+                answer: Any = effect
+                self._pending.pop(answer.request)(answer)
+            elif isinstance(effect, CountAppended):
+                self._appended.append((effect.number, self.partition.log.log_end_offset))
+            elif not isinstance(effect, AppendRecord):
+                self._carrier.carry_out(effect)
 
     # --- what is heard from elsewhere ---
 
@@ -263,7 +311,7 @@ class CoordinatorRunner:
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:
             return
-        refusal = self._refusal()
+        refusal = self._refusal(Replicated)
         if refusal is not ErrorCode.NONE:
             if refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self._retry_later()
@@ -271,19 +319,7 @@ class CoordinatorRunner:
         number = 0
         while self._appended and self._appended[0][1] <= leader.high_watermark:
             number, _ = self._appended.popleft()
-        self._submit(Replicated(number=number))
-
-    def _markers_written(
-        self, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
-    ) -> None:
-        self._submit(
-            MarkersWritten(
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                partitions=partitions,
-                now_ms=self._ports.clock.wall_ms(),
-            )
-        )
+        self.submit(Replicated(number=number))
 
     def _retry_later(self) -> None:
         if not self._retry_is_due and not self._ended:
@@ -298,3 +334,8 @@ class CoordinatorRunner:
     def _end_by_itself(self) -> None:
         self.end()
         self._on_end(self)
+
+
+def _writes(event: Any) -> bool:
+    """Whether a step may append."""
+    return getattr(event, "writes", True)

@@ -1,25 +1,24 @@
-"""The transaction coordinators on one broker: one for each partition of the state log that it
-leads. Its one rule: a name is coordinated by the leader of its partition, and by nobody else.
+"""The coordinators of one kind on one broker: one for each partition of their topic that it leads.
+Its one rule: a name is coordinated by the leader of its partition, and by nobody else.
 
 Source: KIP-98.
 """
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.transactions.runner import (
+from storage_engine.broker.coordination.runner import (
+    CoordinatorKind,
     CoordinatorRunner,
     EventOf,
     OnAnswer,
     RunnerPorts,
 )
-from storage_engine.broker.transactions.state_topic import StateTopic
+from storage_engine.broker.coordination.state_topic import StateTopic
+from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transaction_events import Answer
-from storage_engine.core.transactions import TransactionCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,10 @@ append for a while."""
 class Coordinators:
     """Runners by partition."""
 
-    def __init__(self, ports: RunnerPorts, topic: StateTopic, *, tick_ms: int) -> None:
+    def __init__(
+        self, kind: CoordinatorKind, ports: RunnerPorts, topic: StateTopic, *, tick_ms: int
+    ) -> None:
+        self._kind = kind
         self._ports = ports
         self._topic = topic
         self._tick_ms = tick_ms
@@ -52,33 +54,45 @@ class Coordinators:
     def lead(self, partition: HostedPartition) -> None:
         """This broker leads the partition, or leads it under another epoch."""
         tp = partition.topic_partition
-        if tp.topic != TRANSACTION_STATE_TOPIC or self._closed or partition.leader is None:
+        if tp.topic != self._kind.topic or self._closed or partition.leader is None:
             return
         known = self._runners.pop(tp, None)
         if known is not None:
             known.end()
         self._topic.learn()
-        runner = self._runners[tp] = CoordinatorRunner(partition, self._ports, self._ended)
+        runner = self._runners[tp] = CoordinatorRunner(
+            partition, self._kind, self._ports, self._ended
+        )
         runner.start()
 
     def request(self, name: str, event_of: EventOf, on_answer: OnAnswer) -> None:
         """Have the coordinator of a name step an event; answered once, now or later."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
-            on_answer(Answer(request=0, error=found))
+            on_answer(self._kind.refusal(0, found))
         else:
             found.request(event_of, on_answer)
 
-    def coordinator_of(self, name: str) -> TransactionCoordinator | ErrorCode:
+    def coordinator_of(self, name: str) -> Any | ErrorCode:
         """Its state, to look at."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             return found
         return found.coordinator or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def __iter__(self) -> Iterator[TransactionCoordinator | None]:
+    def __iter__(self) -> Iterator[Any]:
         """All on this broker; None for one that is loading."""
         return (runner.coordinator for runner in self._runners.values())
+
+    def tell(self, tp: TopicPartition, event: Any) -> None:
+        """An event for the coordinator of a partition, if there is one here."""
+        runner = self._runners.get(tp)
+        if runner is not None:
+            runner.submit(event)
+
+    def tell_all(self, event: Any) -> None:
+        for runner in list(self._runners.values()):
+            runner.submit(event)
 
     def _runner_of(self, name: str) -> CoordinatorRunner | ErrorCode:
         tp = self._topic.partition_of(name)

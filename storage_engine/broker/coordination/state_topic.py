@@ -1,12 +1,16 @@
-"""The topic `__transaction_state`: made when the first transaction asks for it. Its one rule: how
-many partitions it has is read from ZooKeeper, once, and never guessed.
+"""A topic that keeps the state of coordinators, `__transaction_state` or `__consumer_offsets`: made
+when it is first asked for. Its one rule: how many partitions it has is read from ZooKeeper, once,
+and never guessed.
 
 A broker's view of a topic grows partition by partition, and two brokers with different counts would
-take the same transactional id for different partitions: two producers with one id could not fence
-each other. The count never changes (`core.internal_topics`). Source: KIP-98.
+take the same name for different partitions: two producers with one id could not fence each other,
+two halves of a group would share out the same partitions. The count never changes
+(`core.internal_topics`). Source: KIP-98.
 """
 
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.metadata_cache import MetadataCache
@@ -14,9 +18,7 @@ from storage_engine.broker.topic_admin import NewTopic, TopicAdmin
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
-from storage_engine.core.sink_names import coordinated_name
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import TopicZNode
@@ -24,8 +26,25 @@ from storage_engine.zookeeper.znodes import TopicZNode
 log = logging.getLogger(__name__)
 
 STATE_MESSAGE_MAX_BYTES = 16 << 20
-"""`max.message.bytes` of the topic: a record that commits thousands of tasks, with their partitions
-and origins, is one batch."""
+"""`max.message.bytes` of such a topic: a record that commits thousands of tasks, with their
+partitions and origins, is one batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTopicPlan:
+    """Which topic, and how it is made."""
+
+    topic: str
+    purpose: str
+    """What there is none of as long as the topic can't be used."""
+    partitions: str
+    """The name of the setting; so with the next two."""
+    replication_factor: str
+    segment_bytes: str
+    config: Mapping[str, str]
+    """Settings of the topic that name others of the broker."""
+    hashed: Callable[[str], str] = str
+    """What of a name decides about its partition."""
 
 
 class StateTopic:
@@ -33,12 +52,14 @@ class StateTopic:
 
     def __init__(
         self,
+        plan: StateTopicPlan,
         config: DynamicConfig,
         *,
         coordination: Coordination,
         topic_admin: TopicAdmin,
         metadata: MetadataCache,
     ) -> None:
+        self._plan = plan
         self._config = config
         self._coordination = coordination
         self._topic_admin = topic_admin
@@ -48,13 +69,13 @@ class StateTopic:
         self._complaint = ""
 
     def partition_of(self, name: str) -> TopicPartition | None:
-        """Where the state of a transactional id is kept; None while that is being found out: ask
+        """Where the state of a name is kept; None while that is being found out: ask
         again."""
         if self._partitions is None:
             self.learn()
             return None
-        number = state_partition(coordinated_name(name), self._partitions)
-        return TopicPartition(TRANSACTION_STATE_TOPIC, number)
+        number = state_partition(self._plan.hashed(name), self._partitions)
+        return TopicPartition(self._plan.topic, number)
 
     def coordinator_of(self, name: str) -> BrokerInfo | None:
         """The live broker that leads that partition, as far as this one knows."""
@@ -69,14 +90,14 @@ class StateTopic:
         if self._busy or self._partitions is not None:
             return
         self._busy = True
-        path = TopicZNode.path(TRANSACTION_STATE_TOPIC)
+        path = TopicZNode.path(self._plan.topic)
         self._coordination.get(path, lambda reply: self._learned(reply, create))
 
     def _learned(self, reply: ZkReply, create: bool) -> None:
         self._busy = False
         if reply.ok:
             try:
-                node = TopicZNode.decode(TRANSACTION_STATE_TOPIC, reply.value)
+                node = TopicZNode.decode(self._plan.topic, reply.value)
             except ZnodeFormatError as failure:
                 self._complain(str(failure))
                 return
@@ -88,25 +109,25 @@ class StateTopic:
         def on_written(failure: KafkaError | None) -> None:
             self._busy = False
             if failure is None:
-                log.info("created topic=%s for the first transaction", TRANSACTION_STATE_TOPIC)
+                log.info("created topic=%s since it is needed now", self._plan.topic)
             elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._complain(str(failure))
             # As it is now, whoever has made it.
             self.learn()
 
-        config = self._config
+        plan, config = self._plan, self._config
         try:
             planned = self._topic_admin.plan(
                 NewTopic(
-                    topic=TRANSACTION_STATE_TOPIC,
-                    partitions=config.integer("transaction.state.log.num.partitions"),
-                    replication_factor=config.integer("transaction.state.log.replication.factor"),
+                    topic=plan.topic,
+                    partitions=config.integer(plan.partitions),
+                    replication_factor=config.integer(plan.replication_factor),
                     config={
                         "cleanup.policy": "compact",
-                        "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
-                        "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                        "segment.bytes": str(config.integer(plan.segment_bytes)),
                         "unclean.leader.election.enable": "false",
                         "max.message.bytes": str(STATE_MESSAGE_MAX_BYTES),
+                        **{key: str(config.integer(name)) for key, name in plan.config.items()},
                     },
                 )
             )
@@ -120,5 +141,5 @@ class StateTopic:
         if text != self._complaint:
             self._complaint = text
             log.error(
-                "no transactions as long as %s can't be used: %s", TRANSACTION_STATE_TOPIC, text
+                "no %s as long as %s can't be used: %s", self._plan.purpose, self._plan.topic, text
             )

@@ -1,0 +1,130 @@
+"""Members of consumer groups that we did not write, with one face; as a program, one to kill."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+from kafka import KafkaConsumer
+
+from integration_tests.cluster_support import wait_until
+
+Value = TypeVar("Value")
+
+
+class GroupMember(Protocol):
+    """As much of one as the tests need."""
+
+    def poll(self) -> list[tuple[int, int]]:
+        """(partition, offset) of what has come; has to be called again and again."""
+        ...
+
+    def owned(self) -> set[int]: ...
+
+    def commit(self) -> None:
+        """All that was polled."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group."""
+        ...
+
+
+class ConfluentMember:
+    """librdkafka's."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
+        self.rebalances = 0
+        """How often it was given partitions."""
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                **{key.replace("_", "."): value for key, value in settings.items()},
+            }
+        )
+        self.consumer.subscribe([topic], on_assign=self._assigned)
+
+    def _assigned(self, _consumer: Any, _partitions: Any) -> None:
+        self.rebalances += 1
+
+    def poll(self) -> list[tuple[int, int]]:
+        messages = self.consumer.consume(200, 0.05)
+        return [(m.partition(), m.offset()) for m in messages if m.error() is None]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class KafkaPythonMember:
+    """kafka-python's."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers.split(","),
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+
+    def poll(self) -> list[tuple[int, int]]:
+        polled = self._consumer.poll(50)
+        return [(record.partition, record.offset) for each in polled.values() for record in each]
+
+    def owned(self) -> set[int]:
+        return {tp.partition for tp in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def poll_until(
+    members: Sequence[GroupMember], condition: Callable[[], Value], what: str
+) -> tuple[Value, list[tuple[int, int]]]:
+    """Poll all of them until the condition holds: its value, and what has come."""
+    seen: list[tuple[int, int]] = []
+
+    def step() -> Value:
+        for member in members:
+            seen.extend(member.poll())
+        return condition()
+
+    return wait_until(step, what, timeout_s=90.0), seen
+
+
+def share(members: Iterable[GroupMember], partitions: int) -> bool:
+    """Whether each partition has one owner, and each member one partition at least."""
+    owned = [member.owned() for member in members]
+    return all(owned) and sorted(p for each in owned for p in each) == list(range(partitions))
+
+
+def main() -> None:
+    """bootstrap servers, group, topic, session timeout in ms: be a member until killed."""
+    servers, group, topic, session_ms = sys.argv[1:]
+    member = ConfluentMember(servers, group, topic, session_timeout_ms=int(session_ms))
+    told: set[int] = set()
+    while True:
+        try:
+            member.poll()
+        except KafkaException as failure:
+            print(failure, file=sys.stderr, flush=True)
+        if member.owned() != told:
+            told = member.owned()
+            print(",".join(map(str, sorted(told))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

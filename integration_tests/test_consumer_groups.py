@@ -1,0 +1,231 @@
+"""Issue 6.1 with real processes: groups of clients that we did not write, whose members come, go
+and are killed, and whose coordinator is; offsets, also in transactions."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
+
+from integration_tests.cluster_support import (
+    admin,
+    create_topic,
+    leader_of,
+    running_cluster,
+    wait_for_isr,
+    wait_until,
+)
+from integration_tests.group_members import (
+    ConfluentMember,
+    KafkaPythonMember,
+    poll_until,
+    share,
+)
+from storage_engine.core.transaction_state import state_partition
+from storage_engine.tools.local_cluster import LocalCluster
+
+OFFSETS = "__consumer_offsets"
+OFFSETS_PARTITIONS = 4
+PARTITIONS = 6
+RECORDS = 120
+LEAST_SESSION_MS = 6_000
+WAIT_S = 60.0
+
+MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    settings = (
+        ("offsets.topic.num.partitions", str(OFFSETS_PARTITIONS)),
+        ("transaction.state.log.num.partitions", "4"),
+        ("group.initial.rebalance.delay.ms", "500"),
+        ("group.min.session.timeout.ms", str(LEAST_SESSION_MS)),
+    )
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
+        yield made
+
+
+def filled(cluster: LocalCluster, topic: str, *, partitions: int = PARTITIONS) -> str:
+    create_topic(cluster, topic, partitions=partitions)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert producer.flush(WAIT_S) == 0
+    return topic
+
+
+def coordinator_of(cluster: LocalCluster, group: str) -> int:
+    return leader_of(admin(cluster), OFFSETS, state_partition(group, OFFSETS_PARTITIONS))
+
+
+def restart(cluster: LocalCluster, broker: int, group: str) -> None:
+    cluster.start_broker(broker)
+    wait_for_isr(admin(cluster), OFFSETS, 3, state_partition(group, OFFSETS_PARTITIONS))
+
+
+def assigned_consumer(cluster: LocalCluster, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+
+
+def committed(consumer: Consumer, topic: str, partition: int = 0) -> tuple[int, str]:
+    """Offset and metadata, as soon as a coordinator tells them."""
+
+    def ask() -> Any:
+        try:
+            return consumer.committed([TopicPartition(topic, partition)], timeout=10)
+        except KafkaException:
+            return None
+
+    (found,) = wait_until(ask, "the offset is told")
+    return found.offset, found.metadata or ""
+
+
+def test_offsets_of_consumers_without_a_group_outlive_their_coordinator(cluster):
+    """Spark's source commits so: assigned partitions, no generation, no member."""
+    topic = filled(cluster, "assigned")
+    ours = assigned_consumer(cluster, "assigned")
+    ours.commit(offsets=[TopicPartition(topic, 0, 5, "five")], asynchronous=False)
+    theirs = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers.split(","),
+        group_id="assigned",
+        enable_auto_commit=False,
+    )
+    tp = KafkaPythonPartition(topic, 0)
+    theirs.assign([tp])
+    assert theirs.committed(tp) == 5
+    theirs.seek(tp, 7)
+    theirs.commit()
+    assert committed(ours, topic) == (7, "")
+    victim = coordinator_of(cluster, "assigned")
+    cluster.kill_broker(victim)
+    try:
+        assert committed(ours, topic) == (7, "")
+        # KIP-211: nothing is stored of the one that does not exist.
+        offsets = [TopicPartition(topic, 0, 9), TopicPartition(topic, 99, 1)]
+        with pytest.raises(KafkaException):
+            ours.commit(offsets=offsets, asynchronous=False)
+        assert committed(ours, topic) == (9, "")
+    finally:
+        restart(cluster, victim, "assigned")
+    theirs.close()
+    ours.close()
+
+
+@MEMBERS
+def test_members_share_the_partitions_as_they_come_and_go(cluster, member):
+    topic = filled(cluster, f"shared-{member.__name__}")
+    every = {(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)}
+    first = member(cluster.bootstrap_servers, topic, topic)
+    read: list[tuple[int, int]] = []
+    poll_until(
+        [first], lambda: first.owned() == set(range(PARTITIONS)), "the first owns everything"
+    )
+
+    def all_read() -> bool:
+        read.extend(first.poll())
+        return set(read) >= every - set(seen)
+
+    _, seen = poll_until([first], lambda: True, "polled once")
+    wait_until(all_read, "all is read")
+    first.commit()
+    second = member(cluster.bootstrap_servers, topic, topic)
+    poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
+    second.close()
+    _, again = poll_until(
+        [first], lambda: first.owned() == set(range(PARTITIONS)), "the first owns everything again"
+    )
+    assert again == [], "what was committed is not read twice"
+    first.close()
+
+
+def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
+    topic = filled(cluster, "killed-member")
+    settings = {"session_timeout_ms": LEAST_SESSION_MS}
+    first = ConfluentMember(cluster.bootstrap_servers, topic, topic, **settings)
+    command = [sys.executable, "-P", "-m", "integration_tests.group_members"]
+    arguments = [cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
+    with subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL) as second:
+        try:
+            half = PARTITIONS // 2
+            poll_until([first], lambda: len(first.owned()) == half, "the other has its part")
+        finally:
+            second.kill()
+    poll_until([first], lambda: len(first.owned()) == PARTITIONS, "the dead one's part is taken")
+    first.close()
+
+
+def test_a_static_member_that_is_started_again_disturbs_nobody(cluster):
+    topic = filled(cluster, "static")
+
+    def member(name: str) -> ConfluentMember:
+        return ConfluentMember(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
+
+    first, second = member("one"), member("two")
+    poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
+    before, part = first.rebalances, second.owned()
+    # A static member does not leave when it is closed.
+    second.close()
+    second = member("two")
+    poll_until([first, second], lambda: second.owned() == part, "it has its part again")
+    assert first.rebalances == before
+    first.close()
+    second.close()
+
+
+def test_a_group_goes_on_when_its_coordinator_is_killed(cluster):
+    topic = filled(cluster, "failover")
+    members = [ConfluentMember(cluster.bootstrap_servers, topic, topic) for _ in range(2)]
+    poll_until(members, lambda: share(members, PARTITIONS), "both have a part")
+    poll_until(members, lambda: all(m.owned() for m in members), "both read")
+    rebalances = [m.rebalances for m in members]
+    victim = coordinator_of(cluster, topic)
+    cluster.kill_broker(victim)
+    try:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"after", partition=partition)
+        assert producer.flush(WAIT_S) == 0
+        newest = RECORDS // PARTITIONS
+        seen: set[tuple[int, int]] = set()
+
+        def all_seen() -> bool:
+            for each in members:
+                seen.update(each.poll())
+            return seen >= {(p, newest) for p in range(PARTITIONS)}
+
+        wait_until(all_seen, "what came afterwards is read", timeout_s=90)
+
+        def commit() -> bool:
+            try:
+                for each in members:
+                    each.commit()
+            except KafkaException:
+                return False
+            return True
+
+        poll_until(members, commit, "the new coordinator stores their offsets")
+        assert [m.rebalances for m in members] == rebalances
+    finally:
+        restart(cluster, victim, topic)
+    for each in members:
+        each.close()
+    consumer = assigned_consumer(cluster, topic)
+    assert {committed(consumer, topic, p)[0] for p in range(PARTITIONS)} == {newest + 1}
+    consumer.close()

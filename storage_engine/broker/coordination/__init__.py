@@ -1,0 +1,2 @@
+"""Coordinators whose state is a log that they lead: what those of transactions and of groups
+share."""

@@ -1,0 +1,99 @@
+"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records and
+their alarm clock.
+
+Source: Kafka's classic group protocol; KIP-211 (expiry).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner
+from storage_engine.broker.coordination.state_topic import StateTopicPlan
+from storage_engine.broker.transactions.marker_writes import MarkerTarget
+from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
+from storage_engine.core.groups.events import (
+    Answer,
+    ExpireOffsets,
+    Moment,
+    Tick,
+    TransactionEnded,
+    WakeAt,
+)
+from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ports import Clock, Scheduler, Timer
+
+PLAN = StateTopicPlan(
+    topic=GROUP_OFFSETS_TOPIC,
+    purpose="groups",
+    partitions="offsets.topic.num.partitions",
+    replication_factor="offsets.topic.replication.factor",
+    segment_bytes="offsets.topic.segment.bytes",
+    config={},
+)
+
+
+def moment(clock: Clock) -> Moment:
+    return Moment(clock.monotonic_ms(), clock.wall_ms())
+
+
+def group_coordinators(
+    config: BrokerConfig, *, scheduler: Scheduler, clock: Clock
+) -> CoordinatorKind:
+    settings = GroupSettings(
+        initial_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+        max_size=config.integer("group.max.size"),
+        retention_ms=config.integer("offsets.retention.minutes") * 60_000,
+    )
+    return CoordinatorKind(
+        name="groups",
+        topic=GROUP_OFFSETS_TOPIC,
+        codec="storage_engine.protocol.group_batches",
+        new_core=lambda: GroupCoordinator(settings),
+        new_carrier=lambda runner: _AlarmClock(runner, scheduler, clock),
+        now=lambda: moment(clock),
+        tick=lambda: ExpireOffsets(at=moment(clock)),
+        answer_types=(Answer,),
+        refusal=refusal,
+    )
+
+
+def tell_of_markers(coordinators: Coordinators) -> Callable[[MarkerTarget], None]:
+    """What the broker is to do with each marker that it has appended."""
+
+    def tell(target: MarkerTarget) -> None:
+        if target.partition.topic == GROUP_OFFSETS_TOPIC:
+            commits = target.marker.commits
+            ended = TransactionEnded(producer_id=target.producer_id, commits=commits)
+            coordinators.tell(target.partition, ended)
+
+    return tell
+
+
+class _AlarmClock:
+    """Of one coordinator: the last time it asked for counts."""
+
+    def __init__(self, runner: CoordinatorRunner, scheduler: Scheduler, clock: Clock) -> None:
+        self._runner = runner
+        self._scheduler = scheduler
+        self._clock = clock
+        self._timer: Timer | None = None
+
+    def carry_out(self, effect: Any) -> None:
+        assert isinstance(effect, WakeAt), f"groups have no {effect}"
+        self.close()
+        delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
+        self._timer = self._scheduler.call_later(delay_ms, self._ring)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._runner.submit(Tick(at=moment(self._clock)))

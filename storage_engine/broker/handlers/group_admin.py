@@ -1,0 +1,118 @@
+"""DescribeGroups, ListGroups and DeleteGroups: groups, for those who look after them.
+
+Rule: nothing is told by a coordinator that is still loading. A group that is not there is Dead in
+DescribeGroups, as Kafka has it. Source: KIP-229, KIP-518, KIP-848 (types of groups).
+"""
+
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.group_requests import ask_in_time
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.events import DeleteGroup
+from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.protocol.apis.delete_groups import DeleteGroupsResponse
+from storage_engine.protocol.apis.describe_groups import DescribeGroupsResponse
+from storage_engine.protocol.apis.list_groups import ListGroupsResponse
+
+DEAD = "Dead"
+CLASSIC = "classic"
+"""The type of all groups here."""
+
+_Described = DescribeGroupsResponse.DescribedGroup
+
+
+def describe(context: BrokerContext, call: Call, request: Any) -> None:
+    groups = [_described(context, group_id) for group_id in request.groups]
+    call.respond(DescribeGroupsResponse(groups=groups))
+
+
+def _described(context: BrokerContext, group_id: str) -> Any:
+    found = context.group_coordinators.coordinator_of(group_id)
+    group: Group | None = None
+    code = ErrorCode.NONE
+    if isinstance(found, ErrorCode):
+        code = found
+    else:
+        assert isinstance(found, GroupCoordinator)
+        group = found.groups.get(group_id)
+    if group is None:
+        return _Described(
+            error_code=int(code),
+            group_id=group_id,
+            group_state="" if code is not ErrorCode.NONE else DEAD,
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        )
+    is_stable = group.state is GroupState.STABLE
+    return _Described(
+        error_code=0,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if is_stable else "",
+        members=[
+            _Described.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_all(context: BrokerContext, call: Call, request: Any) -> None:
+    states = {state.lower() for state in request.states_filter or ()}
+    types = {each.lower() for each in request.types_filter or ()}
+    coordinators = list(context.group_coordinators)
+    loading = any(each is None for each in coordinators)
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+    groups = [
+        ListGroupsResponse.ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=CLASSIC,
+        )
+        for coordinator in coordinators
+        if coordinator is not None
+        for group in coordinator.groups.values()
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+    ]
+    call.respond(ListGroupsResponse(error_code=int(code), groups=groups))
+
+
+def delete(context: BrokerContext, call: Call, request: Any) -> None:
+    names = list(dict.fromkeys(request.groups_names))
+    codes: dict[str, ErrorCode] = {}
+
+    def note(name: str, answer: Any) -> None:
+        codes[name] = answer.error
+        if len(codes) == len(names):
+            respond()
+
+    def respond() -> None:
+        results = [
+            DeleteGroupsResponse.DeletableGroupResult(group_id=name, error_code=int(codes[name]))
+            for name in names
+        ]
+        call.respond(DeleteGroupsResponse(results=results))
+
+    if not names:
+        respond()
+    for name in names:
+        ask_in_time(
+            context,
+            name,
+            lambda number, _, name=name: DeleteGroup(  # type: ignore[misc]
+                request=number, group_id=name
+            ),
+            partial(note, name),
+        )

@@ -1,0 +1,201 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have read.
+
+Rule: a partition that does not exist is told so, and the others are stored all the same. A commit
+is answered when no failover can lose it, or when its time is over. Source: KIP-211, KIP-447,
+KIP-496, KIP-709.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.group_requests import (
+    OffsetsToCommit,
+    are_too_long,
+    ask_in_time,
+)
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import (
+    Caller,
+    CommitOffsets,
+    DeleteOffsets,
+    OffsetsDeleted,
+    OffsetsRead,
+    ReadOffsets,
+)
+from storage_engine.core.groups.records import NO_LEADER_EPOCH
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.offset_commit import OffsetCommitResponse
+from storage_engine.protocol.apis.offset_delete import OffsetDeleteResponse
+from storage_engine.protocol.apis.offset_fetch import OffsetFetchResponse
+
+NO_OFFSET = -1
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_MANY_GROUPS = 8
+
+_CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_GroupTopic = _Group.OffsetFetchResponseTopics
+_DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+
+
+def offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
+    given = OffsetsToCommit(
+        context,
+        request.topics,
+        context.clock.wall_ms(),
+        retention_ms=request.retention_time_ms,
+    )
+
+    def respond() -> None:
+        partition_class = _CommittedTopic.OffsetCommitResponsePartition
+        call.respond(OffsetCommitResponse(topics=given.rows(_CommittedTopic, partition_class)))
+
+    if are_too_long([request.group_id]):
+        given.refuse(ErrorCode.INVALID_GROUP_ID)
+    if not any(code is ErrorCode.NONE for code in given.codes.values()):
+        respond()
+        return
+
+    def on_answer(answer: Any) -> None:
+        given.settle(answer.error)
+        respond()
+
+    caller = Caller(
+        member_id=request.member_id,
+        generation=request.generation_id_or_member_epoch,
+        instance_id=request.group_instance_id,
+    )
+    ask_in_time(
+        context,
+        request.group_id,
+        lambda number, at: CommitOffsets(
+            request=number,
+            group_id=request.group_id,
+            caller=caller,
+            offsets=given.offsets,
+            at=at,
+        ),
+        on_answer,
+    )
+
+
+def offset_fetch(context: BrokerContext, call: Call, request: Any) -> None:
+    if call.version < FIRST_VERSION_WITH_MANY_GROUPS:
+        _read(
+            context, request.group_id, request, request.topics, partial(_respond_one, call, request)
+        )
+        return
+    answers: list[Any] = [None] * len(request.groups)
+    left = len(answers)
+
+    def note(index: int, answer: Any) -> None:
+        nonlocal left
+        answers[index] = answer
+        left -= 1
+        if not left:
+            _respond_many(call, request, answers)
+
+    if not left:
+        _respond_many(call, request, [])
+    for index, group in enumerate(request.groups):
+        _read(context, group.group_id, request, group.topics, partial(note, index))
+
+
+def _read(
+    context: BrokerContext,
+    group_id: str,
+    request: Any,
+    topics: Any,
+    on_answer: Callable[[Any], None],
+) -> None:
+    partitions = None if topics is None else _partitions(topics)
+    ask_in_time(
+        context,
+        group_id,
+        lambda number, _: ReadOffsets(
+            request=number,
+            group_id=group_id,
+            partitions=partitions,
+            require_stable=bool(request.require_stable),
+        ),
+        on_answer,
+    )
+
+
+def _partitions(topics: Any) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes
+    ]
+
+
+def _respond_one(call: Call, request: Any, answer: Any) -> None:
+    code = answer.error
+    rows = _rows(_Topic, _Topic.OffsetFetchResponsePartition, request.topics, answer)
+    if code is not ErrorCode.NONE and call.version < FIRST_VERSION_WITH_ERROR:
+        for topic in rows:
+            for row in topic.partitions:
+                row.error_code = int(code)
+    elif code is not ErrorCode.NONE:
+        rows = []
+    call.respond(OffsetFetchResponse(topics=rows, error_code=int(code)))
+
+
+def _respond_many(call: Call, request: Any, answers: list[Any]) -> None:
+    groups = []
+    for group, answer in zip(request.groups, answers, strict=True):
+        partition_class = _GroupTopic.OffsetFetchResponsePartitions
+        failed = answer.error is not ErrorCode.NONE
+        topics = [] if failed else _rows(_GroupTopic, partition_class, group.topics, answer)
+        groups.append(_Group(group_id=group.group_id, topics=topics, error_code=int(answer.error)))
+    call.respond(OffsetFetchResponse(groups=groups))
+
+
+def _rows(topic_class: Any, partition_class: Any, topics: Any, answer: Any) -> list[Any]:
+    """`topics` None: all that there are."""
+    read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
+    wanted = sorted({*read.offsets, *read.unstable}) if topics is None else _partitions(topics)
+    by_topic: dict[str, list[Any]] = {}
+    for tp in wanted:
+        found = read.offsets.get(tp)
+        unstable = tp in read.unstable
+        row = partition_class(
+            partition_index=tp.partition,
+            committed_offset=NO_OFFSET if found is None else found.offset,
+            committed_leader_epoch=NO_LEADER_EPOCH if found is None else found.leader_epoch,
+            metadata="" if found is None else found.metadata,
+            error_code=int(ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE),
+        )
+        by_topic.setdefault(tp.topic, []).append(row)
+    return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]
+
+
+def offset_delete(context: BrokerContext, call: Call, request: Any) -> None:
+    partitions = [
+        TopicPartition(topic.name, item.partition_index)
+        for topic in request.topics
+        for item in topic.partitions
+    ]
+
+    def on_answer(answer: Any) -> None:
+        refused = answer.refused if isinstance(answer, OffsetsDeleted) else frozenset()
+        by_topic: dict[str, list[Any]] = {}
+        for tp in partitions if answer.error is ErrorCode.NONE else ():
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
+            row = _DeletedTopic.OffsetDeleteResponsePartition(
+                partition_index=tp.partition, error_code=int(code)
+            )
+            by_topic.setdefault(tp.topic, []).append(row)
+        topics = [_DeletedTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
+        call.respond(OffsetDeleteResponse(error_code=int(answer.error), topics=topics))
+
+    ask_in_time(
+        context,
+        request.group_id,
+        lambda number, _: DeleteOffsets(
+            request=number, group_id=request.group_id, partitions=partitions
+        ),
+        on_answer,
+    )

@@ -1,0 +1,137 @@
+"""AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a producer's transaction.
+
+Rule: offsets are appended only while the group's partition of the offsets topic is known to be part
+of the transaction, as batches of records are. Source: KIP-98, KIP-447, KIP-890.
+"""
+
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.fenced_producers import code_for
+from storage_engine.broker.handlers.group_requests import OffsetsToCommit, are_too_long, ask_in_time
+from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
+from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import Caller, CommitOffsets
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import is_member
+from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
+from storage_engine.protocol.apis.txn_offset_commit import TxnOffsetCommitResponse
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+FIRST_VERSION_WITH_ABORTABLE = 4
+
+_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+
+
+def add_offsets_to_txn(context: BrokerContext, call: Call, request: Any) -> None:
+    def respond(code: ErrorCode) -> None:
+        if call.version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        told = code_for(code, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        call.respond(AddOffsetsToTxnResponse(error_code=told))
+
+    if not request.group_id or are_too_long([request.group_id]):
+        respond(ErrorCode.INVALID_GROUP_ID)
+        return
+    if is_member(request.transactional_id):
+        respond(ErrorCode.INVALID_REQUEST)
+        return
+    context.group_topic.learn(create=True)
+    tp = context.group_topic.partition_of(request.group_id)
+    if tp is None:
+        # Every client asks the same coordinator again after this one.
+        respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return
+
+    def on_outcomes(outcomes: Outcomes) -> None:
+        (code,) = outcomes.values()
+        respond(code)
+
+    enlist(
+        context.coordinators,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [tp],
+        context.clock.wall_ms(),
+        on_outcomes,
+    )
+
+
+def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
+    given = OffsetsToCommit(context, request.topics, context.clock.wall_ms())
+    producer = request.producer_id, request.producer_epoch
+
+    def respond() -> None:
+        partition_class = _Topic.TxnOffsetCommitResponsePartition
+        call.respond(TxnOffsetCommitResponse(topics=given.rows(_Topic, partition_class)))
+
+    def settle(code: ErrorCode) -> None:
+        given.settle(_told(code, call.version))
+        respond()
+
+    if not request.group_id or are_too_long([request.group_id]):
+        given.refuse(ErrorCode.INVALID_GROUP_ID)
+    if not any(code is ErrorCode.NONE for code in given.codes.values()):
+        respond()
+        return
+
+    def commit() -> None:
+        ask_in_time(
+            context,
+            request.group_id,
+            lambda number, at: CommitOffsets(
+                request=number,
+                group_id=request.group_id,
+                caller=Caller(
+                    member_id=request.member_id,
+                    generation=request.generation_id,
+                    instance_id=request.group_instance_id,
+                ),
+                offsets=given.offsets,
+                producer=producer,
+                at=at,
+            ),
+            lambda answer: settle(answer.error),
+        )
+
+    tp = context.group_topic.partition_of(request.group_id)
+    partition = None if tp is None else context.replicas.get(tp)
+    if partition is None or partition.leader is None:
+        settle(ErrorCode.NOT_COORDINATOR)
+        return
+
+    def on_verified(code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            settle(code)
+        elif _is_open(context, partition.topic_partition, producer):
+            commit()
+        else:
+            settle(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    if partition.guards.is_open(*producer):
+        commit()
+    else:
+        context.verifier.verify(partition, request.transactional_id, *producer, on_verified)
+
+
+def _is_open(context: BrokerContext, tp: TopicPartition, producer: tuple[int, int]) -> bool:
+    """Whether the producer may write, now, under the present leader epoch."""
+    partition = context.replicas.get(tp)
+    return partition is not None and partition.guards.is_open(*producer)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What clients know in this place."""
+    if code in ASK_AGAIN and code is not ErrorCode.NOT_COORDINATOR:
+        return (
+            code
+            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.INVALID_TXN_STATE and version >= FIRST_VERSION_WITH_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return code

@@ -1,0 +1,45 @@
+"""What coordinators with a log of their own have in common, towards the driver that appends for
+them and tells what is replicated. Its one rule: a request carries a number of the driver's and gets
+exactly one answer with that number.
+
+    transactions   core/transactions.py         __transaction_state
+    groups         core/groups/coordinator.py   __consumer_offsets
+
+Source: KIP-98, R-SPARK2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRecord:
+    """Effect: append to the coordinator's log, in the order of the numbers; None: a tombstone.
+
+    When it can't be appended, the driver drops the coordinator and restores another from the log.
+    """
+
+    number: int
+    key: Any
+    record: Any
+    producer: tuple[int, int] | None = None
+    """Id and epoch of the producer in whose transaction it is; all records of a step have the
+    same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountAppended:
+    """Effect: all that is in the log by now counts as appended under this number, whoever appended
+    it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicated:
+    """Event: all records up to `number` are on every in-sync replica.
+
+    Number 0 stands for everything that the coordinator was restored from.
+    """
+
+    number: int

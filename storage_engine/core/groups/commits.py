@@ -1,0 +1,191 @@
+"""Offsets of all groups of one coordinator. Its one rule: only the present generation commits, or
+whoever likes while the group has no members; and nobody reads what a failover may take back.
+
+Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KIP-496.
+"""
+
+from collections.abc import Collection
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import (
+    NO_MEMBER,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Moment,
+    OffsetsDeleted,
+    OffsetsRead,
+    ReadOffsets,
+)
+from storage_engine.core.groups.events import Answer as Done
+from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.groups.records import GroupContent, GroupKey, OffsetKey, PlacedOffset
+from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.state_log import StateLog
+
+
+class Commits:
+    """See above."""
+
+    def __init__(self, log: StateLog, groups: dict[str, Group], settings: GroupSettings) -> None:
+        self._log = log
+        self._groups = groups
+        self._settings = settings
+        self._first_order = 0
+        """Of what is appended from now on: above all that was restored."""
+        self._open: dict[int, set[str]] = {}
+        """Groups with offsets in an open transaction, by producer id."""
+
+    def restore(self, content: GroupContent) -> None:
+        self._first_order = content.next_order
+        for key, placed in content.offsets.items():
+            self._group(key.group_id).offsets.put(key.partition, placed)
+        for producer_id, pending in content.pending.items():
+            for key, placed in pending.items():
+                self._group(key.group_id).offsets.put_pending(producer_id, key.partition, placed)
+                self._open.setdefault(producer_id, set()).add(key.group_id)
+
+    def _group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = Group(group_id=group_id)
+        return group
+
+    # --- committing and reading ---
+
+    def commit(self, event: CommitOffsets) -> None:
+        code = self._refusal(event)
+        if code is not ErrorCode.NONE:
+            self._log.refuse(event.request, code)
+            return
+        group = self._group(event.group_id)
+        member = group.members.get(event.caller.member_id)
+        if member is not None:
+            member.touch(event.at.now_ms)
+        for tp, record in event.offsets.items():
+            key = OffsetKey(event.group_id, tp)
+            group.number = self._log.append(key, record, producer=event.producer)
+            placed = PlacedOffset(self._first_order + group.number, record)
+            if event.producer is None:
+                group.offsets.put(tp, placed)
+            else:
+                group.offsets.put_pending(event.producer[0], tp, placed)
+                self._open.setdefault(event.producer[0], set()).add(event.group_id)
+        self._log.answer(Done(request=event.request), after=group.number)
+
+    def _refusal(self, event: CommitOffsets) -> ErrorCode:
+        caller = event.caller
+        if not event.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(event.group_id)
+        is_anonymous = (
+            caller.generation < 0 and caller.member_id == NO_MEMBER and caller.instance_id is None
+        )
+        if group is None or group.state is GroupState.EMPTY:
+            if caller.generation < 0:
+                return ErrorCode.NONE
+            if group is None:
+                return ErrorCode.ILLEGAL_GENERATION
+        if event.producer is not None and is_anonymous:
+            # Clients from before KIP-447: their transactional id alone fences them.
+            return ErrorCode.NONE
+        code = group.check_generation(caller)
+        is_joining = group.state is GroupState.COMPLETING and event.producer is None
+        return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.NONE and is_joining else code
+
+    def read(self, event: ReadOffsets) -> None:
+        group = self._groups.get(event.group_id)
+        if group is None:
+            self._log.emit(OffsetsRead(request=event.request))
+            return
+        committed = group.offsets.committed
+        unstable = group.offsets.unstable() if event.require_stable else set()
+        every = event.partitions is None
+        wanted = {*committed, *unstable} if every else set(event.partitions or ())
+        answer = OffsetsRead(
+            request=event.request,
+            offsets={tp: each for tp, each in committed.items() if tp in wanted - unstable},
+            unstable=frozenset(wanted & unstable),
+        )
+        self._log.answer(answer, after=group.number)
+
+    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+        """Its marker is in the log."""
+        group_ids = self._open.pop(producer_id, set())
+        if not group_ids:
+            return
+        number = self._log.count_appended()
+        for group_id in group_ids:
+            group = self._groups.get(group_id)
+            if group is not None and group.offsets.end_transaction(producer_id, commits=commits):
+                group.number = number
+
+    # --- deleting ---
+
+    def delete_offsets(self, event: DeleteOffsets) -> None:
+        group = self._groups.get(event.group_id)
+        code = ErrorCode.NONE
+        subscribed: frozenset[str] = frozenset()
+        if not event.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        elif group is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY:
+            known = group.subscribed() if group.protocol_type == CONSUMER else None
+            if known is None:
+                code = ErrorCode.NON_EMPTY_GROUP
+            else:
+                subscribed = known
+        if group is None or code is not ErrorCode.NONE:
+            self._log.refuse(event.request, code)
+            return
+        refused = frozenset(tp for tp in event.partitions if tp.topic in subscribed)
+        self._remove(group, [tp for tp in event.partitions if tp not in refused])
+        answer = OffsetsDeleted(request=event.request, refused=refused)
+        self._log.answer(answer, after=group.number)
+
+    def delete_group(self, event: DeleteGroup) -> None:
+        group = self._groups.get(event.group_id)
+        if not event.group_id:
+            self._log.refuse(event.request, ErrorCode.INVALID_GROUP_ID)
+        elif group is None:
+            self._log.refuse(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.state is not GroupState.EMPTY:
+            self._log.refuse(event.request, ErrorCode.NON_EMPTY_GROUP)
+        else:
+            self._remove(group, group.offsets.partitions())
+            self._forget(group)
+            self._log.answer(Done(request=event.request), after=group.number)
+
+    def forget_topics(self, topics: frozenset[str]) -> None:
+        for group in list(self._groups.values()):
+            self._remove(group, [tp for tp in group.offsets.partitions() if tp.topic in topics])
+
+    def expire(self, at: Moment) -> None:
+        """Offsets whose time is over, and groups that nothing is left of."""
+        for group in list(self._groups.values()):
+            self._remove(group, self._expired(group, at.wall_ms))
+            if group.state is GroupState.EMPTY and not group.offsets and not group.promised:
+                self._forget(group)
+
+    def _expired(self, group: Group, wall_ms: int) -> list[TopicPartition]:
+        retention_ms = self._settings.retention_ms
+        if group.state is GroupState.EMPTY:
+            return group.offsets.expired(wall_ms, retention_ms, unused_since_ms=group.state_ms)
+        if group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
+            subscribed = group.subscribed()
+            if subscribed is not None:
+                return group.offsets.expired(wall_ms, retention_ms, but_for=subscribed)
+        return []
+
+    def _remove(self, group: Group, partitions: Collection[TopicPartition]) -> None:
+        for tp in sorted(partitions):
+            if group.offsets.remove(tp):
+                group.number = self._log.append(OffsetKey(group.group_id, tp), None)
+
+    def _forget(self, group: Group) -> None:
+        del self._groups[group.group_id]
+        if group.generation > 0:
+            group.number = self._log.append(GroupKey(group.group_id), None)

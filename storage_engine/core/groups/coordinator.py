@@ -1,0 +1,253 @@
+"""The group coordinator of one partition of the offsets topic, from the election of its leader to
+the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
+that the next coordinator would not find in the log.
+
+    who is in a group      joins.py, rebalances.py   KIP-62, KIP-345, KIP-394
+    what it has committed  commits.py                KIP-98, KIP-211, KIP-496
+    what waits for which record   core/state_log.py
+
+The driver appends the records in order, tells when they are replicated, sends a Tick when it was
+asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
+"""
+
+from typing import Any, assert_never
+
+from storage_engine.core.coordination import Replicated
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.commits import Commits
+from storage_engine.core.groups.deadlines import Deadlines
+from storage_engine.core.groups.events import (
+    Answer,
+    Caller,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    ExpireOffsets,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    Moment,
+    ReadOffsets,
+    Sync,
+    Tick,
+    TopicsDeleted,
+    TransactionEnded,
+    WakeAt,
+)
+from storage_engine.core.groups.group import Group, GroupState, Member
+from storage_engine.core.groups.joins import Joins
+from storage_engine.core.groups.rebalances import GroupSettings, Rebalances
+from storage_engine.core.groups.records import GroupContent
+from storage_engine.core.state_log import StateLog
+
+MEMBER_RECORD_BYTES = 1024
+"""What a member takes in a record beside metadata and assignment, at most about."""
+
+
+def refusal(request: int, error: ErrorCode) -> Answer:
+    return Answer(request=request, error=error)
+
+
+class GroupCoordinator:
+    """All groups of one partition."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self._settings = settings = settings or GroupSettings()
+        self._log = StateLog(refusal)
+        self.groups: dict[str, Group] = {}
+        """To look at."""
+        self._rebalances = Rebalances(self._log, settings)
+        self._joins = Joins(self._log, settings, self._rebalances)
+        self._commits = Commits(self._log, self.groups, settings)
+        self._deadlines = Deadlines()
+        self._wake_ms: int | None = None
+        """When the driver was asked to send a Tick."""
+
+    def restore(self, content: GroupContent, at: Moment) -> list[Any]:
+        """Begin with what the log holds; once, before any event."""
+        for group_id, record in content.groups.items():
+            self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
+            self._plan(self.groups[group_id])
+        self._commits.restore(content)
+        return self._effects()
+
+    def step(self, event: Event) -> list[Any]:
+        match event:
+            case Join():
+                self._join(event)
+            case Sync():
+                self._sync(event)
+            case Heartbeat():
+                self._heartbeat(event)
+            case Leave():
+                self._leave(event)
+            case CommitOffsets():
+                self._commits.commit(event)
+            case ReadOffsets():
+                self._commits.read(event)
+            case Tick():
+                self._tick(event.at)
+            case Replicated():
+                self._log.note_replicated(event.number)
+            case _:
+                self._step_commits(event)
+        return self._effects()
+
+    def _step_commits(
+        self,
+        event: DeleteOffsets | DeleteGroup | TransactionEnded | ExpireOffsets | TopicsDeleted,
+    ) -> None:
+        match event:
+            case DeleteOffsets():
+                self._commits.delete_offsets(event)
+            case DeleteGroup():
+                self._commits.delete_group(event)
+            case TransactionEnded():
+                self._commits.end_transaction(event.producer_id, commits=event.commits)
+            case ExpireOffsets():
+                self._commits.expire(event.at)
+            case TopicsDeleted():
+                self._commits.forget_topics(event.topics)
+            case _:
+                assert_never(event)
+
+    # --- members ---
+
+    def _join(self, event: Join) -> None:
+        code = self._joins.check(event)
+        group = self.groups.get(event.group_id)
+        if code is ErrorCode.NONE and group is None and event.member_id:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+        if code is not ErrorCode.NONE:
+            self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
+            return
+        if group is None:
+            group = Group(group_id=event.group_id)
+        self._joins.join(group, event)
+        if group.members or group.promised:
+            self.groups[event.group_id] = group
+            self._plan(group)
+
+    def _sync(self, event: Sync) -> None:
+        group, code = self._group_of(event.group_id, event.caller)
+        if group is None:
+            self._log.refuse(event.request, code)
+            return
+        member = group.members[event.caller.member_id]
+        if group.state is GroupState.PREPARING:
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+        elif not _fits(event.protocol_type, group.protocol_type) or not _fits(
+            event.protocol, group.protocol
+        ):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif group.state is GroupState.COMPLETING and group.leader == member.member_id:
+            code = self._take_assignments(group, event)
+        if code is not ErrorCode.NONE:
+            self._log.refuse(event.request, code)
+            return
+        self._rebalances.note_synced(group, member)
+        member.touch(event.at.now_ms)
+        if group.state is GroupState.STABLE:
+            answer = self._rebalances.synced(group, member, event.request)
+            self._log.answer(answer, after=group.number)
+        else:
+            if member.syncing is not None:
+                # Its client has given up waiting for that one.
+                self._log.refuse(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS)
+            member.syncing = event.request
+            if group.leader == member.member_id:
+                self._rebalances.assign(group, event.at)
+        self._plan(group)
+
+    def _take_assignments(self, group: Group, event: Sync) -> ErrorCode:
+        size = sum(
+            len(member.metadata(group.protocol))
+            + len(event.assignments.get(member.member_id, b""))
+            + MEMBER_RECORD_BYTES
+            for member in group.members.values()
+        )
+        if size > self._settings.record_max_bytes:
+            return ErrorCode.INVALID_REQUEST
+        for member in group.members.values():
+            member.assignment = event.assignments.get(member.member_id, b"")
+        return ErrorCode.NONE
+
+    def _heartbeat(self, event: Heartbeat) -> None:
+        group, code = self._group_of(event.group_id, event.caller)
+        if group is not None:
+            group.members[event.caller.member_id].touch(event.at.now_ms)
+            if group.state is GroupState.PREPARING:
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+        self._log.refuse(event.request, code)
+
+    def _leave(self, event: Leave) -> None:
+        group = self.groups.get(event.group_id)
+        if group is None:
+            unknown = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(event.members)
+            self._log.emit(Left(request=event.request, codes=unknown))
+            return
+        codes = []
+        changed = False
+        for caller in event.members:
+            if group.promised.pop(caller.member_id, None) is not None:
+                changed = changed or group.state is GroupState.PREPARING
+                codes.append(ErrorCode.NONE)
+                continue
+            found = self._member_that_leaves(group, caller)
+            if isinstance(found, Member):
+                self._rebalances.remove(group, found)
+                changed = True
+                found = ErrorCode.NONE
+            codes.append(found)
+        if changed:
+            self._rebalances.prepare_unless_preparing(group, event.at)
+        self._plan(group)
+        self._log.answer(Left(request=event.request, codes=tuple(codes)), after=group.number)
+
+    def _member_that_leaves(self, group: Group, caller: Caller) -> Member | ErrorCode:
+        if not caller.member_id and caller.instance_id is not None:
+            # An operator takes a static member out, whoever it is at present.
+            member_id = group.instances.get(caller.instance_id)
+            return ErrorCode.UNKNOWN_MEMBER_ID if member_id is None else group.members[member_id]
+        code = group.check(caller)
+        return group.members[caller.member_id] if code is ErrorCode.NONE else code
+
+    def _group_of(self, group_id: str, caller: Caller) -> tuple[Group | None, ErrorCode]:
+        """The group whose present generation the caller is in, or why there is none."""
+        if not group_id:
+            return None, ErrorCode.INVALID_GROUP_ID
+        group = self.groups.get(group_id)
+        if group is None:
+            return None, ErrorCode.UNKNOWN_MEMBER_ID
+        code = group.check_generation(caller)
+        return (group, code) if code is ErrorCode.NONE else (None, code)
+
+    # --- time ---
+
+    def _tick(self, at: Moment) -> None:
+        self._wake_ms = None
+        for group_id in self._deadlines.take_due(at.now_ms):
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._rebalances.look(group, at)
+                self._plan(group)
+
+    def _plan(self, group: Group) -> None:
+        deadline_ms = group.next_deadline_ms()
+        if deadline_ms is not None:
+            self._deadlines.plan(group.group_id, deadline_ms)
+
+    def _effects(self) -> list[Any]:
+        first_ms = self._deadlines.first_ms
+        if first_ms is not None and (self._wake_ms is None or first_ms < self._wake_ms):
+            self._wake_ms = first_ms
+            self._log.emit(WakeAt(now_ms=first_ms))
+        return self._log.take_effects()
+
+
+def _fits(told: str | None, known: str | None) -> bool:
+    """Clients of old versions don't say it."""
+    return told is None or told == known

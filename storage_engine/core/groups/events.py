@@ -1,0 +1,273 @@
+"""What goes into a group coordinator and what comes out of it.
+
+Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
+once, when a record is replicated, or when the group's rebalance is complete. `writes` says whether
+an event may append records: the others are stepped also while too few replicas are in sync.
+Source: the group APIs of the Kafka protocol; KIP-62, KIP-98, KIP-345, KIP-394, KIP-496, KIP-511.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from storage_engine.core.coordination import Replicated
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.records import OffsetRecord
+from storage_engine.core.ids import TopicPartition
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+
+class Moment(NamedTuple):
+    """Time, by both clocks."""
+
+    now_ms: int
+    """Monotonic: sessions and rebalances are measured by it."""
+    wall_ms: int
+    """What records carry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whom a request says that it comes from."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+
+
+# --- requests of members ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """JoinGroup."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+    member_id: str
+    fresh_member_id: str
+    """Never given out before; used when the member needs one."""
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata, in the member's order of preference."""
+    asks_for_id: bool = True
+    """Whether the client knows MEMBER_ID_REQUIRED (KIP-394)."""
+    skips_assignment: bool = False
+    """Whether the client knows that a leader may have nothing to assign (KIP-814)."""
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """SyncGroup."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+    caller: Caller
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+    """By member; of the leader."""
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    writes: ClassVar[bool] = False
+    request: int
+    group_id: str
+    caller: Caller
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """LeaveGroup of one or several members (KIP-345)."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+    members: tuple[Caller, ...]
+    at: Moment
+
+
+# --- requests about offsets ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """OffsetCommit; with a producer, TxnOffsetCommit, whose transaction has been verified."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+    caller: Caller
+    offsets: Mapping[TopicPartition, OffsetRecord]
+    producer: tuple[int, int] | None = None
+    """Id and epoch."""
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOffsets:
+    """OffsetFetch of one group."""
+
+    writes: ClassVar[bool] = False
+    request: int
+    group_id: str
+    partitions: Sequence[TopicPartition] | None
+    """None: all that the group has."""
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    """OffsetDelete (KIP-496)."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    """DeleteGroups, of one group (KIP-229)."""
+
+    writes: ClassVar[bool] = True
+    request: int
+    group_id: str
+
+
+# --- other events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """A marker was appended to the coordinator's log."""
+
+    writes: ClassVar[bool] = False
+    producer_id: int
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """It is later: look for sessions and rebalances whose time is over."""
+
+    writes: ClassVar[bool] = True
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireOffsets:
+    """Look for offsets that nobody needs any more (KIP-211)."""
+
+    writes: ClassVar[bool] = True
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeleted:
+    """Their offsets mean nothing to topics made anew under these names."""
+
+    writes: ClassVar[bool] = True
+    topics: frozenset[str]
+
+
+Event = (
+    Join
+    | Sync
+    | Heartbeat
+    | Leave
+    | CommitOffsets
+    | ReadOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | TransactionEnded
+    | Tick
+    | ExpireOffsets
+    | TopicsDeleted
+    | Replicated
+)
+
+# --- effects, besides those of core.coordination ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeAt:
+    """Send a Tick when the monotonic clock shows this, and forget earlier ones."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a request; the only one where there is nothing but an error to tell."""
+
+    request: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+class JoinedMember(NamedTuple):
+    """A member, as its leader hears of it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Answer):
+    """Of Join."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NO_MEMBER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+    """For the leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced(Answer):
+    """Of Sync."""
+
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left(Answer):
+    """Of Leave: a code for each member, in their order."""
+
+    codes: tuple[ErrorCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRead(Answer):
+    """Of ReadOffsets."""
+
+    offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
+    unstable: frozenset[TopicPartition] = frozenset()
+    """Of these a transaction will tell: ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsDeleted(Answer):
+    """Of DeleteOffsets."""
+
+    refused: frozenset[TopicPartition] = frozenset()
+    """A member subscribes to their topics."""

@@ -1,0 +1,256 @@
+"""One group: its members, its generation, and how far its rebalance is. Its one rule: what is here
+is data and what can be read off it; the transitions are in `rebalances`.
+
+    EMPTY       no members                       -> PREPARING (a member joins)
+    PREPARING   waiting for all members to join  -> COMPLETING | EMPTY (nobody is left)
+    COMPLETING  waiting for the leader's word    -> STABLE | PREPARING
+    STABLE      every member has its part        -> PREPARING
+
+Source: Kafka's classic group protocol; KIP-62, KIP-345, KIP-394.
+"""
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import Caller, JoinedMember
+from storage_engine.core.groups.offsets import GroupOffsets
+from storage_engine.core.groups.records import NO_TIME, GroupRecord, MemberRecord
+from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
+
+RESTORED = 0
+"""The number of all that a coordinator was restored from (see `state_log`)."""
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class GroupState(enum.Enum):
+    """With the names of DescribeGroups."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member, known by its id and, if it is static, by an instance id that outlives it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    deadline_ms: int
+    """When its session is over, unless it is waiting for an answer."""
+    assignment: bytes = b""
+    joining: int | None = None
+    """Its JoinGroup, not answered yet."""
+    syncing: int | None = None
+    """Its SyncGroup, not answered yet."""
+    is_new: bool = False
+    """It has never been part of a generation: its client may be gone without having heard of its
+    id, so its waiting ends too."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    @property
+    def ends_ms(self) -> int | None:
+        """When it counts as dead; None while it can't say that it is not."""
+        waits = self.joining is not None or self.syncing is not None
+        return None if waits and not self.is_new else self.deadline_ms
+
+    def touch(self, now_ms: int) -> None:
+        """It lives."""
+        self.deadline_ms = now_ms + self.session_timeout_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """Invariant: `instances` has each static member of `members` once, and nothing else."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    """Member id by instance id."""
+    promised: dict[str, int] = field(default_factory=dict)
+    """Ids given out to those who then join with them (KIP-394), with the time until which."""
+    join_deadline_ms: int | None = None
+    """While PREPARING: until when it waits for members to join."""
+    is_gathering: bool = False
+    """While PREPARING out of EMPTY: it waits for the first members, however many have come."""
+    gathering_left_ms: int = 0
+    """How much longer it may gather, if members keep coming."""
+    newcomer: bool = False
+    """Somebody has come since it began to gather, or to gather longer."""
+    sync_deadline_ms: int | None = None
+    unsynced: set[str] = field(default_factory=set)
+    """Members that have heard of the generation and not asked for their part of it."""
+    state_ms: int = NO_TIME
+    """Wall time of the last change that was recorded."""
+    number: int = RESTORED
+    """Of the last record about it."""
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+
+    # --- members ---
+
+    def check(self, caller: Caller) -> ErrorCode:
+        """NONE when the caller is a member; the generation is not looked at."""
+        if caller.instance_id is not None:
+            member_id = self.instances.get(caller.instance_id)
+            if member_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if member_id != caller.member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if caller.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_generation(self, caller: Caller) -> ErrorCode:
+        """NONE when the caller is a member of the present generation."""
+        code = self.check(caller)
+        if code is ErrorCode.NONE and caller.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return code
+
+    def is_full(self, max_size: int, member_id: str) -> bool:
+        """Whether another would be too many; those who are in already are not."""
+        if self.state is GroupState.PREPARING:
+            member = self.members.get(member_id)
+            if member is not None and member.joining is not None:
+                return False
+            return self.joined_count >= max_size
+        return member_id not in self.members and len(self.members) >= max_size
+
+    @property
+    def joined_count(self) -> int:
+        return sum(member.joining is not None for member in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.promised and self.joined_count == len(self.members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The slowest member's."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def for_leader(self) -> tuple[JoinedMember, ...]:
+        """All members, with their metadata for the protocol chosen."""
+        return tuple(
+            JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol))
+            for m in self.members.values()
+        )
+
+    # --- protocols ---
+
+    def supports(self, protocol_type: str, protocols: Protocols, *, but_for: str = "") -> bool:
+        """Whether a member with these could join; `but_for`: not counting that one."""
+        if not protocol_type or not protocols:
+            return False
+        others = [m for m in self.members.values() if m.member_id != but_for]
+        if not others:
+            return True
+        if protocol_type != self.protocol_type:
+            return False
+        common = _common(others)
+        return any(name in common for name, _ in protocols)
+
+    def choose_protocol(self) -> str:
+        """Of those that all support, the one that most members prefer."""
+        members = list(self.members.values())
+        common = _common(members)
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in members
+        )
+        most = max(votes.values())
+        # Of equals, what the oldest member would rather have.
+        return next(name for name, _ in members[0].protocols if votes[name] == most)
+
+    def subscribed(self) -> frozenset[str] | None:
+        """Topics that a member subscribes to; None when that can't be told."""
+        if self.protocol_type != CONSUMER or self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            found = subscribed_topics(member.metadata(self.protocol))
+            if found is None:
+                return None
+            topics |= found
+        return frozenset(topics)
+
+    # --- time ---
+
+    def next_deadline_ms(self) -> int | None:
+        """When something happens that nobody asks for."""
+        times = [m.ends_ms for m in self.members.values()]
+        times += [self.join_deadline_ms, self.sync_deadline_ms, *self.promised.values()]
+        return min((each for each in times if each is not None), default=None)
+
+    # --- the log ---
+
+    def to_record(self) -> GroupRecord:
+        return GroupRecord(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            state_ms=self.state_ms,
+            members=tuple(
+                MemberRecord(
+                    member_id=m.member_id,
+                    instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout_ms=m.rebalance_timeout_ms,
+                    session_timeout_ms=m.session_timeout_ms,
+                    subscription=m.metadata(self.protocol),
+                    assignment=m.assignment,
+                )
+                for m in self.members.values()
+            ),
+        )
+
+    @classmethod
+    def of_record(cls, group_id: str, record: GroupRecord, now_ms: int) -> "Group":
+        """As another coordinator has left it; every session begins anew."""
+        members = {
+            each.member_id: Member(
+                member_id=each.member_id,
+                instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                session_timeout_ms=each.session_timeout_ms,
+                protocols=((record.protocol or "", each.subscription),),
+                deadline_ms=now_ms + each.session_timeout_ms,
+                assignment=each.assignment,
+            )
+            for each in record.members
+        }
+        return cls(
+            group_id=group_id,
+            state=GroupState.STABLE if members else GroupState.EMPTY,
+            generation=record.generation,
+            protocol_type=record.protocol_type or None,
+            protocol=record.protocol,
+            leader=record.leader,
+            members=members,
+            instances={
+                m.instance_id: m.member_id for m in members.values() if m.instance_id is not None
+            },
+            state_ms=record.state_ms,
+        )
+
+
+def _common(members: list[Member]) -> set[str]:
+    """Names of protocols that all of them support."""
+    return set.intersection(*({name for name, _ in m.protocols} for m in members))

@@ -1,0 +1,187 @@
+"""Who may join a group, and as whom. Its one rule: an instance id belongs to one member, the last
+that came with it; the one before is fenced.
+
+    ""             dynamic   an id is promised first (KIP-394), then it comes with it
+                   static    at once; it takes the place of the one before (KIP-345)
+    a member's id            it joins anew, which begins a rebalance where that makes a difference
+
+Source: Kafka's classic group protocol; KIP-345, KIP-394, KIP-814.
+"""
+
+from dataclasses import replace
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import NO_MEMBER, Answer, Caller, Join, Joined
+from storage_engine.core.groups.group import Group, GroupState, Member
+from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
+from storage_engine.core.groups.subscription import subscribed_topics
+from storage_engine.core.state_log import StateLog
+
+PROMISED_MAX = 5_000
+"""Ids of one group that were given out and not come back: a client that only asks for ids must not
+fill the memory."""
+
+
+class Joins:
+    """Of all groups of one coordinator."""
+
+    def __init__(self, log: StateLog, settings: GroupSettings, rebalances: Rebalances) -> None:
+        self._log = log
+        self._settings = settings
+        self._rebalances = rebalances
+
+    def check(self, event: Join) -> ErrorCode:
+        """What can be said without looking at the group."""
+        settings = self._settings
+        if not event.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        lowest, highest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+        if not lowest <= event.session_timeout_ms <= highest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if sum(len(name) + len(metadata) for name, metadata in event.protocols) > (
+            settings.record_max_bytes
+        ):
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def join(self, group: Group, event: Join) -> None:
+        member_id = event.member_id
+        promised = member_id in group.promised
+        static_id = None if event.instance_id is None else group.instances.get(event.instance_id)
+        takes_place = member_id == NO_MEMBER and static_id is not None
+        if not takes_place and group.is_full(self._settings.max_size, member_id):
+            self._refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        elif not group.supports(
+            event.protocol_type, event.protocols, but_for=static_id or member_id
+        ):
+            self._refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif member_id == NO_MEMBER:
+            self._join_newly(group, event, static_id)
+        elif promised and event.instance_id is None:
+            self._add(group, member_id, event)
+        else:
+            code = group.check(Caller(member_id=member_id, instance_id=event.instance_id))
+            if code is ErrorCode.NONE:
+                self._join_again(group, group.members[member_id], event)
+            else:
+                self._refuse(event, code)
+
+    # --- those without an id ---
+
+    def _join_newly(self, group: Group, event: Join, static_id: str | None) -> None:
+        if static_id is not None:
+            self._replace_static(group, group.members[static_id], event)
+        elif event.instance_id is None and event.asks_for_id:
+            if len(group.promised) >= PROMISED_MAX:
+                self._refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+                return
+            fresh = event.fresh_member_id
+            group.promised[fresh] = event.at.now_ms + event.session_timeout_ms
+            code = ErrorCode.MEMBER_ID_REQUIRED
+            self._log.emit(Joined(request=event.request, error=code, member_id=fresh))
+        else:
+            self._add(group, event.fresh_member_id, event)
+
+    def _add(self, group: Group, member_id: str, event: Join) -> None:
+        group.promised.pop(member_id, None)
+        if not group.members:
+            group.protocol_type = event.protocol_type
+        group.members[member_id] = Member(
+            member_id=member_id,
+            instance_id=event.instance_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+            rebalance_timeout_ms=event.rebalance_timeout_ms,
+            session_timeout_ms=event.session_timeout_ms,
+            protocols=event.protocols,
+            deadline_ms=event.at.now_ms + NEW_MEMBER_TIMEOUT_MS,
+            joining=event.request,
+            is_new=True,
+        )
+        if event.instance_id is not None:
+            group.instances[event.instance_id] = member_id
+        group.leader = group.leader or member_id
+        if group.is_gathering:
+            group.newcomer = True
+        self._rebalances.prepare_unless_preparing(group, event.at)
+
+    # --- members that come back ---
+
+    def _join_again(self, group: Group, member: Member, event: Join) -> None:
+        if group.state in (GroupState.COMPLETING, GroupState.STABLE):
+            is_same = member.protocols == event.protocols
+            leads_stable = group.state is GroupState.STABLE and group.leader == member.member_id
+            if is_same and not leads_stable:
+                # It has not heard of the generation that it is part of.
+                member.touch(event.at.now_ms)
+                answer = self._rebalances.joined(group, member, event.request)
+                self._log.answer(answer, after=group.number)
+                return
+        self._update(member, event)
+        if len(group.members) == 1:
+            group.protocol_type = event.protocol_type
+        member.joining = event.request
+        self._rebalances.prepare_unless_preparing(group, event.at)
+
+    def _update(self, member: Member, event: Join) -> None:
+        for request in (member.joining, member.syncing):
+            if request is not None:
+                # Its client has given up waiting for that one.
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+                self._log.emit(Answer(request=request, error=code))
+        member.joining = member.syncing = None
+        member.protocols = event.protocols
+        member.session_timeout_ms = event.session_timeout_ms
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
+        member.client_id = event.client_id
+        member.client_host = event.client_host
+        member.touch(event.at.now_ms)
+        if member.is_new:
+            member.deadline_ms = event.at.now_ms + NEW_MEMBER_TIMEOUT_MS
+
+    # --- static members that are started again ---
+
+    def _replace_static(self, group: Group, old: Member, event: Join) -> None:
+        leader = group.leader
+        member = replace(old, member_id=event.fresh_member_id, joining=None, syncing=None)
+        for request in (old.joining, old.syncing):
+            if request is not None:
+                code = ErrorCode.FENCED_INSTANCE_ID
+                self._log.emit(Answer(request=request, error=code))
+        assert event.instance_id is not None
+        group.members = {
+            **{key: each for key, each in group.members.items() if key != old.member_id},
+            member.member_id: member,
+        }
+        group.instances[event.instance_id] = member.member_id
+        if old.member_id in group.unsynced:
+            group.unsynced.discard(old.member_id)
+            group.unsynced.add(member.member_id)
+        if leader == old.member_id:
+            group.leader = member.member_id
+        before = subscribed_topics(old.metadata(group.protocol))
+        self._update(member, event)
+        if (
+            group.state is GroupState.STABLE
+            and group.choose_protocol() == group.protocol
+            and subscribed_topics(member.metadata(group.protocol)) == before
+        ):
+            self._keep_part(group, member, event, leader)
+            return
+        member.joining = event.request
+        self._rebalances.prepare_unless_preparing(group, event.at)
+
+    def _keep_part(self, group: Group, member: Member, event: Join, leader: str | None) -> None:
+        """Nothing has changed for the others: it goes on with the part of the one before."""
+        self._rebalances.record(group, event.at)
+        answer = self._rebalances.joined(group, member, event.request)
+        if group.leader == member.member_id:
+            if event.skips_assignment:
+                answer = replace(answer, skip_assignment=True)
+            else:
+                # As if another led: it must not assign anew what the others hold.
+                answer = replace(answer, leader=leader or NO_MEMBER, members=())
+        self._log.answer(answer, after=group.number)
+
+    def _refuse(self, event: Join, code: ErrorCode) -> None:
+        self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))

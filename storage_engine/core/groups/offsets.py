@@ -1,0 +1,97 @@
+"""The offsets of one group. Its one rule: of two offsets for a partition the one that was written
+later counts, and one of a transaction only once that is committed.
+
+Source: KIP-98, KIP-211, KIP-447.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from storage_engine.core.groups.records import (
+    NO_EXPIRY,
+    NO_TIME,
+    OffsetRecord,
+    PlacedOffset,
+)
+from storage_engine.core.ids import TopicPartition
+
+
+class GroupOffsets:
+    """Invariant: no transaction in `_pending` is without offsets."""
+
+    __slots__ = ("_committed", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, PlacedOffset] = {}
+        self._pending: dict[int, dict[TopicPartition, PlacedOffset]] = {}
+        """Of open transactions, by producer id."""
+
+    def __bool__(self) -> bool:
+        return bool(self._committed or self._pending)
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, OffsetRecord]:
+        return {tp: placed.record for tp, placed in self._committed.items()}
+
+    def get(self, tp: TopicPartition) -> OffsetRecord | None:
+        placed = self._committed.get(tp)
+        return None if placed is None else placed.record
+
+    def put(self, tp: TopicPartition, placed: PlacedOffset) -> None:
+        self._committed[tp] = placed
+
+    def put_pending(self, producer_id: int, tp: TopicPartition, placed: PlacedOffset) -> None:
+        self._pending.setdefault(producer_id, {})[tp] = placed
+
+    def end_transaction(self, producer_id: int, *, commits: bool) -> bool:
+        """Whether the transaction had offsets of the group."""
+        pending = self._pending.pop(producer_id, None)
+        if pending is None:
+            return False
+        for tp, placed in pending.items():
+            known = self._committed.get(tp)
+            if commits and (known is None or known.order < placed.order):
+                self._committed[tp] = placed
+        return True
+
+    def remove(self, tp: TopicPartition) -> bool:
+        """Whether there was anything, committed or not: what is pending goes too."""
+        removed = self._committed.pop(tp, None) is not None
+        for producer_id, pending in list(self._pending.items()):
+            removed = pending.pop(tp, None) is not None or removed
+            if not pending:
+                del self._pending[producer_id]
+        return removed
+
+    def partitions(self) -> set[TopicPartition]:
+        """All, committed or pending."""
+        return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}
+
+    def pending_of(self, producer_id: int) -> Iterable[TopicPartition]:
+        return self._pending.get(producer_id, ())
+
+    def unstable(self) -> set[TopicPartition]:
+        """Those of which an open transaction will tell more."""
+        return {tp for pending in self._pending.values() for tp in pending}
+
+    def expired(
+        self,
+        wall_ms: int,
+        retention_ms: int,
+        *,
+        unused_since_ms: int = NO_TIME,
+        but_for: frozenset[str] = frozenset(),
+    ) -> list[TopicPartition]:
+        """Those that were committed, and the group in use, longer ago than `retention_ms`; but for
+        those of some topics."""
+        unstable = self.unstable()
+        gone = []
+        for tp, (_, record) in self._committed.items():
+            if tp in unstable or tp.topic in but_for:
+                continue
+            if record.expire_ms != NO_EXPIRY:
+                is_over = wall_ms >= record.expire_ms
+            else:
+                is_over = wall_ms - max(record.commit_ms, unused_since_ms) >= retention_ms
+            if is_over:
+                gone.append(tp)
+        return gone

@@ -1,0 +1,127 @@
+"""What a group coordinator keeps in its log: keys and records. Its one rule: the newest record of
+each key, and the offsets of open transactions, are all that a new coordinator needs.
+
+    key         record         ends when
+    GroupKey    GroupRecord    the group is empty and has no offsets left (tombstone)
+    OffsetKey   OffsetRecord   it expires, its topic goes, or somebody deletes it (tombstone)
+
+An offset of a transaction counts once the transaction's marker says so; of two for one partition
+the one that was written later counts, however late the marker of the other comes. Source: KIP-98,
+KIP-211, KIP-345.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storage_engine.core.ids import TopicPartition
+
+NO_EXPIRY = -1
+NO_LEADER_EPOCH = -1
+NO_TIME = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    group_id: str
+    partition: TopicPartition
+
+
+RecordKey = GroupKey | OffsetKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """A member of the generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    """Its metadata for the protocol chosen."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A generation: assigned, or empty."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_ms: int
+    """Wall time since when the group is so."""
+    members: tuple[MemberRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRecord:
+    """A committed offset: that of the next record to read."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_ms: int
+    """Wall time."""
+    expire_ms: int = NO_EXPIRY
+    """Wall time that the client chose, as versions 2 to 4 of OffsetCommit can."""
+
+
+Record = GroupRecord | OffsetRecord
+
+
+class PlacedOffset(NamedTuple):
+    """An offset with its place in the order of the log."""
+
+    order: int
+    record: OffsetRecord
+
+
+@dataclass(slots=True)
+class GroupContent:
+    """The log, read up to some point."""
+
+    groups: dict[str, GroupRecord] = field(default_factory=dict)
+    offsets: dict[OffsetKey, PlacedOffset] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, PlacedOffset]] = field(default_factory=dict)
+    """Of open transactions, by producer id."""
+    next_order: int = 0
+
+    def __len__(self) -> int:
+        return len(self.groups) + len(self.offsets)
+
+    def put(self, key: RecordKey, record: Record | None, producer_id: int | None) -> None:
+        """The next record of the log; `producer_id` when it is part of a transaction."""
+        order, self.next_order = self.next_order, self.next_order + 1
+        match key, record:
+            case GroupKey(), None:
+                self.groups.pop(key.group_id, None)
+            case GroupKey(), GroupRecord():
+                self.groups[key.group_id] = record
+            case OffsetKey(), None:
+                self.offsets.pop(key, None)
+                for offsets in self.pending.values():
+                    offsets.pop(key, None)
+            case OffsetKey(), OffsetRecord():
+                placed = PlacedOffset(order, record)
+                if producer_id is None:
+                    self.offsets[key] = placed
+                else:
+                    self.pending.setdefault(producer_id, {})[key] = placed
+            case _:
+                raise AssertionError(f"the record of {key} is of another kind: {record}")
+
+    def end_transaction(self, producer_id: int, *, commits: bool) -> None:
+        """A marker is the next in the log."""
+        for key, placed in self.pending.pop(producer_id, {}).items():
+            known = self.offsets.get(key)
+            if commits and (known is None or known.order < placed.order):
+                self.offsets[key] = placed

@@ -1,0 +1,37 @@
+"""The topics in the metadata that a member of protocol type "consumer" joins with. Its one rule:
+what can't be read subscribes to nothing that is known, and is never an error of the group.
+
+    field     bytes  meaning
+    version     2
+    topics           int32 count, then strings (int16 length, UTF-8)
+    ...              user data and what later versions add
+
+Source: Kafka's ConsumerProtocolSubscription.json.
+"""
+
+import struct
+
+CONSUMER = "consumer"
+"""The protocol type of consumers."""
+
+_COUNT = struct.Struct(">hi")
+_LENGTH = struct.Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """None when it can't be read."""
+    try:
+        _, count = _COUNT.unpack_from(metadata)
+        position = _COUNT.size
+        topics = []
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            raw = metadata[position : position + length]
+            if length < 0 or len(raw) != length:
+                return None
+            topics.append(raw.decode())
+            position += length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)

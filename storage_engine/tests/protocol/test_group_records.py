@@ -1,0 +1,171 @@
+"""What group coordinators keep, as bytes: Kafka's own forms, damage, transactions in the
+log."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.groups.records import (
+    GroupContent,
+    GroupKey,
+    GroupRecord,
+    MemberRecord,
+    OffsetKey,
+    OffsetRecord,
+)
+from storage_engine.core.groups.subscription import subscribed_topics
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition_transactions import TransactionMarker
+from storage_engine.protocol.control_record import encode_marker
+from storage_engine.protocol.group_batches import encode_entries, new_content, replay
+from storage_engine.protocol.group_records import (
+    decode_key,
+    decode_record,
+    encode_key,
+    encode_record,
+)
+from storage_engine.protocol.record_batch import patch, patch_producer
+from storage_engine.tests.core.group_bench import content_of, subscription
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+names = st.text(max_size=20)
+int32s = st.integers(-(2**31), 2**31 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
+offsets = st.builds(
+    OffsetRecord, offset=int64s, leader_epoch=int32s, metadata=names, commit_ms=int64s
+)
+members = st.builds(
+    MemberRecord,
+    member_id=names,
+    instance_id=st.none() | names,
+    client_id=names,
+    client_host=names,
+    rebalance_timeout_ms=int32s,
+    session_timeout_ms=int32s,
+    subscription=st.binary(max_size=20),
+    assignment=st.binary(max_size=20),
+)
+groups = st.builds(
+    GroupRecord,
+    protocol_type=names,
+    generation=int32s,
+    protocol=st.none() | names,
+    leader=st.none() | names,
+    state_ms=int64s,
+    members=st.lists(members, max_size=3).map(tuple),
+)
+entries = st.one_of(
+    st.tuples(st.builds(GroupKey, names), groups),
+    st.tuples(st.builds(OffsetKey, names, st.builds(TopicPartition, names, int32s)), offsets),
+)
+
+
+@given(entries)
+def test_what_is_written_is_read(entry):
+    key, record = entry
+    assert decode_key(encode_key(key)) == key
+    assert decode_record(key, encode_record(record)) == record
+
+
+@given(entries, st.data())
+def test_what_is_cut_off_or_too_long_is_damage(entry, data):
+    key, record = entry
+    raw = encode_record(record)
+    cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    for damaged in (cut, raw + b"x"):
+        with pytest.raises(CorruptRecordError, match="log of group offsets"):
+            decode_record(key, damaged)
+
+
+def test_the_forms_are_those_of_kafka():
+    """As kafka-dump-log shows them: OffsetCommitKey 1, OffsetCommitValue 3, GroupMetadataKey 2."""
+    key = OffsetKey("g", T1)
+    assert encode_key(key) == bytes.fromhex("0001 0001 67 0001 74 00000001")
+    value = OffsetRecord(offset=5, leader_epoch=2, metadata="m", commit_ms=7)
+    raw = bytes.fromhex("0003 0000000000000005 00000002 0001 6d 0000000000000007")
+    assert encode_record(value) == raw
+    assert encode_key(GroupKey("g")) == bytes.fromhex("0002 0001 67")
+    expiring = OffsetRecord(offset=5, commit_ms=7, expire_ms=9)
+    raw = bytes.fromhex("0001 0000000000000005 0000 0000000000000007 0000000000000009")
+    assert encode_record(expiring) == raw
+    assert decode_record(key, raw) == expiring
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "0000 0000000000000005 0001 6d 0000000000000007",
+        "0002 0000000000000005 0001 6d 0000000000000007",
+        # flexible, with a topic id that we don't know in a tagged field
+        "0004 0000000000000005 ffffffff 02 6d 0000000000000007"
+        " 01 00 10 00000000000000000000000000000001",
+    ],
+)
+def test_other_versions_of_kafka_are_read(raw):
+    read = decode_record(OffsetKey("g", T0), bytes.fromhex(raw))
+    assert read == OffsetRecord(offset=5, metadata="m", commit_ms=7)
+
+
+def test_keys_of_later_versions_are_skipped():
+    assert decode_key(b"\x00\x03abc") is None
+
+
+def test_topics_of_a_subscription_that_is_damaged_are_not_known():
+    raw = subscription("t", "other")
+    assert subscribed_topics(raw) == frozenset({"t", "other"})
+    for end in range(len(subscription("t", "other")) - 4):
+        assert subscribed_topics(raw[:end]) is None
+    assert subscribed_topics(b"\x00\x00\x00\x00\x00\x01\xff\xff") is None
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.sampled_from([T0, T1]), st.integers(0, 99) | st.none(), st.sampled_from([-1, 1, 2])
+        ),
+        st.tuples(st.sampled_from([1, 2]), st.booleans()),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, st.randoms(use_true_random=False))
+def test_a_log_with_transactions_is_read_in_pieces_as_at_once(history, random):
+    log, model = [], []
+    for number, step in enumerate(history):
+        if len(step) == 2:
+            producer_id, commits = step
+            batch = encode_marker(producer_id, 0, TransactionMarker(commits, 0), timestamp_ms=0)
+            model.append(step)
+        else:
+            tp, offset, producer_id = step
+            if offset is None:
+                producer_id = -1  # tombstones are written outside transactions
+            record = None if offset is None else OffsetRecord(offset=offset, commit_ms=0)
+            key = OffsetKey("g", tp)
+            batch = encode_entries([(key, record)], now_ms=0)
+            if producer_id > 0:
+                patch_producer(
+                    batch,
+                    0,
+                    producer_id=producer_id,
+                    producer_epoch=0,
+                    base_sequence=0,
+                    transactional=True,
+                )
+            model.append((key, record, producer_id if producer_id > 0 else None))
+        patch(batch, 0, base_offset=number, leader_epoch=0)
+        log.append(bytes(batch))
+    at_once, in_pieces = new_content(), new_content()
+    replay(b"".join(log), at_once)
+    position = 0
+    while position < len(log):
+        end = random.randint(position + 1, len(log))
+        replay(b"".join(log[position:end]), in_pieces)
+        position = end
+    expected: GroupContent = content_of(model)
+    assert at_once == in_pieces == expected

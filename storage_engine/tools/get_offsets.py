@@ -1,0 +1,64 @@
+"""Show the offsets of topics: where their partitions begin, end, or were at a time.
+
+examples:
+  headrace get-offsets --bootstrap-server 127.0.0.1:9092 --topic orders
+  headrace get-offsets --bootstrap-server 127.0.0.1:9092 --topic orders --time earliest --json
+"""
+
+import argparse
+
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.arguments import add_bootstrap_server, add_json
+from storage_engine.tools.groups import time_ms
+from storage_engine.tools.table import print_json, print_table
+
+_ENDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace get-offsets`."""
+    add_bootstrap_server(parser)
+    parser.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC",
+        help="an existing topic; repeatable",
+    )
+    parser.add_argument(
+        "--time",
+        default="latest",
+        type=_at,
+        metavar="earliest|latest|TIME",
+        help="where to look (default: latest); TIME: the first record at or after it, "
+        "2026-01-31T12:00:00 (UTC, or with a zone) or milliseconds since 1970",
+    )
+    add_json(parser)
+
+
+def _at(text: str) -> int:
+    return _ENDS[text] if text in _ENDS else time_ms(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace get-offsets`."""
+    with Cluster(args.bootstrap_server) as cluster:
+        asked = {
+            TopicPartition(topic, number): args.time
+            for topic in args.topic
+            for number in cluster.topic(topic).partitions
+        }
+        found = cluster.list_offsets(asked)
+    rows = [(tp.topic, tp.partition, None if found[tp] < 0 else found[tp]) for tp in sorted(found)]
+    if args.json:
+        print_json(
+            [
+                {"topic": topic, "partition": number, "offset": offset}
+                for topic, number, offset in rows
+            ]
+        )
+    else:
+        told = [(topic, n, "-" if offset is None else offset) for topic, n, offset in rows]
+        print_table(("topic", "partition", "offset"), told)
+    return 0
