@@ -1,4 +1,4 @@
-# make demo      the main job on real input: three brokers, a Spark stream, a broker killed, the result proved
+# make demo      the main job on real input: three brokers, a Spark stream, a broker and the driver killed, the result proved
 # make test      every check and every test; the long fault tests with a sample of their seeds
 # make test-all  the same with all of their seeds
 

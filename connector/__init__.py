@@ -11,12 +11,37 @@ process.
     with_dead_letters, dead_letters
                      rejected records to a topic of their own, with reason and origin
     register         the format, where the package came with --py-files
+    LagListener, lag_of, OffsetsBehindLatest
+                     how far a streaming query is behind the log, from its progress
     ConnectorError   what the format and its helpers refuse; `code` is stable
 """
+
+from typing import TYPE_CHECKING
 
 from connector.dead_letters import dead_letters, with_dead_letters
 from connector.errors import ConnectorError
 from connector.keyed_sink import KeyedSink
 from connector.registration import register
 
-__all__ = ["ConnectorError", "KeyedSink", "dead_letters", "register", "with_dead_letters"]
+if TYPE_CHECKING:
+    from connector.lag import LagListener, OffsetsBehindLatest, lag_of
+
+__all__ = [
+    "ConnectorError",
+    "KeyedSink",
+    "LagListener",
+    "OffsetsBehindLatest",
+    "dead_letters",
+    "lag_of",
+    "register",
+    "with_dead_letters",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Those of `lag` on first use: a listener is a class of pyspark.sql."""
+    if name not in ("LagListener", "OffsetsBehindLatest", "lag_of"):
+        raise AttributeError(f"module 'connector' has no attribute '{name}'")
+    from connector import lag
+
+    return getattr(lag, name)

@@ -20,28 +20,45 @@ MAX_BATCH_ROWS = 50_000
 
 
 def record_batches(
-    decoded: "DecodedRecords", topic_partition: TopicPartition, *, include_headers: bool
+    decoded: "DecodedRecords", topic_partition: TopicPartition, *, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition, at most MAX_BATCH_ROWS a batch."""
-    schema = source_arrow_schema(include_headers=include_headers)
-    count = len(decoded.offsets)
-    columns = [
-        decoded.keys,
-        decoded.values,
-        None,
-        None,
-        decoded.offsets,
-        decoded.timestamps,
-        decoded.timestamp_types,
-    ]
-    if include_headers:
-        columns.append(_spark_headers(decoded.headers))
-    for start in range(0, count, MAX_BATCH_ROWS):
-        rows = min(MAX_BATCH_ROWS, count - start)
-        piece = [None if column is None else column.slice(start, rows) for column in columns]
-        piece[2] = _repeated_topic(topic_partition.topic).slice(0, rows)
-        piece[3] = _repeated_partition(topic_partition.partition).slice(0, rows)
-        yield pa.RecordBatch.from_arrays(piece, schema=schema)
+    """The rows of one partition, at most MAX_BATCH_ROWS a batch. `columns` as in `schema.py`; what
+    is not among them is not looked at."""
+    schema = source_arrow_schema(columns)
+    whole = [_column(decoded, name) for name in columns]
+    for start in range(0, len(decoded), MAX_BATCH_ROWS):
+        rows = min(MAX_BATCH_ROWS, len(decoded) - start)
+        arrays = [
+            _repeated(name, topic_partition).slice(0, rows)
+            if column is None
+            else column.slice(start, rows)
+            for name, column in zip(columns, whole, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(decoded: "DecodedRecords", name: str) -> pa.Array | None:
+    """None for what is the same in all rows of a partition."""
+    match name:
+        case "key":
+            return decoded.keys
+        case "value":
+            return decoded.values
+        case "offset":
+            return decoded.offsets
+        case "timestamp":
+            return decoded.timestamps
+        case "timestampType":
+            return decoded.timestamp_types
+        case "headers":
+            return _spark_headers(decoded.headers)
+    return None
+
+
+def _repeated(name: str, topic_partition: TopicPartition) -> pa.Array:
+    if name == "topic":
+        return _repeated_topic(topic_partition.topic)
+    return _repeated_partition(topic_partition.partition)
 
 
 def _spark_headers(headers: pa.Array) -> pa.Array:

@@ -4,10 +4,10 @@ planned, so that every task and every retry reads the same records.
 Source: R-SPARK1, R-CLI5.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from connector.cluster_view import ClusterView
 from connector.errors import OptionError, told_briefly
@@ -15,8 +15,9 @@ from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
 from connector.offsets import OffsetRange
 from connector.options import SourceOptions
-from connector.planning import split_ranges
 from connector.positions import resolve
+from connector.pushdown import Narrowing, narrow
+from connector.range_tasks import range_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,16 +30,18 @@ class HeadraceBatchReader(DataSourceReader):
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options
+        self._narrowing = Narrowing()
         self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
 
     @told_briefly
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per range; none is left out for being empty, because Spark wants one at
-        least.
-        """
+        """One task per range that holds an offset; of none Spark makes an empty one."""
         options = self._options
         tell_once(options.notes)
-        partitions = self._view.find_all(options.subscription)
+        if options.group_id is not None or options.group_id_prefix is not None:
+            tell_once(["a batch read has no place in a log: it commits no offsets to a group"])
+        found = self._view.find_all(options.subscription)
+        partitions = found.partitions
         starts = resolve(
             options.starting or Everywhere(special=EARLIEST),
             partitions,
@@ -56,23 +59,38 @@ class HeadraceBatchReader(DataSourceReader):
             fall_back_to_latest=options.fall_back_to_latest,
         )
         ranges = [
-            OffsetRange(topic_partition=each, start_offset=starts[each], end_offset=ends[each])
+            OffsetRange(
+                topic_partition=each,
+                start_offset=starts[each],
+                end_offset=ends[each],
+                topic_id=found.topic_ids.get(each.topic),
+            )
             for each in partitions
         ]
-        return [
-            InputPartition(each)
-            for each in split_ranges(
-                ranges,
-                min_partitions=options.min_partitions,
-                max_records_per_partition=options.max_records_per_partition,
-            )
-        ]
+        return range_tasks(options, self._view, self._narrowed(ranges))
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task; Spark's own empty partition stands for a read of nothing."""
         from connector.record_reader import read_records
 
         return iter(()) if partition.value is None else read_records(self._options, partition.value)
+
+    def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        narrowed = self._narrowing.clip(ranges)
+        at_ms = self._narrowing.start_timestamp_ms
+        if at_ms is None or not narrowed:
+            return narrowed
+        asked = dict.fromkeys((each.topic_partition for each in narrowed), at_ms)
+        return self._narrowing.begin_at(narrowed, self._view.offsets_at(asked))
+
+
+class HeadracePushdownReader(HeadraceBatchReader):
+    """The same where Spark hands over the filters of the query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Returns those that Spark has to apply again."""
+        self._narrowing, left = narrow(filters)
+        return left
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

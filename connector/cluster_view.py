@@ -5,17 +5,26 @@ that has just started or just become leader may not know yet.
 
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+from uuid import UUID
 
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
+from connector.offsets import OffsetRange
 from connector.options import Assigned, ConnectionOptions, Subscription, TopicPattern, Topics
+from connector.positions import keep_existing
 from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from storage_engine.client.metadata import TopicMetadata
 
 TOPIC_PATIENCE_MS = 3_000
 """How long a topic that was named may be unknown to the brokers: one that has just been made is."""
+
+GONE_PATIENCE_MS = 10_000
+"""How long what a query still has to read may be unknown, before it is told lost."""
 
 POLL_MS = 100
 
@@ -26,6 +35,8 @@ class FoundPartitions:
 
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of those topics whose id the brokers tell."""
 
 
 class ClusterView:
@@ -45,8 +56,8 @@ class ClusterView:
                 missing = [name for name in subscription.names if name not in topics]
             case TopicPattern():
                 topics = {
-                    name: partitions
-                    for name, partitions in self._topics(None, max_age_ms=age_ms).items()
+                    name: topic
+                    for name, topic in self._topics(None, max_age_ms=age_ms).items()
                     if re.fullmatch(subscription.regex, name)
                 }
                 missing = [] if topics else [f"that matches '{subscription.regex}'"]
@@ -56,18 +67,24 @@ class ClusterView:
                 there = tuple(
                     each
                     for each in subscription.partitions
-                    if each.partition in topics.get(each.topic, ())
+                    if each.topic in topics and each.partition in topics[each.topic].partitions
                 )
                 missing = [str(each) for each in subscription.partitions if each not in there]
-                return FoundPartitions(partitions=there, missing=tuple(missing))
+                return FoundPartitions(
+                    partitions=there, missing=tuple(missing), topic_ids=_ids(topics)
+                )
             case _:
                 assert_never(subscription)
         partitions = [
-            TopicPartition(name, partition) for name in sorted(topics) for partition in topics[name]
+            TopicPartition(name, partition)
+            for name in sorted(topics)
+            for partition in topics[name].partitions
         ]
-        return FoundPartitions(partitions=tuple(partitions), missing=tuple(missing))
+        return FoundPartitions(
+            partitions=tuple(partitions), missing=tuple(missing), topic_ids=_ids(topics)
+        )
 
-    def find_all(self, subscription: Subscription) -> tuple[TopicPartition, ...]:
+    def find_all(self, subscription: Subscription) -> FoundPartitions:
         """The same at the start of a query, where every name must exist."""
         deadline = time.monotonic() + TOPIC_PATIENCE_MS / 1000
         found = self.find(subscription)
@@ -81,7 +98,22 @@ class ClusterView:
                 f"no {kind} {', '.join(found.missing)} on {self._options.bootstrap_servers}; "
                 "create the topic, or correct the option",
             )
-        return found.partitions
+        return found
+
+    def keep_existing(
+        self, ranges: Sequence[OffsetRange], *, max_age_ms: int = 0
+    ) -> tuple[list[OffsetRange], list[str]]:
+        """`positions.keep_existing`, by metadata of at most that age. Nothing is told lost before
+        it has been asked for again for a while."""
+        wanted = Assigned(partitions=tuple({each.topic_partition for each in ranges}))
+        deadline = time.monotonic() + GONE_PATIENCE_MS / 1000
+        while True:
+            found = self.find(wanted, max_age_ms=max_age_ms)
+            kept, losses = keep_existing(ranges, found.partitions, found.topic_ids)
+            if not losses or time.monotonic() >= deadline:
+                return kept, losses
+            time.sleep(POLL_MS / 1000)
+            max_age_ms = 0
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """`positions.OffsetLookup`."""
@@ -92,14 +124,26 @@ class ClusterView:
                 timestamps_ms, isolation=self._isolation_level
             )
 
+    def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of each log on its leader."""
+        from storage_engine.client.log_sizes import sizes_on_leaders
+
+        with in_one_line():
+            return sizes_on_leaders(cluster_for(self._options), partitions)
+
     def _topics(
         self, names: tuple[str, ...] | None, *, max_age_ms: int
-    ) -> dict[str, tuple[int, ...]]:
-        """Partition numbers by topic; a pattern does not see the brokers' own topics."""
+    ) -> "dict[str, TopicMetadata]":
+        """By name; a pattern does not see the brokers' own topics."""
         with in_one_line():
             metadata = cluster_for(self._options).metadata(names, max_age_ms=max_age_ms)
         return {
-            name: tuple(topic.partitions)
+            name: topic
             for name, topic in metadata.topics.items()
             if names is not None or not topic.is_internal
         }
+
+
+def _ids(topics: "Mapping[str, TopicMetadata]") -> dict[str, UUID]:
+    """Brokers that know no topic ids tell of one that is 0."""
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}

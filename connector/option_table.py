@@ -23,7 +23,6 @@ class Status(enum.Enum):
 
     WORKS = enum.auto()
     NO_EFFECT = enum.auto()
-    NOT_YET = enum.auto()
     REFUSED = enum.auto()
 
 
@@ -47,10 +46,6 @@ def _works(sides: tuple[Side, ...], *names: str, client: bool = False) -> list[O
     return [OptionEntry(name=name, sides=sides, client=client) for name in names]
 
 
-def _not_yet(sides: tuple[Side, ...], why: str, *names: str) -> list[OptionEntry]:
-    return [OptionEntry(name=name, sides=sides, status=Status.NOT_YET, why=why) for name in names]
-
-
 def _client(status: Status, why: str, *names: str) -> list[OptionEntry]:
     return [
         OptionEntry(name=name, sides=_BOTH, status=status, client=True, why=why) for name in names
@@ -66,7 +61,9 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders"),
     *_works(_SOURCE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
-    *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs"),
+    *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
+    *_works(_SOURCE, "groupIdPrefix"),
+    *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
     *_works(_SINK, "idempotentKey", "originServers"),
@@ -74,14 +71,6 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
-    *_not_yet(_SOURCE, "this version commits no offsets to a group", "groupIdPrefix"),
-    OptionEntry(
-        name="group.id",
-        sides=_SOURCE,
-        status=Status.NOT_YET,
-        client=True,
-        why="this version commits no offsets to a group",
-    ),
     OptionEntry(
         name="fetchOffset.numRetries",
         sides=_SOURCE,
@@ -183,10 +172,6 @@ def lookup(key: str, *, side: Side) -> OptionEntry:
         raise OptionError(
             "WRONG_OPTION",
             f"'{entry.name}' is an option of the {entry.sides[0]}, not of the {side}",
-        )
-    if entry.status is Status.NOT_YET:
-        raise OptionError(
-            "OPTION_NOT_AVAILABLE", f"'{entry.name}' is not available yet: {entry.why}"
         )
     if entry.status is Status.REFUSED:
         raise OptionError("REFUSED_OPTION", f"'{entry.name}' can't be set: {entry.why}")

@@ -6,11 +6,12 @@ Source: Spark's Kafka connector (FACTS.md); INTERFACE.md, "Spark".
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from connector.errors import OptionError
+from connector.given_options import GivenOptions, bad_option
 from connector.offset_specs import (
     AtTimestamp,
     OffsetSpec,
@@ -19,7 +20,7 @@ from connector.offset_specs import (
     parse_offsets_by_timestamp,
     parse_topics,
 )
-from connector.option_table import Side, Status, lookup
+from connector.schema import ALL_COLUMNS, COLUMNS
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 
 DEFAULT_REQUEST_TIMEOUT_MS = 30_000
@@ -47,20 +48,14 @@ MAX_SINK_ID_LENGTH = 249
 RECORD_COLUMNS = frozenset({"key", "value", "headers"})
 """What a record consists of; no origin of it."""
 
+MAX_GROUP_NAME_LENGTH = 200
+"""With a query's own name behind it still one that brokers take."""
+
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
-_UNITS_MS = {
-    "": 1,
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +105,24 @@ class SourceOptions:
     """Where no record is at or after a starting timestamp: begin at the end instead of failing."""
 
     fail_on_data_loss: bool
-    include_headers: bool
+    columns: tuple[str, ...]
+    """Those that are yielded, in the order of `schema.ALL_COLUMNS`."""
+
     isolation_level: str
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
+    """By estimate: a task of Spark is to read no more."""
+
+    group_id: str | None
+    """Where a stream stores how far it has read, for lag tools."""
+
+    group_id_prefix: str | None
+    """The same, with a name of the query's own behind it; `group_id` goes before."""
+
     poll_timeout_ms: int
     fetch_bytes: int
     notes: tuple[str, ...]
@@ -163,7 +169,7 @@ class SinkOptions:
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     """OptionError for the first option that is unknown, misspelled or impossible."""
-    given = _Given(options, side="source")
+    given = GivenOptions(options, side="source")
     max_offsets = given.integer("maxOffsetsPerTrigger", low=1, high=_INT64_MAX)
     min_offsets = given.integer("minOffsetsPerTrigger", low=1, high=_INT64_MAX)
     if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
@@ -180,7 +186,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         ending=_offset_spec(given, "ending"),
         fall_back_to_latest=strategy == "latest",
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        include_headers=given.boolean("includeHeaders", default=False),
+        columns=_columns(given),
         isolation_level=_isolation_level(given),
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
@@ -189,6 +195,9 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         min_partitions=given.integer("minPartitions", low=1, high=_INT32_MAX),
         max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=_INT64_MAX),
+        max_bytes_per_partition=given.integer("maxBytesPerPartition", low=1, high=_INT64_MAX),
+        group_id=_group_name(given, "group.id"),
+        group_id_prefix=_group_name(given, "groupIdPrefix"),
         poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", low=1, high=_INT32_MAX)
         or DEFAULT_POLL_TIMEOUT_MS,
         fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=_INT32_MAX)
@@ -199,7 +208,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """OptionError for the first option that is unknown, misspelled or impossible."""
-    given = _Given(options, side="sink")
+    given = GivenOptions(options, side="sink")
     guarantee = given.choice("deliveryGuarantee", ("exactly-once", "at-least-once"))
     exactly_once = guarantee != "at-least-once"
     topic = given.text("topic")
@@ -240,14 +249,14 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _sink_id(given: "_Given") -> str | None:
+def _sink_id(given: GivenOptions) -> str | None:
     sink_id = given.text("sinkId")
     if sink_id is not None and not 0 < len(sink_id) <= MAX_SINK_ID_LENGTH:
-        raise _bad("sinkId", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", sink_id)
+        raise bad_option("sinkId", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", sink_id)
     return sink_id
 
 
-def _batch_id(given: "_Given") -> int | None:
+def _batch_id(given: GivenOptions) -> int | None:
     batch_id = given.integer("batchId", low=0, high=_INT64_MAX)
     if batch_id is not None and given.text("sinkId") is None:
         raise OptionError(
@@ -256,7 +265,7 @@ def _batch_id(given: "_Given") -> int | None:
     return batch_id
 
 
-def _origin(given: "_Given", sink: ConnectionOptions) -> OriginOptions | None:
+def _origin(given: GivenOptions, sink: ConnectionOptions) -> OriginOptions | None:
     text, servers = given.text("idempotentKey"), given.text("originServers")
     if text is None:
         if servers is not None:
@@ -266,9 +275,9 @@ def _origin(given: "_Given", sink: ConnectionOptions) -> OriginOptions | None:
         return None
     columns = tuple(name.strip().lower() for name in text.split(","))
     if len(columns) != 3 or len(set(columns)) != 3 or not all(columns):
-        raise _bad("idempotentKey", "three columns such as topic,partition,offset", text)
+        raise bad_option("idempotentKey", "three columns such as topic,partition,offset", text)
     if not RECORD_COLUMNS.isdisjoint(columns):
-        raise _bad("idempotentKey", "columns other than key, value and headers", text)
+        raise bad_option("idempotentKey", "columns other than key, value and headers", text)
     if given.text("sinkId") is None:
         raise OptionError(
             "MISSING_OPTION",
@@ -288,67 +297,7 @@ def _origin(given: "_Given", sink: ConnectionOptions) -> OriginOptions | None:
     return OriginOptions(columns=columns, connection=connection)
 
 
-class _Given:
-    """The options by their proper names, and typed access to them."""
-
-    def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
-        self.side = side
-        self._texts: dict[str, str] = {}
-        notes = []
-        for key, text in options.items():
-            entry = lookup(key, side=side)
-            if entry.status is Status.NO_EFFECT:
-                notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")
-                continue
-            if self._texts.setdefault(entry.name, text) != text:
-                raise OptionError(
-                    "BAD_OPTION",
-                    f"'{entry.name}' is given with and without 'kafka.', and not the same",
-                )
-        self.notes = tuple(notes)
-
-    def text(self, name: str) -> str | None:
-        return self._texts.get(name)
-
-    def integer(self, name: str, *, low: int, high: int) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            raise _bad(name, f"a whole number from {low} to {high}", text)
-        return number
-
-    def boolean(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.strip().lower() not in ("true", "false"):
-            raise _bad(name, "true or false", text)
-        return text.strip().lower() == "true"
-
-    def choice(self, name: str, choices: Iterable[str]) -> str | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if text.strip().lower() not in choices:
-            raise _bad(name, " or ".join(f"'{choice}'" for choice in choices), text)
-        return text.strip().lower()
-
-    def duration_ms(self, name: str, *, default: int) -> int:
-        text = self.text(name)
-        if text is None:
-            return default
-        match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-        if match is None or match[2] not in _UNITS_MS:
-            raise _bad(name, "a time such as 15m, 30s or 500ms", text)
-        return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _connection_options(given: _Given) -> ConnectionOptions:
+def _connection_options(given: GivenOptions) -> ConnectionOptions:
     servers = given.text("bootstrap.servers")
     if servers is None:
         raise OptionError(
@@ -376,13 +325,13 @@ def _servers(name: str, text: str) -> str:
     for address in addresses:
         host, colon, port = address.rpartition(":")
         if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            raise _bad(name, "host:port[,host:port…]", text)
+            raise bad_option(name, "host:port[,host:port…]", text)
     if not addresses:
-        raise _bad(name, "host:port[,host:port…]", text)
+        raise bad_option(name, "host:port[,host:port…]", text)
     return ",".join(addresses)
 
 
-def _subscription(given: _Given) -> Subscription:
+def _subscription(given: GivenOptions) -> Subscription:
     names = ("subscribe", "assign", "subscribePattern")
     chosen = [name for name in names if given.text(name) is not None]
     if len(chosen) != 1:
@@ -400,11 +349,11 @@ def _subscription(given: _Given) -> Subscription:
     try:
         re.compile(text)
     except re.error as error:
-        raise _bad("subscribePattern", f"a regular expression ({error})", text) from None
+        raise bad_option("subscribePattern", f"a regular expression ({error})", text) from None
     return TopicPattern(regex=text)
 
 
-def _offset_spec(given: _Given, which: str) -> OffsetSpec | None:
+def _offset_spec(given: GivenOptions, which: str) -> OffsetSpec | None:
     """The most specific of the three ways to say it wins, as in Spark's connector."""
     timestamp_ms = given.integer(f"{which}Timestamp", low=0, high=_INT64_MAX)
     if timestamp_ms is not None:
@@ -416,7 +365,29 @@ def _offset_spec(given: _Given, which: str) -> OffsetSpec | None:
     return None if offsets is None else parse_offsets(f"{which}Offsets", offsets)
 
 
-def _isolation_level(given: _Given) -> str:
+def _group_name(given: GivenOptions, name: str) -> str | None:
+    text = given.text(name)
+    if text is not None and not 0 < len(text) <= MAX_GROUP_NAME_LENGTH:
+        raise bad_option(name, f"a name of 1 to {MAX_GROUP_NAME_LENGTH} characters", text)
+    return text
+
+
+def _columns(given: GivenOptions) -> tuple[str, ...]:
+    """All of a record but its headers, unless `columns` or `includeHeaders` say otherwise."""
+    headers = given.boolean("includeHeaders", default=False)
+    text = given.text("columns")
+    if text is None:
+        return ALL_COLUMNS if headers else COLUMNS
+    by_lower_name = {name.lower(): name for name in ALL_COLUMNS}
+    asked = {name.strip().lower() for name in text.split(",")} - {""}
+    if not asked or not asked <= by_lower_name.keys():
+        raise bad_option("columns", f"one or more of {', '.join(ALL_COLUMNS)}", text)
+    if given.text("includeHeaders") is not None and headers != ("headers" in asked):
+        raise OptionError("BAD_OPTION", "'columns' and 'includeHeaders' contradict each other")
+    return tuple(name for lowered, name in by_lower_name.items() if lowered in asked)
+
+
+def _isolation_level(given: GivenOptions) -> str:
     levels = ("read_committed", "read_uncommitted")
     chosen = {given.choice(name, levels) for name in ("isolationLevel", "isolation.level")}
     chosen.discard(None)
@@ -425,7 +396,3 @@ def _isolation_level(given: _Given) -> str:
             "BAD_OPTION", "'isolationLevel' and 'kafka.isolation.level' contradict each other"
         )
     return chosen.pop() or levels[0] if chosen else levels[0]
-
-
-def _bad(name: str, form: str, text: str) -> OptionError:
-    return OptionError("BAD_OPTION", f"'{name}' must be {form}, not {text!r}")

@@ -6,10 +6,11 @@ starves it. Source: Spark's Kafka connector, maxOffsetsPerTrigger and minPartiti
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from uuid import UUID
 
-from connector.offsets import OffsetRange, StreamOffset, total_records
+from connector.offsets import OffsetRange, StreamOffset, recreated_topics, total_records
 from storage_engine.core.ids import TopicPartition
 
 
@@ -24,13 +25,18 @@ class PlannedBatch:
 
 
 def restarted_partitions(
-    start: StreamOffset, latest: Mapping[TopicPartition, int]
+    start: StreamOffset,
+    latest: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, UUID],
 ) -> list[TopicPartition]:
-    """Partitions to read from their first record on: they are new, or end before where we were."""
+    """Partitions to read from their first record on: they are new, of a topic that was created
+    again, or end before where we were."""
+    recreated = recreated_topics(start.topic_ids, topic_ids)
     return [
         topic_partition
         for topic_partition, latest_offset in latest.items()
-        if start.positions.get(topic_partition, latest_offset + 1) > latest_offset
+        if topic_partition.topic in recreated
+        or start.positions.get(topic_partition, latest_offset + 1) > latest_offset
     ]
 
 
@@ -40,13 +46,23 @@ def plan_next(
     latest: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     max_offsets: int | None,
+    topic_ids: Mapping[str, UUID],
 ) -> PlannedBatch:
-    """The batch after `start`. `earliest` is needed for the `restarted_partitions` only."""
+    """The batch after `start`. `earliest` is needed for the `restarted_partitions` only;
+    `topic_ids` are those of now."""
     losses = []
     begins = {}
+    recreated = recreated_topics(start.topic_ids, topic_ids)
     for topic_partition, latest_offset in latest.items():
         position = start.positions.get(topic_partition)
-        if position is None:
+        if topic_partition.topic in recreated:
+            begins[topic_partition] = earliest[topic_partition]
+            if position is not None:
+                losses.append(
+                    f"{topic_partition} was read up to offset {position}, and its topic was "
+                    "deleted and created again since"
+                )
+        elif position is None:
             begins[topic_partition] = earliest[topic_partition]
             if begins[topic_partition] > 0 and not start.is_initial:
                 losses.append(
@@ -75,10 +91,23 @@ def plan_next(
         for topic_partition, begin in begins.items()
     }
     return PlannedBatch(
-        end=StreamOffset(positions=positions, begins=begins),
+        end=StreamOffset(
+            positions=positions,
+            begins=begins,
+            topic_ids=_known_ids({each.topic for each in positions}, topic_ids, start.topic_ids),
+            query=start.query,
+        ),
         losses=tuple(losses),
         backlog=sum(backlog.values()),
     )
+
+
+def _known_ids(
+    topics: Iterable[str], now: Mapping[str, UUID], before: Mapping[str, UUID]
+) -> dict[str, UUID]:
+    """A broker that does not tell an id takes none away."""
+    known = {**before, **now}
+    return {topic: known[topic] for topic in topics if topic in known}
 
 
 def share_out(
@@ -116,15 +145,22 @@ def split_ranges(
     *,
     min_partitions: int | None,
     max_records_per_partition: int | None,
+    max_offsets_by_size: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
-    """One range a task: cut to at most `max_records_per_partition`, and into at least
-    `min_partitions` where there are that many records.
+    """One range a task: cut to at most `max_records_per_partition`, to at most as many as
+    `max_offsets_by_size` allows, and into at least `min_partitions` where there are that many
+    records. All three count offsets: where compaction, markers or aborted records leave gaps, a
+    task gets fewer records, never more.
     """
     whole = [offset_range for offset_range in ranges if len(offset_range)]
     piece = max_records_per_partition or max((len(each) for each in whole), default=1)
     if min_partitions is not None and min_partitions > len(whole):
         piece = min(piece, max(1, total_records(whole) // min_partitions))
-    return [part for offset_range in whole for part in _cut(offset_range, piece)]
+    return [
+        part
+        for each in whole
+        for part in _cut(each, min(piece, max_offsets_by_size.get(each.topic_partition, piece)))
+    ]
 
 
 def _cut(offset_range: OffsetRange, piece: int) -> list[OffsetRange]:
@@ -132,8 +168,5 @@ def _cut(offset_range: OffsetRange, piece: int) -> list[OffsetRange]:
     parts = -(-size // piece)
     bounds = [offset_range.start_offset + size * part // parts for part in range(parts + 1)]
     return [
-        OffsetRange(
-            topic_partition=offset_range.topic_partition, start_offset=start, end_offset=end
-        )
-        for start, end in pairwise(bounds)
+        replace(offset_range, start_offset=start, end_offset=end) for start, end in pairwise(bounds)
     ]

@@ -7,8 +7,10 @@ Source: Spark's Kafka connector: startingOffsets, endingOffsets and their timest
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, Protocol, assert_never
+from uuid import UUID
 
 from connector.errors import ConnectorError, DataLossError, OptionError
 from connector.offset_specs import (
@@ -100,14 +102,33 @@ def clip_to_logs(
             fail_on_data_loss=fail_on_data_loss,
         )
         if first < offset_range.end_offset:
-            clipped.append(
-                OffsetRange(
-                    topic_partition=offset_range.topic_partition,
-                    start_offset=first,
-                    end_offset=offset_range.end_offset,
-                )
-            )
+            clipped.append(replace(offset_range, start_offset=first))
     return clipped
+
+
+def keep_existing(
+    ranges: Iterable[OffsetRange],
+    partitions: Collection[TopicPartition],
+    topic_ids: Mapping[str, UUID],
+) -> tuple[list[OffsetRange], list[str]]:
+    """`ranges` of `partitions`, which there are now, in topics that still have the same id; and in
+    sentences why the others can't be read any more."""
+    kept, losses = [], []
+    for each in ranges:
+        topic = each.topic_partition.topic
+        if each.topic_partition not in partitions:
+            losses.append(
+                f"{each.topic_partition}, wanted from offset {each.start_offset} to "
+                f"{each.end_offset}, is gone"
+            )
+        elif each.topic_id is not None and topic_ids.get(topic, each.topic_id) != each.topic_id:
+            losses.append(
+                f"{each.topic_partition} is wanted from offset {each.start_offset} to "
+                f"{each.end_offset}, but its topic was deleted and created again since"
+            )
+        else:
+            kept.append(each)
+    return kept, losses
 
 
 def _resolve_explicit(

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.arrow_rows import record_batches
+from connector.cluster_view import ClusterView
 from connector.connections import cluster_for
-from connector.errors import in_one_line
+from connector.errors import ConnectorError, in_one_line
 from connector.offset_specs import LATEST
 from connector.offsets import OffsetRange
-from connector.options import SourceOptions
+from connector.options import Assigned, SourceOptions
 from connector.positions import report_losses
 from storage_engine.client.fetch import read_range
 from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
@@ -33,14 +34,41 @@ if TYPE_CHECKING:
 
 
 def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
-    """The records of `wanted` as rows of the source's schema."""
+    """The records of `wanted` as rows of the source's schema.
+
+    Brokers are asked for records by the name of the topic. So its id is compared before, and again
+    after the last record: ids never come back, so what came between is of the topic wanted.
+    """
+    view = ClusterView(options.connection, isolation_level=options.isolation_level)
+    if wanted.topic_id is not None:
+        max_age_ms = options.connection.metadata_max_age_ms
+        kept, losses = view.keep_existing([wanted], max_age_ms=max_age_ms)
+        report_losses(losses, fail_on_data_loss=options.fail_on_data_loss)
+        if not kept:
+            return
+    yield from _read_by_name(options, wanted)
+    if wanted.topic_id is not None and _is_another_topic(view, wanted):
+        raise ConnectorError(
+            "TOPIC_RECREATED",
+            f"the topic of {wanted.topic_partition} was deleted and created again while it was "
+            "read; run the task again",
+        )
+
+
+def _is_another_topic(view: ClusterView, wanted: OffsetRange) -> bool:
+    """By a fresh look; a topic that is only gone has been read as it was."""
+    now = view.find(Assigned(partitions=(wanted.topic_partition,)), max_age_ms=0).topic_ids
+    return now.get(wanted.topic_partition.topic, wanted.topic_id) != wanted.topic_id
+
+
+def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
     position = wanted.start_offset
     with in_one_line():
         while position < wanted.end_offset:
             try:
                 for decoded in _decoded(options, wanted, position):
                     yield from record_batches(
-                        decoded, wanted.topic_partition, include_headers=options.include_headers
+                        decoded, wanted.topic_partition, columns=options.columns
                     )
                     position = decoded.offsets[-1].as_py() + 1
                 return
@@ -71,7 +99,9 @@ def _decoded(
         (piece for each in fetched for piece in each.committed()),
         start_offset=position,
         end_offset=wanted.end_offset,
-        include_headers=options.include_headers,
+        include_keys="key" in options.columns,
+        include_values="value" in options.columns,
+        include_headers="headers" in options.columns,
     )
 
 

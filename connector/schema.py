@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
 
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What the source yields unless it is told otherwise, in this order."""
+
+ALL_COLUMNS = (*COLUMNS, "headers")
+
 
 @cache
-def source_schema(*, include_headers: bool) -> "StructType":
-    """What the source yields."""
+def source_schema(columns: tuple[str, ...]) -> "StructType":
+    """What the source yields; `columns` are some of ALL_COLUMNS in their order."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -31,38 +36,36 @@ def source_schema(*, include_headers: bool) -> "StructType":
         TimestampType,
     )
 
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-    if include_headers:
-        header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-        fields.append(StructField("headers", ArrayType(header)))
-    return StructType(fields)
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    types = {
+        "key": BinaryType(),
+        "value": BinaryType(),
+        "topic": StringType(),
+        "partition": IntegerType(),
+        "offset": LongType(),
+        "timestamp": TimestampType(),
+        "timestampType": IntegerType(),
+        "headers": ArrayType(header),
+    }
+    return StructType([StructField(name, types[name]) for name in columns])
 
 
 @cache
-def source_arrow_schema(*, include_headers: bool) -> "pa.Schema":
+def source_arrow_schema(columns: tuple[str, ...]) -> "pa.Schema":
     """The same for Arrow; a test holds it against pyspark's own conversion."""
     import pyarrow as pa
 
-    fields = [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
-    ]
-    if include_headers:
-        fields.append(pa.field("headers", headers_arrow_type()))
-    return pa.schema(fields)
+    types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": headers_arrow_type(),
+    }
+    return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
 def headers_arrow_type() -> "pa.DataType":
@@ -73,9 +76,9 @@ def headers_arrow_type() -> "pa.DataType":
     return pa.list_(pa.field("element", header))
 
 
-def check_user_schema(schema: "StructType", *, include_headers: bool) -> None:
+def check_user_schema(schema: "StructType", *, columns: tuple[str, ...]) -> None:
     """OptionError when the user gave the reader a schema of another shape: it is fixed."""
-    expected = source_schema(include_headers=include_headers)
+    expected = source_schema(columns)
     if [(field.name, field.dataType) for field in schema] != [
         (field.name, field.dataType) for field in expected
     ]:
@@ -143,7 +146,7 @@ def _take_origin(types: "dict[str, DataType]", origin: Sequence[str]) -> None:
 def _sink_column_types() -> "dict[str, tuple[DataType, ...]]":
     from pyspark.sql.types import BinaryType, IntegerType, StringType
 
-    headers = source_schema(include_headers=True)["headers"].dataType
+    headers = source_schema(ALL_COLUMNS)["headers"].dataType
     bytes_like: tuple[DataType, ...] = (StringType(), BinaryType())
     return {
         "key": bytes_like,

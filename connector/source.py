@@ -34,23 +34,26 @@ class HeadraceDataSource(DataSource):
 
     @told_briefly
     def schema(self) -> "StructType":
-        """The columns of a record; `headers` only where `includeHeaders` asks for them."""
-        return source_schema(include_headers=self._source_options.include_headers)
+        """The columns of a record, `headers` only where `includeHeaders` asks for them; or those
+        that `columns` names."""
+        return source_schema(self._source_options.columns)
 
     @told_briefly
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """`spark.read`."""
-        from connector.batch_reader import HeadraceBatchReader
+        from connector.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+        from connector.pushdown import plans_pushdown
 
-        check_user_schema(schema, include_headers=self._source_options.include_headers)
-        return HeadraceBatchReader(self._source_options)
+        check_user_schema(schema, columns=self._source_options.columns)
+        reader = HeadracePushdownReader if plans_pushdown() else HeadraceBatchReader
+        return reader(self._source_options)
 
     @told_briefly
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
         """`spark.readStream`."""
         from connector.stream_reader import HeadraceStreamReader
 
-        check_user_schema(schema, include_headers=self._source_options.include_headers)
+        check_user_schema(schema, columns=self._source_options.columns)
         if self._source_options.ending is not None:
             raise OptionError(
                 "BAD_OPTION",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,12 +27,20 @@ from pyspark.sql.streaming.datasource import (
 from connector.cluster_view import ClusterView
 from connector.connections import close_all
 from connector.errors import told_briefly
+from connector.group_commits import GroupCommits
+from connector.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.notes import tell_once
 from connector.offset_specs import EARLIEST, LATEST, Everywhere
-from connector.offsets import StreamOffset, positions_to_json, ranges_between
+from connector.offsets import (
+    StreamOffset,
+    positions_to_json,
+    ranges_between,
+    recreated_topics,
+)
 from connector.options import SourceOptions
-from connector.planning import PlannedBatch, plan_next, restarted_partitions, split_ranges
+from connector.planning import PlannedBatch, plan_next, restarted_partitions
 from connector.positions import clip_to_logs, report_losses, resolve
+from connector.range_tasks import range_tasks
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,6 +57,9 @@ BEHIND_PATIENCE_MS = 10_000
 first.
 """
 
+RECREATED_PATIENCE_MS = 3_000
+"""How long the brokers must agree that a topic has another id: one may have old metadata."""
+
 BEHIND_POLL_MS = 100
 
 
@@ -59,6 +71,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view = ClusterView(options.connection, isolation_level=options.isolation_level)
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._topic_ids: Mapping[str, UUID] = {}
+        self._planned: Mapping[TopicPartition, int] = {}
+        self._group_commits: GroupCommits | None = None
         self._ask_not_before = 0.0
         self._planned_at = time.monotonic()
         self._watches_for_the_end = False
@@ -70,15 +85,17 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._stop_on_sigterm()
         tell_once(self._options.notes)
+        found = self._view.find_all(self._options.subscription)
         positions = resolve(
             self._options.starting or Everywhere(special=LATEST),
-            self._view.find_all(self._options.subscription),
+            found.partitions,
             self._view,
             which="starting",
             fail_on_data_loss=self._options.fail_on_data_loss,
             fall_back_to_latest=self._options.fall_back_to_latest,
         )
-        return StreamOffset(positions=positions).to_json()
+        query = None if self._options.group_id_prefix is None else uuid4().hex
+        return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options ask for; Spark has no limit that is a minimum and a maximum."""
@@ -92,7 +109,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that arrives from now on is read by this query."""
         self._stop_on_sigterm()
-        partitions = self._view.find_all(self._options.subscription)
+        partitions = self._view.find_all(self._options.subscription).partitions
         self._available_now_target = self._view.offsets_at(dict.fromkeys(partitions, LATEST))
 
     @told_briefly
@@ -100,45 +117,51 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; `start` itself, unchanged, where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
+        if not begin.is_initial:
+            # Spark plans the next batch when all before it are done.
+            self._tell_group(begin)
         latest = self._latest_offsets_from(begin)
         planned = plan_next(
             begin,
             latest=latest,
             earliest=self._view.offsets_at(
-                dict.fromkeys(restarted_partitions(begin, latest), EARLIEST)
+                dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
             ),
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            topic_ids=self._topic_ids,
         )
         report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
-        if begin.is_initial:
-            # Even a batch of nothing pins where the query began.
-            return planned.end.to_json()
-        if not planned.losses and (planned.backlog == 0 or self._waits_for_more(planned, limit)):
+        # Even a batch of nothing pins where the query began.
+        if (
+            not begin.is_initial
+            and not planned.losses
+            and (planned.backlog == 0 or self._waits_for_more(planned, limit))
+        ):
             self._ask_not_before = time.monotonic() + IDLE_POLL_MS / 1000
+            self._planned = begin.positions
             return start
         self._planned_at = time.monotonic()
+        self._planned = planned.end.positions
         return planned.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Shown as `latestOffset` in the progress of the query; as fresh as the last planning."""
-        return positions_to_json(self._latest) if self._latest else None
+        """Shown as `latestOffset` in the progress of the query, with how far the batch ends before
+        it; as fresh as the last planning."""
+        if not self._latest:
+            return None
+        lag = offsets_behind(self._planned, self._latest)
+        return {**positions_to_json(self._latest), LAG_KEY: lag_to_json(lag)}
 
     @told_briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task per range."""
-        ranges = clip_to_logs(
-            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end)),
-            self._view,
-            fail_on_data_loss=self._options.fail_on_data_loss,
+        strict = self._options.fail_on_data_loss
+        existing, losses = self._view.keep_existing(
+            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
         )
-        return [
-            InputPartition(each)
-            for each in split_ranges(
-                ranges,
-                min_partitions=self._options.min_partitions,
-                max_records_per_partition=self._options.max_records_per_partition,
-            )
-        ]
+        report_losses(losses, fail_on_data_loss=strict)
+        ranges = clip_to_logs(existing, self._view, fail_on_data_loss=strict)
+        return range_tasks(self._options, self._view, ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task, in another process than the rest."""
@@ -146,19 +169,36 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return read_records(self._options, partition.value)
 
+    @told_briefly
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the offsets are Spark's to keep."""
+        """Spark keeps the offsets; a group is only told. Spark says so of all batches but the last,
+        which is why `latestOffset` tells the group as well."""
+        self._tell_group(StreamOffset.from_json(end))
 
     def stop(self) -> None:
         """Closes the connections of this process."""
+        if self._group_commits is not None:
+            self._group_commits.close()
         close_all()
+
+    def _tell_group(self, processed: StreamOffset) -> None:
+        group = self._options.group_id
+        if group is None and self._options.group_id_prefix and processed.query:
+            group = f"{self._options.group_id_prefix}-{processed.query}"
+        if group is None:
+            return
+        if self._group_commits is None:
+            self._group_commits = GroupCommits(self._options.connection)
+        self._group_commits.note(group, processed.positions)
 
     def _latest_offsets_from(self, begin: StreamOffset) -> dict[TopicPartition, int]:
         """The latest offsets, not before `begin` if waiting a little can help it."""
         time.sleep(max(0.0, self._ask_not_before - time.monotonic()))
         self._latest = self._ask_latest()
-        deadline = time.monotonic() + BEHIND_PATIENCE_MS / 1000
-        while _is_behind(self._latest, begin) and time.monotonic() < deadline:
+        asked_at = time.monotonic()
+        while patience_ms := self._patience_ms(begin):
+            if time.monotonic() >= asked_at + patience_ms / 1000:
+                break
             time.sleep(BEHIND_POLL_MS / 1000)
             self._latest = self._ask_latest(max_age_ms=0)
         if self._available_now_target is None:
@@ -170,8 +210,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
+    def _patience_ms(self, begin: StreamOffset) -> int:
+        """How long what was told of the logs is doubted; 0 when it goes well with `begin`."""
+        if recreated_topics(begin.topic_ids, self._topic_ids):
+            return RECREATED_PATIENCE_MS
+        return BEHIND_PATIENCE_MS if _is_behind(self._latest, begin) else 0
+
     def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
         found = self._view.find(self._options.subscription, max_age_ms=max_age_ms)
+        self._topic_ids = found.topic_ids
         return self._view.offsets_at(dict.fromkeys(found.partitions, LATEST))
 
     def _waits_for_more(self, planned: PlannedBatch, limit: ReadLimit) -> bool:

@@ -13,6 +13,8 @@ from typing import Self
 
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 1 << 16
+_API_KEY = slice(4, 6)
+"""Of a request that begins with this chunk."""
 
 
 class FaultProxy:
@@ -26,6 +28,8 @@ class FaultProxy:
         self._from_target = asyncio.Event()
         self._refusing = False
         self._delay_s = 0.0
+        self._unanswered: bytes | None = None
+        """The key of an API, as on the wire: whoever asks it hears nothing more."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -57,6 +61,7 @@ class FaultProxy:
 
         def change() -> None:
             self._refusing = False
+            self._unanswered = None
             self._delay_s = 0.0
             self._to_target.set()
             self._from_target.set()
@@ -72,6 +77,14 @@ class FaultProxy:
                 self._to_target.clear()
             if from_target:
                 self._from_target.clear()
+
+        self._on_loop(change)
+
+    def hold_from(self, api_key: int) -> None:
+        """Once a request of that API has arrived, let no answer through."""
+
+        def change() -> None:
+            self._unanswered = api_key.to_bytes(2)
 
         self._on_loop(change)
 
@@ -152,6 +165,8 @@ class FaultProxy:
         while chunk := await source.read(_CHUNK_BYTES):
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
+            if gate is self._to_target and chunk[_API_KEY] == self._unanswered:
+                self._from_target.clear()
             await gate.wait()
             sink.write(chunk)
             await sink.drain()

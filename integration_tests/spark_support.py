@@ -2,12 +2,15 @@
 it reads and writes."""
 
 import contextlib
+import itertools
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -18,15 +21,22 @@ from integration_tests.cluster_support import DEADLINE_S, running_cluster
 # Retention that a test can wait for.
 SETTINGS = (("log.retention.check.interval.ms", "200"),)
 
+PRODUCER_TIMEOUT_MS = 300_000
+
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 
 
-def new_session(name: str = "headrace-tests", *, master: str = "local[2]") -> SparkSession:
+def new_session(
+    name: str = "headrace-tests",
+    *,
+    master: str = "local[2]",
+    settings: Iterable[tuple[str, str]] = (),
+) -> SparkSession:
     """Two cores, no web interface, few shuffle partitions. `local[2,4]` runs a task up to four
     times."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    builder = (
         SparkSession.builder.master(master)
         .appName(name)
         .config("spark.ui.enabled", "false")
@@ -36,8 +46,10 @@ def new_session(name: str = "headrace-tests", *, master: str = "local[2]") -> Sp
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
     )
+    for key, value in settings:
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
 
@@ -82,6 +94,60 @@ def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None
         producer.poll(0)
     assert producer.flush(DEADLINE_S) == 0
     assert failures == []
+
+
+class IdProducer:
+    """Writes the ids 0, 1, … as values, to one partition after the other, until the end of the
+    block, which waits until all are acknowledged."""
+
+    def __init__(self, servers: str, topic: str, *, per_second: int) -> None:
+        self.acknowledged = 0
+        self._failures: list[str] = []
+        self._topic = topic
+        self._per_second = per_second
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": PRODUCER_TIMEOUT_MS,
+                "retry.backoff.max.ms": 300,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="id-producer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(PRODUCER_TIMEOUT_MS / 1000) == 0
+        assert self._failures == []
+
+    def _run(self) -> None:
+        ids = itertools.count()
+        while not self._stop.wait(0.05):
+            for number in itertools.islice(ids, max(1, self._per_second // 20)):
+                self._producer.produce(
+                    self._topic, b"%d" % number, partition=number % 2, on_delivery=self._note
+                )
+            self._producer.poll(0)
+
+    def _note(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self._failures.append(str(error))
 
 
 def consume(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:

@@ -1,35 +1,49 @@
-"""`headrace bench spark-read` measures both sources in one run and leaves nothing behind."""
+"""`headrace bench spark-read` and `spark-write` measure both sides in one run."""
 
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 300
-SMALL = [
-    "--records",
-    "20000",
-    "--rounds",
-    "1",
-    "--triggers",
-    "2",
-    "--trigger-rows",
-    "100",
-    "--json",
-]
+SMALL = ["--rounds", "1", "--triggers", "2", "--trigger-rows", "100", "--json"]
 
 
-def test_the_benchmark_prints_both_rates_and_their_ratio():
-    command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", "spark-read", *SMALL]
+def bench(name: str, *arguments: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", name, *SMALL, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    batch, micro_batch = json.loads(done.stdout)
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+    return results
+
+
+def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
+    batch, micro_batch = bench("spark-read", "--records", "20000")
     assert batch["measure"] == "batch read, records/s"
     assert micro_batch["measure"] == "micro-batch of 100 records, ms"
     for each in (batch, micro_batch):
         assert each["headrace"] > 0
         assert each["in_memory"] > 0
         assert each["ratio"] == pytest.approx(each["headrace"] / each["in_memory"], abs=0.02)
+
+
+def test_the_benchmark_of_writes_compares_exactly_once_with_both_others():
+    large = ("--large-triggers", "1", "--large-trigger-rows", "500")
+    results = bench("spark-write", "--records", "20000", *large)
+    assert [(each["measure"], each["beside"]) for each in results] == [
+        ("batch write, records/s", "in memory"),
+        ("micro-batches of 500 rows, records/s", "in memory"),
+        ("micro-batches of 500 rows, records/s", "at least once"),
+        ("micro-batches of 100 rows, ms", "at least once"),
+    ]
+    *rates, overhead = results
+    for each in rates:
+        ratio = each["exactly_once"] / each["other"]
+        assert each["compared"] == pytest.approx(ratio, rel=0.02, abs=0.01)
+        assert each["met"] == (each["compared"] >= float(each["target"].removeprefix(">= ")))
+    more_ms = overhead["exactly_once"] - overhead["other"]
+    assert overhead["compared"] == pytest.approx(more_ms, abs=1.5)

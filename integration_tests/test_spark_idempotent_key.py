@@ -16,6 +16,15 @@ from integration_tests.cluster_support import (
     leader_of,
     running_cluster,
 )
+from integration_tests.sink_driver_support import (
+    STATE,
+    STATE_PARTITIONS,
+    committed,
+    driver,
+    ids,
+    once,
+    prepared,
+)
 from integration_tests.spark_sink_driver import PER_BATCH
 from integration_tests.spark_support import (
     QUERY_TIMEOUT_S,
@@ -25,15 +34,6 @@ from integration_tests.spark_support import (
     servers,
     spark,
     topic,
-)
-from integration_tests.test_spark_exactly_once import (
-    STATE,
-    STATE_PARTITIONS,
-    committed,
-    driver,
-    ids,
-    once,
-    prepared,
 )
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.tools.local_cluster import LocalCluster

@@ -10,6 +10,7 @@ from chispa import assert_df_equality
 from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
 
+from connector.lag import LagListener, lag_of
 from integration_tests.cluster_support import (
     admin,
     create_topic,
@@ -80,8 +81,19 @@ def test_available_now_reads_all_in_batches_of_the_limit_and_ends(
     produce(servers, topic, _numbers(0, 900, partition=0))
     produce(servers, topic, _numbers(900, 1000, partition=1))
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
-    batches = _run(_stream(spark, servers, topic, **options), tmp_path)
+    heard = []
+    listener = LagListener(lambda progress, lag: heard.append((progress.batchId, lag)))
+    spark.streams.addListener(listener)
+    try:
+        batches = _run(_stream(spark, servers, topic, **options), tmp_path)
+        wait_until(lambda: heard and heard[-1][0] == batches[-1].batchId, "the listener hears all")
+    finally:
+        spark.streams.removeListener(listener)
     assert [each.numInputRows for each in batches] == [300, 300, 300, 100]
+    assert [lag_of(each.sources[0].latestOffset) for each in batches] == [lag for _, lag in heard]
+    lags = [(lag.minimum, lag.maximum, lag.average) for _, lag in heard]
+    assert lags[0] == (69, 631, 350.0)
+    assert lags[-1] == (0, 0, 0.0)
     # One of each, the rest in proportion to the backlog: 899 to 99.
     first_end = batches[0].sources[0].endOffset
     assert '"0": 269, "1": 31' in first_end

@@ -5,9 +5,14 @@ import datetime
 import pyarrow as pa
 
 from connector.arrow_rows import MAX_BATCH_ROWS, record_batches
-from connector.schema import source_arrow_schema
+from connector.schema import ALL_COLUMNS, COLUMNS, source_arrow_schema
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import HEADERS_TYPE, decode_batches, encode_batches
+from storage_engine.protocol.records import (
+    HEADERS_TYPE,
+    decode_batches,
+    encode_batches,
+    iter_decoded,
+)
 
 TP = TopicPartition("flights", 3)
 
@@ -25,8 +30,8 @@ def test_rows_have_the_columns_of_sparks_kafka_connector():
         timestamps_ms=pa.array([1_700_000_000_123, -1], pa.int64()),
         include_headers=True,
     )
-    (batch,) = record_batches(decoded, TP, include_headers=True)
-    assert batch.schema.equals(source_arrow_schema(include_headers=True))
+    (batch,) = record_batches(decoded, TP, columns=ALL_COLUMNS)
+    assert batch.schema.equals(source_arrow_schema(ALL_COLUMNS))
     first, second = batch.to_pylist()
     assert first == {
         "key": None,
@@ -46,8 +51,22 @@ def test_rows_have_the_columns_of_sparks_kafka_connector():
 
 def test_batches_are_no_longer_than_the_limit_and_keep_every_row():
     count = MAX_BATCH_ROWS * 2 + 7
-    batches = list(record_batches(_decoded([b"v"] * count), TP, include_headers=False))
+    batches = list(record_batches(_decoded([b"v"] * count), TP, columns=COLUMNS))
     assert [batch.num_rows for batch in batches] == [MAX_BATCH_ROWS, MAX_BATCH_ROWS, 7]
     offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
     assert offsets == list(range(count))
     batches[1].validate(full=True)
+
+
+def test_columns_that_nobody_asked_for_are_not_decoded():
+    encoded = encode_batches(pa.array([b"v0", b"v1"], pa.binary()))
+    (decoded,) = iter_decoded(
+        [batch.data for batch in encoded], include_keys=False, include_values=False
+    )
+    assert decoded.keys is None
+    assert decoded.values is None
+    (batch,) = record_batches(decoded, TP, columns=("topic", "offset"))
+    assert batch.to_pylist() == [
+        {"topic": "flights", "offset": 0},
+        {"topic": "flights", "offset": 1},
+    ]

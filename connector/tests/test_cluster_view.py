@@ -1,10 +1,13 @@
 """Which partitions a subscription stands for."""
 
+from uuid import UUID
+
 import pytest
 
 from connector import cluster_view
 from connector.cluster_view import ClusterView
 from connector.errors import ConnectorError
+from connector.offsets import OffsetRange
 from connector.options import Assigned, ConnectionOptions, TopicPattern, Topics
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.core.ids import TopicPartition
@@ -15,10 +18,10 @@ OPTIONS = ConnectionOptions(
 )
 
 
-def _topic(name, partitions, *, is_internal=False):
+def _topic(name, partitions, *, is_internal=False, topic_id=NO_TOPIC_ID):
     return TopicMetadata(
         topic=name,
-        topic_id=NO_TOPIC_ID,
+        topic_id=topic_id,
         is_internal=is_internal,
         partitions=dict.fromkeys(range(partitions), None),
     )
@@ -34,10 +37,15 @@ class FakeCluster:
 
 
 @pytest.fixture
-def view(monkeypatch):
-    cluster = FakeCluster()
+def cluster():
+    return FakeCluster()
+
+
+@pytest.fixture
+def view(cluster, monkeypatch):
     monkeypatch.setattr(cluster_view, "cluster_for", lambda options: cluster)
     monkeypatch.setattr(cluster_view, "TOPIC_PATIENCE_MS", 0)
+    monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 0)
     return ClusterView(OPTIONS, isolation_level="read_committed")
 
 
@@ -66,3 +74,20 @@ def test_assigned_partitions_must_exist(view):
 def test_a_pattern_that_matches_nothing_is_told(view):
     with pytest.raises(ConnectorError, match="no topic that matches 'x"):
         view.find_all(TopicPattern(regex="x+"))
+
+
+def test_the_ids_of_topics_are_told_where_the_brokers_know_them(view, cluster):
+    assert view.find(Topics(names=("a",))).topic_ids == {}
+    topic_id = UUID(int=5)
+    cluster.topics.append(_topic("c", 1, topic_id=topic_id))
+    assert view.find(Topics(names=("a", "c"))).topic_ids == {"c": topic_id}
+
+
+def test_a_range_is_kept_where_its_partition_is_there(view):
+    there, gone = (
+        OffsetRange(topic_partition=TopicPartition("a", each), start_offset=0, end_offset=1)
+        for each in (1, 7)
+    )
+    kept, losses = view.keep_existing([there, gone])
+    assert kept == [there]
+    assert losses == ["a-7, wanted from offset 0 to 1, is gone"]

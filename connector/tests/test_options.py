@@ -20,6 +20,7 @@ from connector.options import (
     parse_sink_options,
     parse_source_options,
 )
+from connector.schema import ALL_COLUMNS, COLUMNS
 from storage_engine.core.ids import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -39,7 +40,7 @@ def test_defaults_are_those_of_sparks_kafka_connector():
     options = source()
     assert options.subscription == Topics(names=("t",))
     assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert options.columns == COLUMNS
     assert options.starting is None
     assert options.max_offsets_per_trigger is None
     assert options.poll_timeout_ms == 120_000
@@ -53,6 +54,12 @@ def test_names_are_case_insensitive_and_the_prefix_may_be_left_out():
     assert options.connection.bootstrap_servers == "a:1,b:2"
     assert options.subscription == Topics(names=("x", "y"))
     assert options.max_offsets_per_trigger == 7
+
+
+def test_columns_come_in_the_order_of_the_schema_whatever_the_order_asked_for():
+    assert source(columns=" timestampTYPE, key").columns == ("key", "timestampType")
+    assert source(columns="value,headers").columns == ("value", "headers")
+    assert source(includeHeaders="true").columns == ALL_COLUMNS
 
 
 def test_assign_and_pattern_are_understood():
@@ -158,7 +165,13 @@ def test_origins_are_known_by_the_sinks_own_brokers_unless_others_are_named():
         ({"kafka.enable.auto.commit": "true"}, "can't be set"),
         ({"kafka.interceptor.classes": "x"}, "can't be set"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
-        ({"groupIdPrefix": "g"}, "not available yet"),
+        ({"columns": "value,offsets"}, "'columns' must be one or more of key, value, topic"),
+        ({"columns": " ,"}, "'columns' must be one or more of key"),
+        ({"columns": "value", "includeHeaders": "true"}, "contradict each other"),
+        ({"columns": "headers", "includeHeaders": "false"}, "contradict each other"),
+        ({"maxBytesPerPartition": "0"}, "'maxBytesPerPartition' must be a whole number"),
+        ({"groupIdPrefix": ""}, "'groupIdPrefix' must be a name of 1 to 200 characters"),
+        ({"kafka.group.id": "g" * 201}, "'group.id' must be a name of 1 to 200 characters"),
         ({"isolationLevel": "dirty"}, "'isolationLevel' must be 'read_committed' or"),
         (
             {"isolationLevel": "read_committed", "kafka.isolation.level": "read_uncommitted"},

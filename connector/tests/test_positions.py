@@ -1,5 +1,8 @@
 """From what the user said to offsets that exist."""
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from connector.errors import ConnectorError, DataLossError, OptionError
@@ -12,7 +15,7 @@ from connector.offset_specs import (
     PerPartitionTimestamp,
 )
 from connector.offsets import OffsetRange
-from connector.positions import clip_to_logs, resolve
+from connector.positions import clip_to_logs, keep_existing, resolve
 from storage_engine.core.ids import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -96,3 +99,18 @@ def test_a_range_whose_beginning_is_gone_is_a_loss_or_begins_later():
     assert clip_to_logs([_range(4, 15)], Logs(), fail_on_data_loss=False) == [_range(10, 15)]
     assert clip_to_logs([_range(4, 8)], Logs(), fail_on_data_loss=False) == []
     assert clip_to_logs([_range(12, 15)], Logs(), fail_on_data_loss=True) == [_range(12, 15)]
+
+
+def test_ranges_of_partitions_that_are_gone_and_of_topics_created_again_are_losses():
+    known = replace(_range(0, 5), topic_id=UUID(int=1))
+    assert keep_existing([known], [T0], {"t": UUID(int=1)}) == ([known], [])
+    assert keep_existing([known], [T0], {}) == ([known], [])
+    assert keep_existing([_range(0, 5)], [T0], {"t": UUID(int=2)}) == ([_range(0, 5)], [])
+    assert keep_existing([known], [T1], {"t": UUID(int=1)}) == (
+        [],
+        ["t-0, wanted from offset 0 to 5, is gone"],
+    )
+    assert keep_existing([known], [T0], {"t": UUID(int=2)}) == (
+        [],
+        ["t-0 is wanted from offset 0 to 5, but its topic was deleted and created again since"],
+    )

@@ -15,7 +15,14 @@ SOURCE = ["key", "value", "topic", "partition", "offset", "timestamp"]
 
 def test_only_what_a_user_needs_is_public_and_documented():
     assert connector.__all__ == [
-        *("ConnectorError", "KeyedSink", "dead_letters", "register", "with_dead_letters")
+        "ConnectorError",
+        "KeyedSink",
+        "LagListener",
+        "OffsetsBehindLatest",
+        "dead_letters",
+        "lag_of",
+        "register",
+        "with_dead_letters",
     ]
     for name in connector.__all__:
         assert getattr(connector, name).__doc__

@@ -1,14 +1,17 @@
 """Reading a range in a task, over fetches that a test sets."""
 
+from uuid import UUID
+
 import pyarrow as pa
 import pytest
 
-from connector import record_reader
+from connector import cluster_view, record_reader
 from connector.errors import ConnectorError, DataLossError
 from connector.offsets import OffsetRange
 from connector.options import parse_source_options
 from connector.record_reader import read_records
 from storage_engine.client.fetch import FetchedBatches
+from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
@@ -132,3 +135,44 @@ def test_headers_come_only_when_asked_for(log):
     wanted = OffsetRange(topic_partition=T0, start_offset=0, end_offset=10)
     (batch,) = read_records(parsed, wanted)
     assert batch.column("headers").null_count == 10
+
+
+class Topics:
+    """Tells an id of topic t at each question, the last one for ever."""
+
+    def __init__(self, monkeypatch, *ids):
+        self._ids = list(ids)
+        monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 0)
+        monkeypatch.setattr(cluster_view, "cluster_for", lambda options: self)
+
+    def metadata(self, names, *, max_age_ms):
+        topic_id = self._ids.pop(0) if len(self._ids) > 1 else self._ids[0]
+        topic = TopicMetadata(
+            topic="t", topic_id=topic_id, is_internal=False, partitions=dict.fromkeys([0])
+        )
+        return ClusterMetadata(topics={"t": topic})
+
+
+def _read_with_id(**options):
+    parsed = parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
+    wanted = OffsetRange(topic_partition=T0, start_offset=0, end_offset=20, topic_id=UUID(int=1))
+    return sum(batch.num_rows for batch in read_records(parsed, wanted))
+
+
+def test_a_range_of_a_topic_created_again_is_not_read(log, monkeypatch):
+    Topics(monkeypatch, UUID(int=2))
+    with pytest.raises(DataLossError, match="topic was deleted and created again since"):
+        _read_with_id()
+    assert _read_with_id(failOnDataLoss="false") == 0
+    assert log.asked_from == []
+
+
+def test_a_task_whose_topic_is_created_again_while_it_reads_fails(log, monkeypatch):
+    Topics(monkeypatch, UUID(int=1), UUID(int=2))
+    with pytest.raises(ConnectorError, match=r"^\[TOPIC_RECREATED\] the topic of t-0 "):
+        _read_with_id(failOnDataLoss="false")
+
+
+def test_a_range_of_the_same_topic_is_read(log, monkeypatch):
+    Topics(monkeypatch, UUID(int=1))
+    assert _read_with_id() == 20

@@ -6,6 +6,8 @@ from pyspark.sql.types import StructType
 
 from connector.errors import OptionError
 from connector.schema import (
+    ALL_COLUMNS,
+    COLUMNS,
     check_sink_schema,
     check_user_schema,
     source_arrow_schema,
@@ -13,10 +15,11 @@ from connector.schema import (
 )
 
 
-@pytest.mark.parametrize("include_headers", [False, True])
-def test_the_arrow_schema_is_the_one_that_spark_derives(include_headers):
-    ours = source_arrow_schema(include_headers=include_headers)
-    theirs = to_arrow_schema(source_schema(include_headers=include_headers), timezone="UTC")
+@pytest.mark.parametrize("columns", [COLUMNS, ALL_COLUMNS, ("value", "offset")])
+def test_the_arrow_schema_is_the_one_that_spark_derives(columns):
+    ours = source_arrow_schema(columns)
+    theirs = to_arrow_schema(source_schema(columns), timezone="UTC")
+    assert ours.names == list(columns)
     assert ours.equals(theirs)
 
 
@@ -25,7 +28,7 @@ def _struct(ddl):
     for column in ddl.split(";"):
         name, data_type = column.split(" ", 1)
         if data_type.startswith("array"):
-            columns.add(name, source_schema(include_headers=True)["headers"].dataType)
+            columns.add(name, source_schema(ALL_COLUMNS)["headers"].dataType)
         else:
             columns.add(name, data_type)
     return columns
@@ -99,6 +102,6 @@ def test_an_origin_that_cannot_be_told_is_one_line(ddl, topic, message):
 
 
 def test_a_schema_given_to_the_source_must_be_its_own():
-    check_user_schema(source_schema(include_headers=False), include_headers=False)
+    check_user_schema(source_schema(COLUMNS), columns=COLUMNS)
     with pytest.raises(OptionError, match="has its own schema"):
-        check_user_schema(_struct("value string"), include_headers=False)
+        check_user_schema(_struct("value string"), columns=COLUMNS)

@@ -1,4 +1,5 @@
-"""`make demo`: the whole job on real input, a broker killed on the way, and the result proved.
+"""`make demo`: the whole job on real input, a broker and Spark's driver killed on the way, and the
+result proved.
 
 Rule: exit status 0 means that the result was found exact; no process outlives the demo.
 """
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from examples.flights import dataset, report
 from examples.flights.display import Display
+from examples.flights.driver_kill import DriverKill
 from examples.flights.failover import Failover
 from examples.flights.loader import DAY_MS, Loader
 from examples.flights.stream import Stream, StreamError
@@ -39,8 +41,8 @@ CLOSING_MS = 15 * DAY_MS
 """How late the record is that completes the last hours: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
-_DEADLINE_SECONDS = 240
-"""For loading and streaming together; they take about a minute."""
+_DEADLINE_SECONDS = 360
+"""For loading and streaming together; they take about a minute and a half."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -81,7 +83,8 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         stack.callback(loader.stop)
         display.event(f"read {len(flights):,} flights and {len(weather):,} weather reports")
         failover = Failover(cluster, display.event)
-        _watch(display, topics, loader, stream, failover)
+        driver_kill = DriverKill(stream, display.event)
+        _watch(display, topics, loader, stream, failover, driver_kill)
         stream.stop()
         display.event("all is loaded and streamed; now everything is read back and compared")
         findings = report.examine(topics, flights, weather)
@@ -89,6 +92,7 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         display.event("done; the cluster stops")
     display.table("What happened", report.happened(loader, stream.progress, findings))
     display.table("The failover as a client saw it", failover.rows(loader.days))
+    display.table("The kill of the driver", driver_kill.rows())
     display.lines(["", f"chart: {chart}", *report.verdict(findings)])
     if not findings.exact:
         return 1
@@ -97,13 +101,20 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
 
 
 def _watch(
-    display: Display, topics: Topics, loader: Loader, stream: Stream, failover: Failover
+    display: Display,
+    topics: Topics,
+    loader: Loader,
+    stream: Stream,
+    failover: Failover,
+    driver_kill: DriverKill,
 ) -> None:
-    """Until all is loaded and streamed and the killed broker is back."""
+    """Until all is loaded and streamed, and what was killed is back."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     ends: dict[str, dict[str, int]] | None = None
     closed = False
-    while not (closed and failover.over and stream.progress.has_written(loader.end_ms)):
+    while not (
+        closed and failover.over and driver_kill.over and stream.progress.has_written(loader.end_ms)
+    ):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not done after {_DEADLINE_SECONDS} s; see the logs")
         time.sleep(_LOOK_SECONDS)
@@ -118,6 +129,8 @@ def _watch(
             continue
         view = topics.view()
         failover.step(view)
+        all_is_written = closed and stream.progress.has_written(loader.end_ms)
+        driver_kill.step(loader.share, last_chance=all_is_written)
         if stream.progress.batches:
             loader.go_on()
         if failover.killed_at is None and loader.share >= KILL_AT:

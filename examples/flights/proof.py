@@ -103,6 +103,11 @@ def latest_by_key(keys: pa.Array, values: pa.Array) -> pa.Array:
     return values.take(pa.array(last))
 
 
+def repeats(keys: pa.Array) -> int:
+    """How many of the records have a key that another one has, too, beyond one each."""
+    return len(keys) - len(keys.unique())
+
+
 def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparison:
     """Rows of `found`, repeats aside, against `expected`, column by column."""
     rest = [name for name in expected.column_names if name not in key]

@@ -25,12 +25,15 @@ class Findings:
     weather: Comparison
     results: Comparison
     records: dict[str, int]
-    """Records in the log by topic, repeats and the closing record included."""
+    """Records in the log by topic, the closing record included."""
+    doubled: int
+    """Results that stand in the log once more than they should."""
     latest_results: pa.Table
 
     @property
     def exact(self) -> bool:
-        return self.flights.exact and self.weather.exact and self.results.exact
+        comparisons = (self.flights, self.weather, self.results)
+        return not self.doubled and all(each.exact for each in comparisons)
 
 
 def examine(topics: Topics, flights: pa.Table, weather: pa.Table) -> Findings:
@@ -49,6 +52,7 @@ def examine(topics: Topics, flights: pa.Table, weather: pa.Table) -> Findings:
         ),
         results=proof.compare(proof.expected_results(flights, weather), latest, proof.RESULT_KEY),
         records={name: len(content) for name, content in contents.items()},
+        doubled=proof.repeats(contents["delays"].keys),
         latest_results=latest,
     )
 
@@ -102,7 +106,8 @@ def verdict(findings: Findings) -> Iterator[str]:
     )
     yield (
         f"{word}: {results.equal:,} of {results.expected:,} results (airport, hour) are equal to"
-        " those computed directly from the source file"
+        " those computed directly from the source file; lost:"
+        f" {results.expected - results.equal:,}, doubled: {findings.doubled:,}"
     )
     for name, comparison in (("flights", flights), ("weather", weather), ("delays", results)):
         for difference in comparison.differences:

@@ -49,8 +49,13 @@ class Batch:
 class StreamProgress:
     """The micro-batches so far; `batches` grows at its end only."""
 
-    started: bool = False
+    starts: int = 0
+    """How many drivers have begun to run the query."""
     batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def started(self) -> bool:
+        return self.starts > 0
 
     @property
     def rows(self) -> int:
@@ -81,15 +86,21 @@ class Stream:
 
     def __init__(self, bootstrap_servers: str, checkpoint: Path, log_file: Path) -> None:
         self.progress = StreamProgress()
+        self._checkpoint = checkpoint
         self._log_file = log_file
-        with log_file.open("wb") as log:
+        self._command = [
+            sys.executable,
+            str(_JOB),
+            f"--bootstrap-servers={bootstrap_servers}",
+            f"--checkpoint={checkpoint}",
+        ]
+        log_file.unlink(missing_ok=True)
+        self._start()
+
+    def _start(self) -> None:
+        with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    str(_JOB),
-                    f"--bootstrap-servers={bootstrap_servers}",
-                    f"--checkpoint={checkpoint}",
-                ],
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -113,12 +124,25 @@ class Stream:
                 f"the Spark job ended by itself with status {status}: {self._last_words()}"
             )
 
+    def batch_under_way(self) -> int | None:
+        """The micro-batch that is planned and not done, as the checkpoint has it."""
+        planned, done = (self._newest(name) for name in ("offsets", "commits"))
+        return planned if planned > done else None
+
+    def kill_and_start_again(self) -> None:
+        """SIGKILL to the driver and all that is in its group; the next one has the checkpoint."""
+        self._kill()
+        self._start()
+
     def stop(self) -> None:
         """Ends the job and everything it started."""
         if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_SECONDS)
+        self._kill()
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -129,9 +153,14 @@ class Stream:
         with self._process.stdout as lines:
             for line in lines:
                 if line.startswith(b'{"started"'):
-                    self.progress.started = True
+                    self.progress.starts += 1
                 elif line.startswith(b'{"batch"'):
                     self.progress.batches.append(_batch(json.loads(line)))
+
+    def _newest(self, log: str) -> int:
+        """Number of the newest entry of one of Spark's logs in the checkpoint; -1 for none."""
+        names = (entry.name for entry in (self._checkpoint / log).glob("*"))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def _last_words(self) -> str:
         lines = self._log_file.read_text(errors="replace").strip().splitlines()

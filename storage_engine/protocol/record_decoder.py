@@ -59,9 +59,9 @@ class DecodedRecords:
     """Rows as Arrow arrays of one length, ascending by offset within each batch."""
 
     keys: Any
-    """binary"""
+    """binary; None when not asked for"""
     values: Any
-    """binary"""
+    """binary; None when not asked for"""
     offsets: Any
     """int64"""
     timestamps_ms: Any
@@ -122,17 +122,21 @@ def iter_decoded(
     start_offset: int = 0,
     end_offset: int | None = None,
     include_headers: bool = False,
+    include_keys: bool = True,
+    include_values: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crcs: bool = True,
     group_bytes: int = GROUP_BYTES,
 ) -> Iterator[DecodedRecords]:
     """The records with start_offset <= offset < end_offset, about `group_bytes` of them at a time.
+    What is not included is checked all the same, but not copied out.
 
     `buffers` is one buffer or an iterable of them, each of concatenated batches in log order; a
     batch cut off at the end of a buffer is left out. Control batches give no rows, nor do empty
     ones (left by compaction). Nothing yielded is empty. Raises CorruptRecordError.
     """
     wanted = _Range(start_offset, end_offset)
+    columns = _Columns(include_keys, include_values, include_headers)
     limit = min(max_decompressed_bytes, LARGEST_ARRAY_BYTES)
     group = _Group()
     for buffer in _each_buffer(buffers):
@@ -143,13 +147,13 @@ def iter_decoded(
             _check_batch(batch, header, check_crc=check_crcs)
             records = _decompressed(batch, header, limit)
             if group.size + len(records) > LARGEST_ARRAY_BYTES:
-                yield from _decode_group(group, wanted, include_headers=include_headers)
+                yield from _decode_group(group, wanted, columns)
                 group = _Group()
             group.add(_Part(header, records, buffer, position))
             if group.size >= group_bytes:
-                yield from _decode_group(group, wanted, include_headers=include_headers)
+                yield from _decode_group(group, wanted, columns)
                 group = _Group()
-    yield from _decode_group(group, wanted, include_headers=include_headers)
+    yield from _decode_group(group, wanted, columns)
 
 
 class _Range(NamedTuple):
@@ -167,6 +171,14 @@ class _Range(NamedTuple):
         if header.base_offset < self.start:
             return False
         return self.stop is None or header.last_offset < self.stop
+
+
+class _Columns(NamedTuple):
+    """Which of those that cost a copy are wanted."""
+
+    keys: bool
+    values: bool
+    headers: bool
 
 
 class _Part(NamedTuple):
@@ -228,15 +240,13 @@ def _decompressed(batch: memoryview, header: BatchHeader, max_bytes: int) -> Byt
     return records
 
 
-def _decode_group(
-    group: _Group, wanted: _Range, *, include_headers: bool
-) -> Iterator[DecodedRecords]:
+def _decode_group(group: _Group, wanted: _Range, columns: _Columns) -> Iterator[DecodedRecords]:
     """Nothing, or one piece."""
     if not group.parts:
         return
     headers = [part.header for part in group.parts]
     try:
-        decoded = _decode(group, wanted, include_headers=include_headers)
+        decoded = _decode(group, wanted, columns)
     except BrokenChainError as error:
         raise _corrupt(headers[error.region], f"record {error.record}: {error.reason}") from None
     except DamagedRecordError as error:
@@ -254,7 +264,7 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
     )
 
 
-def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedRecords:
+def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
     buffer, regions = _lay_out(group)
     source = np.frombuffer(buffer, np.uint8)
     fields = read_fields(source, find_records(source, regions))
@@ -274,7 +284,7 @@ def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedR
         fields = RecordFields(*(column[rows] for column in fields))
     arrow_buffer = pa.py_buffer(buffer)
     headers = None
-    if include_headers:
+    if columns.headers:
         try:
             headers = decode_headers(
                 source, arrow_buffer, fields.header_starts, fields.stops, fields.header_counts
@@ -282,9 +292,14 @@ def _decode(group: _Group, wanted: _Range, *, include_headers: bool) -> DecodedR
         except DamagedHeaderError as error:
             row = error.index if rows is None else int(rows[error.index])
             raise DamagedRecordError(row, error.reason) from None
+    keys = values = None
+    if columns.keys:
+        keys = gather(arrow_buffer, fields.key_starts, fields.key_lengths)
+    if columns.values:
+        values = gather(arrow_buffer, fields.value_starts, fields.value_lengths)
     return DecodedRecords(
-        keys=gather(arrow_buffer, fields.key_starts, fields.key_lengths),
-        values=gather(arrow_buffer, fields.value_starts, fields.value_lengths),
+        keys=keys,
+        values=values,
         offsets=_plain_array(offsets, pa.int64()),
         timestamps_ms=_plain_array(timestamps, pa.int64()),
         timestamp_types=_plain_array(types, pa.int32()),

@@ -6,6 +6,7 @@ benchmarks:
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
   replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
   spark-read  batch and streaming reads through Spark, with a broker
+  spark-write batch and streaming writes through Spark, exactly once and at least once
   wire        produce and fetch over TCP, with a broker
 
 examples:
@@ -23,7 +24,8 @@ _MODULES = {
     "failover": "bench_failover",
     "log": "bench_log",
     "replication": "bench_replication",
-    "spark-read": "bench_spark",
+    "spark-read": "bench_spark_read",
+    "spark-write": "bench_spark_write",
     "wire": "bench_wire",
 }
 

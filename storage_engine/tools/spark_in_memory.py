@@ -1,11 +1,13 @@
-"""A Spark source that yields record batches which it already has: the ceiling for any Python
-source.
+"""A Spark source that yields record batches which it already has, and a sink that keeps what it is
+given: the ceilings for any source and sink in Python.
 
 Rule: the same columns, values, batch sizes and number of tasks as the source it is compared with,
-and no work per batch. Each process builds a few batches once and yields them over and over.
+and no work per batch. Each process builds a few batches once and yields them over and over. The
+sink holds all record batches of a task until the task ends.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +15,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
+    WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
@@ -44,8 +49,8 @@ def random_values(rows: int, value_bytes: int, *, seed: int) -> pa.Array:
     )
 
 
-class InMemorySource(DataSource):
-    """Options: records (per task), tasks, batchrows, valuebytes, rowspertrigger."""
+class InMemoryFormat(DataSource):
+    """Options of the source: records (per task), tasks, batchrows, valuebytes, rowspertrigger."""
 
     @classmethod
     def name(cls) -> str:
@@ -63,6 +68,14 @@ class InMemorySource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """`spark.readStream`."""
         return _StreamReader(self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """`df.write`."""
+        return _BatchWriter()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """`df.writeStream`."""
+        return _StreamWriter()
 
 
 class _Shape:
@@ -117,6 +130,29 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._shape.read(partition.value)
+
+
+class _BatchWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _held(iterator)
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _held(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        pass
+
+
+def _held(iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    held = list(iterator)
+    return _Held(sum(each.num_rows for each in held))
+
+
+@dataclass(frozen=True)
+class _Held(WriterCommitMessage):
+    rows: int
 
 
 @lru_cache(maxsize=1)

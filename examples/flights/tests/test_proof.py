@@ -129,6 +129,11 @@ def test_the_latest_value_of_a_key_is_its_last():
     assert sorted(proof.latest_by_key(keys, values).to_pylist()) == [b"3", b"4", b"5"]
 
 
+def test_keys_that_come_again_are_counted():
+    assert proof.repeats(pa.array([b"a", b"b", b"c"])) == 0
+    assert proof.repeats(pa.array([b"a", b"b", b"a", b"a"])) == 2
+
+
 def test_values_are_parsed_to_the_last_digit():
     value = json.dumps(
         {"airport": "EWR", "hour": "2013-01-01T06:00:00Z", "temp": 10.357019999999999}

@@ -10,12 +10,13 @@ GOOD = Comparison(expected=3, equal=3, differences=[])
 BAD = Comparison(expected=1000, equal=999, differences=["missing: EWR, 2013-01-01 06:00:00"])
 
 
-def findings(*, flights=GOOD, weather=GOOD, results=GOOD):
+def findings(*, flights=GOOD, weather=GOOD, results=GOOD, doubled=0):
     return Findings(
         flights=flights,
         weather=weather,
         results=results,
         records={},
+        doubled=doubled,
         latest_results=pa.Table.from_pylist([], RESULT_SCHEMA),
     )
 
@@ -26,7 +27,7 @@ def test_all_equal_is_exact():
     assert list(report.verdict(good)) == [
         "exact: 3 of 3 flights and 3 of 3 weather reports stand in the log as in the source file",
         "exact: 3 of 3 results (airport, hour) are equal to those computed directly from the"
-        " source file",
+        " source file; lost: 0, doubled: 0",
     ]
 
 
@@ -42,3 +43,10 @@ def test_any_difference_is_wrong_and_named():
 def test_a_row_too_many_is_wrong_though_all_expected_are_there():
     surplus = Comparison(expected=3, equal=3, differences=["not expected: LGA"])
     assert not findings(results=surplus).exact
+
+
+def test_a_result_that_stands_in_the_log_twice_is_wrong():
+    wrong = findings(doubled=2)
+    assert not wrong.exact
+    assert list(report.verdict(wrong))[1].startswith("WRONG: 3 of 3 results")
+    assert list(report.verdict(wrong))[1].endswith("lost: 0, doubled: 2")

@@ -57,6 +57,38 @@ def test_a_job_that_fails_is_told_with_its_last_words(tmp_path, monkeypatch):
         running.stop()
 
 
+def test_the_micro_batch_under_way_is_what_the_checkpoint_has_planned_and_not_done(tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    running = object.__new__(Stream)
+    running._checkpoint = checkpoint
+    assert running.batch_under_way() is None
+    for log, number in (("offsets", 0), ("commits", 0), ("offsets", 1)):
+        (checkpoint / log).mkdir(parents=True, exist_ok=True)
+        (checkpoint / log / str(number)).touch()
+        (checkpoint / log / f".{number}.crc").touch()
+    assert running.batch_under_way() == 1
+    (checkpoint / "commits" / "1").touch()
+    assert running.batch_under_way() is None
+
+
+def test_a_job_that_is_killed_starts_again_and_tells_of_both_starts(tmp_path, monkeypatch):
+    job = tmp_path / "job.py"
+    job.write_text("import time\nprint('{\"started\": 1}', flush=True)\ntime.sleep(600)")
+    monkeypatch.setattr(stream, "_JOB", job)
+    running = Stream("127.0.0.1:1", tmp_path / "checkpoint", tmp_path / "log")
+    try:
+        for starts in (1, 2):
+            deadline = time.monotonic() + 30
+            while running.progress.starts < starts:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            running.check()
+            if starts == 1:
+                running.kill_and_start_again()
+    finally:
+        running.stop()
+
+
 def test_stop_leaves_no_process_behind(tmp_path, monkeypatch):
     job = tmp_path / "job.py"
     job.write_text("import time\ntime.sleep(600)")

@@ -1,7 +1,11 @@
 """Ends of transactions, written by the leaders of their partitions. Its one rule: a marker counts
 as written when it is replicated.
 
-A coordinator that hears nothing sends it again, which is harmless. Source: KIP-98.
+Of several in one partition the transaction that began first ends last. Until then it bounds the
+last stable offset, so that a micro-batch of several tasks becomes readable at once, wherever the
+high watermark stands among their markers, also under the next leader.
+
+A coordinator that hears nothing sends it again, which is harmless. Source: KIP-98, R-SPARK2.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,24 +47,27 @@ class MarkerWrites:
 
     def write(self, targets: Sequence[MarkerTarget], on_written: OnWritten) -> None:
         """Append them to partitions led here, and wait for the followers."""
-        outcomes: list[ProducePartitionResponse] = []
+        outcomes = [
+            ProducePartitionResponse(*target.partition, int(ErrorCode.NONE), -1, -1, -1)
+            for target in targets
+        ]
         waiting: list[AwaitedAppend] = []
-        for index, target in enumerate(targets):
+        begun = [self._first_offset(target) for target in targets]
+        for index in sorted(range(len(targets)), key=lambda index: -begun[index]):
+            target = targets[index]
             tp = target.partition
-            code = ErrorCode.NONE
             try:
                 result = self._replicas.appends.append_marker(
                     tp, target.producer_id, target.producer_epoch, target.marker
                 )
             except KafkaError as failure:
-                code = failure.code
+                outcomes[index] = outcomes[index]._replace(error_code=int(failure.code))
             else:
                 partition = self._replicas.get(tp)
                 assert partition is not None, "it was appended to in this turn"
                 required = result.last_offset + 1
                 self.on_written(target)
                 waiting.append(AwaitedAppend(partition, required_offset=required, index=index))
-            outcomes.append(ProducePartitionResponse(tp.topic, tp.partition, int(code), -1, -1, -1))
         DelayedProduce(
             waiting,
             outcomes,
@@ -68,3 +75,11 @@ class MarkerWrites:
             scheduler=self._scheduler,
             respond=lambda: on_written([ErrorCode.of(each.error_code) for each in outcomes]),
         )
+
+    def _first_offset(self, target: MarkerTarget) -> int:
+        """Of the transaction in its partition; -1 where it has no data."""
+        partition = self._replicas.get(target.partition)
+        if partition is None:
+            return -1
+        ongoing = partition.log.producer_state.transactions.ongoing
+        return ongoing.get(target.producer_id, -1)

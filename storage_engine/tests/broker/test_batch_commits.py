@@ -148,6 +148,32 @@ def test_a_lost_member_and_a_drained_task_refuse_the_whole_batch(cluster):
     assert [producer for producer, _ in aborted(cluster, A)] == [second.producer_id]
 
 
+def test_a_partition_shows_all_tasks_of_a_batch_at_once_however_far_its_followers_are(tmp_path):
+    """A follower that fetches a batch at a time has some of the markers and not the others."""
+    made = SimulatedCluster(
+        tmp_path, transaction_state_log_num_partitions="1", replica_fetch_max_bytes="1"
+    )
+    assert made.create_topic("a").error_code == 0
+    attempts = [joined(made, 0) for _ in range(6)]
+    for attempt in attempts * 2:
+        attempt.wrote(A)
+    rows_end = log_of(made, A).log.log_end_offset
+    seen: set[int] = set()
+
+    def committed() -> bool:
+        led = log_of(made, A)
+        seen.add(led.last_stable_offset)
+        return led.last_stable_offset == led.log.log_end_offset
+
+    # The second one lost; its rows are among the others'.
+    request = commit_request(0, attempts[0], *attempts[2:])
+    answers = made.ask(attempts[0].coordinator(), commit_batch.API, 0, request)
+    made.loop.run_until(committed)
+    assert made.answer(answers).error_code == 0
+    assert seen == {0, rows_end + len(attempts)}
+    made.close()
+
+
 def test_origins_travel_with_the_commit_to_the_next_join(cluster):
     task = joined(cluster, 0).wrote(A)
     assert task.origins == {}

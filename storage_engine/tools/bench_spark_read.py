@@ -16,26 +16,29 @@ examples:
 
 import argparse
 import contextlib
-import os
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage_engine.tools.arguments import positive_integer
-from storage_engine.tools.errors import CommandError
+from storage_engine.tools.spark_bench_session import (
+    WARM_UP_TRIGGERS,
+    Say,
+    add_numbers,
+    bench_cluster,
+    bench_session,
+    in_turn,
+    to_stderr,
+    trigger_times_ms,
+)
 from storage_engine.tools.table import print_json, print_table, write_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 TOPIC = "bench"
-CORES = 2
 
 LEAST_BATCH_RATIO = 0.5
 MOST_OVERHEAD_RATIO = 1.3
@@ -43,8 +46,6 @@ MOST_OVERHEAD_RATIO = 1.3
 
 _LOAD_ROWS = 100_000
 _IN_MEMORY_BATCH_ROWS = 20_000
-_WARM_UP_TRIGGERS = 3
-_QUERY_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,29 +61,28 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench spark-read`."""
-    for name, default, meaning in (
-        ("--records", 4_000_000, "records in the log"),
-        ("--value-bytes", 100, "size of a value"),
-        ("--partitions", 2, "of the topic, and Spark tasks"),
-        ("--brokers", 1, "brokers of the cluster"),
-        ("--rounds", 3, "of each batch read and of each stream"),
-        ("--triggers", 20, "micro-batches measured in a round"),
-        ("--trigger-rows", 10_000, "records of a micro-batch"),
-    ):
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_numbers(
+        parser,
+        (
+            ("--records", 4_000_000, "records in the log"),
+            ("--value-bytes", 100, "size of a value"),
+            ("--partitions", 2, "of the topic, and Spark tasks"),
+            ("--brokers", 1, "brokers of the cluster"),
+            ("--rounds", 3, "of each batch read and of each stream"),
+            ("--triggers", 20, "micro-batches measured in a round"),
+            ("--trigger-rows", 10_000, "records of a micro-batch"),
+        ),
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-read`."""
-    say = _to_stderr if args.json else write_line
+    say = to_stderr if args.json else write_line
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
-        servers = stack.enter_context(_cluster(Path(folder), args.brokers, say))
+        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
         _load(servers, args, say)
-        spark = stack.enter_context(_session())
+        spark = stack.enter_context(bench_session("spark-read"))
         results = [
             _measure_batch(spark, servers, args, say),
             _measure_micro_batch(spark, servers, args, say),
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure_batch(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Callable[[str], None]
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
 ) -> Result:
     rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
     for turn in range(args.rounds + 1):
@@ -109,7 +109,7 @@ def _measure_batch(
             "headrace": _headrace(spark.read, servers),
             "in memory": _in_memory(spark.read, args, args.records),
         }
-        for name, reader in _in_turn(readers, turn):
+        for name, reader in in_turn(readers, turn):
             started = time.perf_counter()
             reader.load().write.format("noop").mode("overwrite").save()
             rate = args.records / (time.perf_counter() - started)
@@ -127,18 +127,18 @@ def _measure_batch(
 
 
 def _measure_micro_batch(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Callable[[str], None]
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
 ) -> Result:
-    triggers = args.triggers + _WARM_UP_TRIGGERS
     rows = args.trigger_rows
+    records = rows * (args.triggers + WARM_UP_TRIGGERS)
     times_ms: dict[str, list[int]] = {"headrace": [], "in memory": []}
     for turn in range(args.rounds + 1):
         streams = {
             "headrace": _headrace(spark.readStream, servers).option("maxOffsetsPerTrigger", rows),
-            "in memory": _in_memory(spark.readStream, args, rows * triggers),
+            "in memory": _in_memory(spark.readStream, args, records),
         }
-        for name, stream in _in_turn(streams, turn):
-            measured_ms = _trigger_times_ms(stream.load(), triggers)[_WARM_UP_TRIGGERS:]
+        for name, stream in in_turn(streams, turn):
+            measured_ms = trigger_times_ms(stream.load().writeStream.format("noop"), args.triggers)
             if turn:
                 times_ms[name] += measured_ms
                 say(f"micro-batch, round {turn}: {name} {statistics.median(measured_ms):.0f} ms")
@@ -150,12 +150,6 @@ def _measure_micro_batch(
         ratio=round(ours / theirs, 2),
         target=f"<= {MOST_OVERHEAD_RATIO}",
     )
-
-
-def _in_turn(readers: dict[str, Any], turn: int) -> Iterable[tuple[str, Any]]:
-    """Each first in every other round: whoever comes later finds a warmer JVM. Round 0, which
-    starts processes and fills caches, is not measured."""
-    return list(readers.items()) if turn % 2 else list(readers.items())[::-1]
 
 
 def _headrace(reader: Any, servers: str) -> Any:
@@ -180,74 +174,7 @@ def _in_memory(reader: Any, args: argparse.Namespace, records: int) -> Any:
     )
 
 
-def _trigger_times_ms(frame: "DataFrame", triggers: int) -> list[int]:
-    """Of the first `triggers` micro-batches that have rows."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
-        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.start()
-        try:
-            return _wait_for_triggers(query, triggers)
-        finally:
-            query.stop()
-
-
-def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
-    by_batch: dict[int, int] = {}
-    deadline = time.monotonic() + _QUERY_TIMEOUT_S
-    while len(by_batch) < triggers:
-        for progress in query.recentProgress:
-            if progress.numInputRows:
-                by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
-        error = query.exception()
-        if error is not None:
-            raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
-        if time.monotonic() > deadline:
-            raise CommandError(
-                f"{len(by_batch)} of {triggers} micro-batches in {_QUERY_TIMEOUT_S} s; "
-                "ask for fewer with --triggers"
-            )
-        time.sleep(0.05)
-    return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
-
-
-@contextlib.contextmanager
-def _session() -> "Iterator[SparkSession]":
-    from pyspark.sql import SparkSession
-
-    from storage_engine.tools.spark_in_memory import InMemorySource
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
-        .appName("headrace bench spark-read")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(InMemorySource)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextlib.contextmanager
-def _cluster(folder: Path, brokers: int, say: Callable[[str], None]) -> Iterator[str]:
-    from storage_engine.tools.cluster_plan import UpRequest
-    from storage_engine.tools.local_cluster import LocalCluster
-
-    request = UpRequest(brokers=brokers, port=0)
-    with LocalCluster.running(folder, request) as cluster:
-        say(f"cluster of {brokers} on {cluster.bootstrap_servers}")
-        yield cluster.bootstrap_servers
-
-
-def _load(servers: str, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+def _load(servers: str, args: argparse.Namespace, say: Say) -> None:
     """Batches of random values, encoded once and sent over and over."""
     from storage_engine.client.admin import create_topic
     from storage_engine.client.cluster import Cluster
@@ -275,11 +202,3 @@ def _load(servers: str, args: argparse.Namespace, say: Callable[[str], None]) ->
                     left -= min(left, _LOAD_ROWS)
     seconds = time.perf_counter() - started
     say(f"{args.records:,} records of {args.value_bytes} B written in {seconds:.1f} s")
-
-
-def _last_line(text: str) -> str:
-    return [line for line in text.splitlines() if line.strip()][-1]
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -1,0 +1,108 @@
+"""What may go wrong with a query on the exactly-once sink, when, and which of these make sense
+together. Its one rule: pure; `fault_runner` does it.
+
+    before write    a task has begun, and has written nothing
+    some rows       some of a task's rows are with the brokers
+    all rows        all are acknowledged, and Spark has not heard of it
+    before commit   all tasks are accepted, CommitBatch is not sent
+    recorded        the commit record is replicated, and a partition has no marker yet
+    marked          all markers are written, Spark's `commit` has not returned
+    returned        it has, and Spark has not written its commit log
+
+Source: R-SPARK2, issue "Exactly once".
+"""
+
+import enum
+import itertools
+import random
+from dataclasses import dataclass
+
+from integration_tests.sink_queries import QUERIES
+
+
+class Stage(enum.Enum):
+    BEFORE_WRITE = "before write"
+    SOME_ROWS = "some rows"
+    ALL_ROWS = "all rows"
+    BEFORE_COMMIT = "before commit"
+    RECORDED = "recorded"
+    MARKED = "marked"
+    RETURNED = "returned"
+
+
+class Fault(enum.Enum):
+    DRIVER = "driver killed"
+    WORKER = "Python worker killed"
+    OUTPUT_LEADER = "broker that leads the output killed"
+    COORDINATOR = "transaction coordinator killed"
+    CONTROLLER = "controller killed"
+    TASK_FAILS = "task fails"
+    SPECULATION = "speculation beside a slow task"
+    ZOMBIE = "zombie writes after its successor"
+    NETWORK = "network cut"
+    GROWTH = "source grows and driver killed"
+    PARALLELISM = "driver killed and other parallelism"
+
+
+IN_A_TASK = (Stage.BEFORE_WRITE, Stage.SOME_ROWS, Stage.ALL_ROWS)
+BROKERS = (Fault.OUTPUT_LEADER, Fault.COORDINATOR, Fault.CONTROLLER)
+KILLS_THE_DRIVER = (Fault.DRIVER, Fault.GROWTH, Fault.PARALLELISM)
+
+
+@dataclass(frozen=True)
+class Case:
+    fault: Fault
+    stage: Stage
+    query: str
+
+    def __str__(self) -> str:
+        return f"{self.fault.value}, {self.stage.value}, {self.query}".replace(" ", "-")
+
+    @property
+    def disturbs_brokers(self) -> bool:
+        """Then nothing is promised of how soon rows are readable."""
+        return (
+            self.fault in BROKERS
+            or self.fault is Fault.NETWORK
+            or self.stage in (Stage.RECORDED, Stage.RETURNED)
+        )
+
+
+def why_not(case: Case) -> str | None:
+    """Why a combination makes no sense; None for one that does."""
+    fault, stage = case.fault, case.stage
+    if fault in (Fault.TASK_FAILS, Fault.SPECULATION) and stage not in IN_A_TASK:
+        return "no task is at work any more"
+    if fault is Fault.ZOMBIE and stage in (Stage.BEFORE_WRITE, Stage.SOME_ROWS):
+        return "its successor has not written yet"
+    if fault is Fault.NETWORK and stage in (Stage.RECORDED, Stage.MARKED, Stage.RETURNED):
+        return "Spark asks the brokers nothing more"
+    if fault in (Fault.WORKER, Fault.ZOMBIE) and stage is Stage.RETURNED:
+        return "what returned is nobody's process any more, and its markers are long written"
+    return None
+
+
+def all_cases() -> list[Case]:
+    made = itertools.starmap(Case, itertools.product(Fault, Stage, QUERIES))
+    return [case for case in made if why_not(case) is None]
+
+
+def sample(seed: int, size: int) -> list[Case]:
+    """So many, each of another fault, stage and query as far as these go. Without speculation,
+    which needs a Spark of its own."""
+    generator = random.Random(seed)
+    every = [case for case in all_cases() if case.fault is not Fault.SPECULATION]
+    left = every
+    chosen: list[Case] = []
+    while len(chosen) < size:
+        case = generator.choice(left)
+        chosen.append(case)
+        unlike = [
+            each
+            for each in left
+            if each.fault is not case.fault
+            and each.stage is not case.stage
+            and each.query != case.query
+        ]
+        left = unlike or [each for each in every if each not in chosen]
+    return chosen

@@ -1,0 +1,124 @@
+"""What the benchmarks of the Spark format share: a cluster and a session of their own, turns, and
+the times of micro-batches.
+
+Rule: whatever is compared runs in one session, each first in every other round.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.errors import CommandError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+CORES = 2
+WARM_UP_TRIGGERS = 3
+"""The first micro-batches of a query start processes; they are not measured."""
+
+QUERY_TIMEOUT_S = 120
+
+Say = Callable[[str], None]
+Side = TypeVar("Side")
+
+
+def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, int, str]]) -> None:
+    """(name, default, meaning) of whole numbers above 0, and `--json`."""
+    for name, default, meaning in arguments:
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
+    """Each first in every other round: whoever comes later finds a warmer JVM. Round 0, which
+    starts processes and fills caches, is not measured."""
+    return list(sides.items()) if turn % 2 else list(sides.items())[::-1]
+
+
+def trigger_times_ms(writer: "DataStreamWriter", triggers: int) -> list[int]:
+    """Of so many micro-batches that have rows, behind those that warm up."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        try:
+            return _wait_for_triggers(query, triggers + WARM_UP_TRIGGERS)[WARM_UP_TRIGGERS:]
+        finally:
+            query.stop()
+
+
+def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
+    by_batch: dict[int, int] = {}
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while len(by_batch) < triggers:
+        for progress in query.recentProgress:
+            if progress.numInputRows:
+                by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
+        error = query.exception()
+        if error is not None:
+            raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"{len(by_batch)} of {triggers} micro-batches in {QUERY_TIMEOUT_S} s; "
+                "ask for fewer with --triggers"
+            )
+        time.sleep(0.05)
+    return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
+
+
+@contextlib.contextmanager
+def bench_session(name: str) -> "Iterator[SparkSession]":
+    """Ended after the block; knows the sources and sinks in memory."""
+    from pyspark.sql import SparkSession
+
+    from storage_engine.tools.spark_in_memory import InMemoryFormat
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .appName(f"headrace bench {name}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .getOrCreate()
+    )
+    # A query that is stopped in a micro-batch says so at length; one that fails is told anyway.
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(InMemoryFormat)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def bench_cluster(folder: Path, brokers: int, say: Say) -> Iterator[str]:
+    """Its bootstrap servers."""
+    from storage_engine.tools.cluster_plan import UpRequest
+    from storage_engine.tools.local_cluster import LocalCluster
+
+    request = UpRequest(brokers=brokers, port=0)
+    with LocalCluster.running(folder, request) as cluster:
+        say(f"cluster of {brokers} on {cluster.bootstrap_servers}")
+        yield cluster.bootstrap_servers
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _last_line(text: str) -> str:
+    return [line for line in text.splitlines() if line.strip()][-1]
