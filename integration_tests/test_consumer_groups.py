@@ -1,6 +1,7 @@
 """Issue 6.1 with real processes: groups of clients that we did not write, whose members come, go
 and are killed, and whose coordinator is; offsets, also in transactions."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ from integration_tests.group_members import (
     poll_until,
     share,
 )
+from integration_tests.transactional_clients import Reader
 from storage_engine.core.transaction_state import state_partition
+from storage_engine.tools.cli import main
 from storage_engine.tools.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
@@ -229,3 +232,127 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster):
     consumer = assigned_consumer(cluster, topic)
     assert {committed(consumer, topic, p)[0] for p in range(PARTITIONS)} == {newest + 1}
     consumer.close()
+
+
+# --- consume, transform, produce ---
+
+
+def test_what_is_read_and_written_in_transactions_comes_once_through_kills_and_aborts(cluster):
+    source, target, group = filled(cluster, "ctp-in", partitions=2), "ctp-out", "ctp"
+    create_topic(cluster, target, config={"min.insync.replicas": "2"})
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "transactional.id": group,
+        "log_level": 0,
+    }
+    consumer = ConfluentMember(
+        cluster.bootstrap_servers, group, source, isolation_level="read_committed"
+    )
+    victim: int | None = None
+    done = 0
+    producer: Producer | None = None
+    with Reader(cluster.bootstrap_servers, target, 1, "read_committed") as reader:
+        for number in range(200):
+            messages = consumer.consumer.consume(10, 0.2)
+            good = [m for m in messages if m.error() is None]
+            if not good:
+                if done == RECORDS and victim is not None:
+                    break
+                continue
+            if producer is None:
+                producer = Producer(settings)
+                producer.init_transactions(WAIT_S)
+            try:
+                producer.begin_transaction()
+                for message in good:
+                    producer.produce(target, message.value(), partition=0)
+                positions = consumer.consumer.position(consumer.consumer.assignment())
+                producer.send_offsets_to_transaction(
+                    [tp for tp in positions if tp.offset >= 0],
+                    consumer.consumer.consumer_group_metadata(),
+                    WAIT_S,
+                )
+                if number % 4 == 1:
+                    producer.abort_transaction(WAIT_S)
+                    rewind(consumer.consumer)
+                    continue
+                if victim is None and done:
+                    victim = coordinator_of(cluster, group)
+                    cluster.kill_broker(victim)
+                    # librdkafka 2.16 never asks for another coordinator of a group once the one
+                    # that it knows is gone from the metadata.
+                    restart(cluster, victim, group)
+                commit_surely(producer)
+                done += len(good)
+            except KafkaException as failure:
+                assert failure.args[0].txn_requires_abort(), failure
+                producer.abort_transaction(WAIT_S)
+                rewind(consumer.consumer)
+        wait_until(
+            lambda: len(reader.seen[0]) >= RECORDS, "everything is in the target", timeout_s=90
+        )
+    assert sorted(map(int, reader.seen[0])) == list(range(RECORDS))
+    assert victim is not None
+    consumer.close()
+
+
+def commit_surely(producer: Producer) -> None:
+    """As its documentation says: call it again when the error is retriable."""
+    while True:
+        try:
+            producer.commit_transaction(WAIT_S)
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+        else:
+            return
+
+
+def rewind(consumer: Consumer) -> None:
+    """To what is committed: where a transaction that has come to nothing began."""
+    for tp in consumer.committed(consumer.assignment(), timeout=WAIT_S):
+        consumer.seek(TopicPartition(tp.topic, tp.partition, max(tp.offset, 0)))
+
+
+def test_the_command_line_tells_lag_and_lets_a_group_read_on_from_elsewhere(cluster, capsys):
+    topic = filled(cluster, "told")
+    each = RECORDS // PARTITIONS
+    member = ConfluentMember(cluster.bootstrap_servers, topic, topic)
+    poll_until([member], lambda: len(member.owned()) == PARTITIONS, "it owns everything")
+    offsets = [TopicPartition(topic, p, each - p) for p in range(PARTITIONS)]
+    member.consumer.commit(offsets=offsets, asynchronous=False)
+
+    def headrace(*arguments: str) -> Any:
+        capsys.readouterr()
+        servers = ["--bootstrap-server", cluster.bootstrap_servers]
+        status = main([*arguments, *servers, "--json"])
+        output = capsys.readouterr()
+        return json.loads(output.out) if status == 0 else output.err
+
+    (row,) = [row for row in headrace("groups", "list") if row["group"] == topic]
+    assert (row["state"], row["coordinator"]) == ("Stable", coordinator_of(cluster, topic))
+    told = headrace("groups", "describe", topic)
+    assert [row["lag"] for row in told["partitions"]] == list(range(PARTITIONS))
+    assert {row["member"] for row in told["partitions"]} == {told["members"][0]["member"]}
+    reset = ["groups", "reset-offsets", topic]
+    assert "has 1 members" in headrace(*reset, "--to-earliest")
+    member.close()
+    for where, offset in (
+        (["--to-earliest"], 0),
+        (["--to-latest"], each),
+        (["--to-offset", "7"], 7),
+        (["--shift-by", "-3"], 4),
+        (["--shift-by", "1000"], each),
+        (["--to-time", "2100-01-01"], each),
+        (["--to-time", "0", "--topic", topic], 0),
+    ):
+        planned = headrace(*reset, *where, "--dry-run")
+        assert {row["new_offset"] for row in planned["partitions"]} == {offset}, where
+        done = headrace(*reset, *where)
+        assert {**done, "done": False} == planned
+        again = headrace("groups", "describe", topic)
+        assert [row["offset"] for row in again["partitions"]] == [offset] * PARTITIONS
+    ends = headrace("get-offsets", "--topic", topic)
+    assert [row["offset"] for row in ends] == [each] * PARTITIONS
+    assert main(["groups", "delete", topic, "--bootstrap-server", cluster.bootstrap_servers]) == 0
+    assert "there is no group" in headrace("groups", "describe", topic)
