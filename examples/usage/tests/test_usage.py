@@ -1,6 +1,8 @@
 """Every example is run, against a broker of its own. Source: R-SPARK5."""
 
+import json
 import os
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -11,14 +13,17 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark.sql import DataFrame
 
 from integration_tests.cluster_support import create_topic, running_cluster
-from integration_tests.spark_support import consume, produce, servers, topic
+from integration_tests.spark_support import consume, produce, servers, spark, topic
+from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
+from storage_engine.tools.cli import main
 from storage_engine.tools.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "topic"]
+__all__ = ["servers", "spark", "topic"]
 
 ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
@@ -92,3 +97,72 @@ def test_spark_submit_with_py_files(servers, orders, tmp_path):
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
     submit("--py-files", archive, *job, 20260402, **python)
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
+
+
+class Widgets:
+    """Stands for dbutils.widgets, as a job sets them."""
+
+    def __init__(self, **values: str) -> None:
+        self._values = values
+
+    def text(self, name: str, default: str) -> None:
+        self._values.setdefault(name, default)
+
+    def get(self, name: str) -> str:
+        return self._values[name]
+
+
+class Utilities:
+    def __init__(self, widgets: Widgets) -> None:
+        self.widgets = widgets
+
+
+def test_a_notebook_in_the_source_form_of_databricks(
+    spark, spark_cluster, servers, topic, tmp_path, capsys
+):
+    for name in (topic, f"{topic}-checked", f"{topic}-rejected"):
+        create_topic(spark_cluster, name, replication_factor=1)
+    texts = ['{"item":"tea","amount":2}', "{}", '{"item":"tea","amount":3}', '{"item":"ink"}', "no"]
+    produce(servers, topic, ({"value": text, "headers": [("own", b"h")]} for text in texts))
+    shown: list[DataFrame] = []
+
+    def run_notebook() -> None:
+        widgets = Widgets(servers=servers, topic=topic, checkpoint=str(tmp_path / "checkpoint"))
+        given = {"spark": spark, "dbutils": Utilities(widgets), "display": shown.append}
+        runpy.run_path(str(USAGE / "notebook_orders.py"), init_globals=given)
+
+    run_notebook()
+    assert [tuple(row) for row in shown[0].collect()] == [("tea", 5.0)]
+    rejected = consume(servers, f"{topic}-rejected")
+    origins = [dict(each.headers() or ()) for each in rejected]
+    assert [
+        (each.value(), o[OFFSET], o[REASON]) for each, o in zip(rejected, origins, strict=True)
+    ] == [
+        (b"{}", b"1", b"no item"),
+        (b'{"item":"ink"}', b"3", b"no amount"),
+        (b"no", b"4", b"no item"),
+    ]
+    assert all((o["own"], o[TOPIC], o[PARTITION]) == (b"h", topic.encode(), b"0") for o in origins)
+
+    # Sent back, two of them are rejected again: with the reason and origin of this time, once.
+    command = ["replay-dead-letters", f"{topic}-rejected", "--bootstrap-server", servers]
+    assert main([*command, "--reason", "no item", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == 2
+    run_notebook()
+    again = [each for each in consume(servers, f"{topic}-rejected") if (each.offset() or 0) > 3]
+    known = [
+        [pair for pair in each.headers() or () if pair[0] in (OFFSET, REASON)] for each in again
+    ]
+    assert sorted(known)[-2:] == [
+        [(OFFSET, b"5"), (REASON, b"no item")],
+        [(OFFSET, b"6"), (REASON, b"no item")],
+    ]
+
+
+def test_spark_connect(servers, orders):
+    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
+    job = [sys.executable, USAGE / "connect_copy.py", "local[1]", servers, orders]
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    said = run([*job, f"{orders}-target"], **python)
+    assert "pyspark.sql.connect" in said and "3 records read" in said
+    assert totals(servers, orders) == [(b"anna", b"12"), (b"anna", b"30"), (b"bert", b"7")]
