@@ -10,6 +10,7 @@ process.
     KeyedSink        foreachBatch: micro-batches into a database, each record once
     with_dead_letters, dead_letters
                      rejected records to a topic of their own, with reason and origin
+    register         the format, where the package came with --py-files
     LagListener, lag_of, OffsetsBehindLatest
                      how far a streaming query is behind the log, from its progress
     ConnectorError   what the format and its helpers refuse; `code` is stable
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from connector.dead_letters import dead_letters, with_dead_letters
 from connector.errors import ConnectorError
 from connector.keyed_sink import KeyedSink
+from connector.registration import register
 
 if TYPE_CHECKING:
     from connector.lag import LagListener, OffsetsBehindLatest, lag_of
@@ -31,6 +33,7 @@ __all__ = [
     "OffsetsBehindLatest",
     "dead_letters",
     "lag_of",
+    "register",
     "with_dead_letters",
 ]
 

@@ -15,6 +15,7 @@ Source: R-SPARK2, issue "Exactly once".
 import enum
 import itertools
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from integration_tests.sink_queries import QUERIES
@@ -87,11 +88,12 @@ def all_cases() -> list[Case]:
     return [case for case in made if why_not(case) is None]
 
 
-def sample(seed: int, size: int) -> list[Case]:
-    """So many, each of another fault, stage and query as far as these go. Without speculation,
+def sample(seed: int, size: int, *, without: Collection[Fault] = ()) -> list[Case]:
+    """So many, each of another fault, stage and query as far as these go. Also without speculation,
     which needs a Spark of its own."""
+    left_out = {Fault.SPECULATION, *without}
     generator = random.Random(seed)
-    every = [case for case in all_cases() if case.fault is not Fault.SPECULATION]
+    every = [case for case in all_cases() if case.fault not in left_out]
     left = every
     chosen: list[Case] = []
     while len(chosen) < size:

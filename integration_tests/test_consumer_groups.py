@@ -1,6 +1,7 @@
 """Issue 6.1 with real processes: groups of clients that we did not write, whose members come, go
 and are killed, and whose coordinator is; offsets, also in transactions."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from integration_tests.group_members import (
     share,
 )
 from storage_engine.core.transaction_state import state_partition
+from storage_engine.tools.cli import main
 from storage_engine.tools.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
@@ -229,3 +231,47 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster):
     consumer = assigned_consumer(cluster, topic)
     assert {committed(consumer, topic, p)[0] for p in range(PARTITIONS)} == {newest + 1}
     consumer.close()
+
+
+def test_the_command_line_tells_lag_and_lets_a_group_read_on_from_elsewhere(cluster, capsys):
+    topic = filled(cluster, "told")
+    each = RECORDS // PARTITIONS
+    member = ConfluentMember(cluster.bootstrap_servers, topic, topic)
+    poll_until([member], lambda: len(member.owned()) == PARTITIONS, "it owns everything")
+    offsets = [TopicPartition(topic, p, each - p) for p in range(PARTITIONS)]
+    member.consumer.commit(offsets=offsets, asynchronous=False)
+
+    def headrace(*arguments: str) -> Any:
+        capsys.readouterr()
+        servers = ["--bootstrap-server", cluster.bootstrap_servers]
+        status = main([*arguments, *servers, "--json"])
+        output = capsys.readouterr()
+        return json.loads(output.out) if status == 0 else output.err
+
+    (row,) = [row for row in headrace("groups", "list") if row["group"] == topic]
+    assert (row["state"], row["coordinator"]) == ("Stable", coordinator_of(cluster, topic))
+    told = headrace("groups", "describe", topic)
+    assert [row["lag"] for row in told["partitions"]] == list(range(PARTITIONS))
+    assert {row["member"] for row in told["partitions"]} == {told["members"][0]["member"]}
+    reset = ["groups", "reset-offsets", topic]
+    assert "has 1 members" in headrace(*reset, "--to-earliest")
+    member.close()
+    for where, offset in (
+        (["--to-earliest"], 0),
+        (["--to-latest"], each),
+        (["--to-offset", "7"], 7),
+        (["--shift-by", "-3"], 4),
+        (["--shift-by", "1000"], each),
+        (["--to-time", "2100-01-01"], each),
+        (["--to-time", "0", "--topic", topic], 0),
+    ):
+        planned = headrace(*reset, *where, "--dry-run")
+        assert {row["new_offset"] for row in planned["partitions"]} == {offset}, where
+        done = headrace(*reset, *where)
+        assert {**done, "done": False} == planned
+        again = headrace("groups", "describe", topic)
+        assert [row["offset"] for row in again["partitions"]] == [offset] * PARTITIONS
+    ends = headrace("get-offsets", "--topic", topic)
+    assert [row["offset"] for row in ends] == [each] * PARTITIONS
+    assert main(["groups", "delete", topic, "--bootstrap-server", cluster.bootstrap_servers]) == 0
+    assert "there is no group" in headrace("groups", "describe", topic)

@@ -21,6 +21,7 @@ def test_only_what_a_user_needs_is_public_and_documented():
         "OffsetsBehindLatest",
         "dead_letters",
         "lag_of",
+        "register",
         "with_dead_letters",
     ]
     for name in connector.__all__:
