@@ -76,7 +76,9 @@ class SteadyProducer:
 
 def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[int, int]]:
     """(offset, number) of every record below the end at the time of the call."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker", "log_level": 0})
+    # Nothing is committed: that would wait for the group's coordinator, which may be dead.
+    settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
     _low, high = consumer.get_watermark_offsets(whole, timeout=30)
     consumer.assign([whole])

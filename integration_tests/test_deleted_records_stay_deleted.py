@@ -22,7 +22,8 @@ def delete(client: AdminClient, topic: str, offset: int) -> int:
 
 def values(servers: str, topic: str) -> list[bytes]:
     """All that a reader from the beginning gets."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
+    settings = {"group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     try:
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

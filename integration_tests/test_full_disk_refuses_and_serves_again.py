@@ -104,7 +104,12 @@ def test_producers_are_held_up_by_a_full_disk_and_lose_nothing(tmp_path):
         assert cluster.state.brokers[0].pid == pid
 
         consumer = Consumer(
-            {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "r", "log_level": 0}
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "r",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
         )
         consumer.assign([TopicPartition("full", 0, OFFSET_BEGINNING)])
         numbers: list[int] = []

@@ -23,7 +23,8 @@ CODECS = ("none", "gzip", "zstd")
 
 def read_all(servers, topic, count):
     """`count` messages of partition 0, as confluent-kafka has them."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
+    settings = {"group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     messages: list[Message] = []
     while len(messages) < count:

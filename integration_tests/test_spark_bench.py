@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from integration_tests.cluster_support import ALL_FAULTS, SEED
+
 pytestmark = pytest.mark.slow
+
+WHY = "a sample: reads and writes by turns, a day each; HEADRACE_FAULTS=full runs both"
 
 TIMEOUT_S = 300
 SMALL = ["--rounds", "1", "--triggers", "2", "--trigger-rows", "100", "--json"]
@@ -21,6 +25,7 @@ def bench(name: str, *arguments: str) -> list[dict[str, Any]]:
     return results
 
 
+@pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 1, reason=WHY)
 def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
     batch, micro_batch = bench("spark-read", "--records", "20000")
     assert batch["measure"] == "batch read, records/s"
@@ -31,6 +36,7 @@ def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
         assert each["ratio"] == pytest.approx(each["headrace"] / each["in_memory"], abs=0.02)
 
 
+@pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 0, reason=WHY)
 def test_the_benchmark_of_writes_compares_exactly_once_with_both_others():
     large = ("--large-triggers", "1", "--large-trigger-rows", "500")
     results = bench("spark-write", "--records", "20000", *large)

@@ -38,7 +38,9 @@ def _produce(servers: str, value: bytes, *, acks: str, timeout_ms: int) -> str |
 
 
 def _values(servers: str, count: int) -> list[bytes | None]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
+    # To commit offsets it would wait for more replicas too.
+    settings = {"group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([TopicPartition("guarded", 0, OFFSET_BEGINNING)])
     values = [m.value() for m in consumer.consume(count, timeout=20)]
     consumer.close()

@@ -1,6 +1,8 @@
 """The job's stream, over files instead of topics, ends with the results of the proof."""
 
 import datetime
+import os
+import sys
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def spark():
+    # The JVM outlives the session, and Spark's workers of later tests have its environment.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
