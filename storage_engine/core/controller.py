@@ -212,6 +212,9 @@ class Controller:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
             old = self.topics.get(topic)
+            if old is not None and _has_lost_partitions(old, info):
+                # Read before it grew; who read it is told of the growth, and reads again.
+                continue
             self.topics[topic] = info
             if topic not in self.deleting:
                 self._unready.add(topic)
@@ -562,3 +565,8 @@ class Controller:
         for topic, info in self.topics.items():
             for partition, replicas in info.assignment.items():
                 yield TopicPartition(topic, partition), replicas
+
+
+def _has_lost_partitions(old: TopicInfo, new: TopicInfo) -> bool:
+    """A topic never does: `new` is older. One that was made anew has another id."""
+    return old.topic_id == new.topic_id and not old.assignment.keys() <= new.assignment.keys()

@@ -219,6 +219,20 @@ def test_added_partitions_get_a_leader_and_the_old_ones_keep_theirs():
 # --- brokers that go and come ---
 
 
+def test_a_topic_as_it_was_before_it_grew_changes_nothing():
+    driven = running()
+    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
+    (write,) = driven.writes()
+    # Read before the growth, told after it; the new partition is looked at once more.
+    driven.step(TopicsChanged(topics={"t": topic()}))
+    driven.step(StatesWritten(outcomes={write.partition: (WriteOutcome.UNKNOWN, write.state)}))
+    driven.step(StatesRead(states={write.partition: None}))
+    assert [again.partition for again in driven.writes()] == [TopicPartition("t", 1)]
+    made_anew = replace(topic(), topic_id=UUID(int=2))
+    driven.step(TopicsChanged(topics={"t": made_anew}))
+    assert driven.core.topics["t"] == made_anew
+
+
 def test_a_dead_leader_is_replaced_by_the_first_live_in_sync_replica():
     driven = running()
     driven.step(BrokersChanged(brokers=brokers(2, 3)))
