@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ALWAYS = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 """The replay has other rows in other tasks, which only the coordinator's record keeps apart."""
 
-SAMPLE = 2
+SAMPLE = 1
 CASES = (
     # Those that need a Spark of their own come last.
     sorted(all_cases(), key=lambda case: case.fault is Fault.SPECULATION)
