@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
@@ -66,7 +67,11 @@ class ConfluentMember:
 
 
 class KafkaPythonMember:
-    """kafka-python's."""
+    """kafka-python's, polled in a thread of its own, as long as its users do.
+
+    Polled by turns for 50 ms, two of them can go on rebalancing for minutes on a busy machine: the
+    client forgets a join that ends between two polls (3.0.12), joins anew, and sends the other off.
+    """
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
         self._consumer = KafkaConsumer(
@@ -76,19 +81,34 @@ class KafkaPythonMember:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
+        self._thread = ThreadPoolExecutor(1)
+        self._polling: Future[tuple[list[tuple[int, int]], set[int]]] | None = None
+        self._owned: set[int] = set()
+
+    def _poll(self) -> tuple[list[tuple[int, int]], set[int]]:
+        polled = self._consumer.poll(1_000)
+        read = [(record.partition, record.offset) for each in polled.values() for record in each]
+        return read, {tp.partition for tp in self._consumer.assignment()}
 
     def poll(self) -> list[tuple[int, int]]:
-        polled = self._consumer.poll(50)
-        return [(record.partition, record.offset) for each in polled.values() for record in each]
+        if self._polling is None:
+            self._polling = self._thread.submit(self._poll)
+        if not wait([self._polling], timeout=0.05).done:
+            return []
+        read, self._owned = self._polling.result()
+        self._polling = None
+        return read
 
     def owned(self) -> set[int]:
-        return {tp.partition for tp in self._consumer.assignment()}
+        """As the last poll found it."""
+        return self._owned
 
     def commit(self) -> None:
-        self._consumer.commit()
+        self._thread.submit(self._consumer.commit).result()
 
     def close(self) -> None:
-        self._consumer.close()
+        self._thread.submit(self._consumer.close).result()
+        self._thread.shutdown()
 
 
 def poll_until(

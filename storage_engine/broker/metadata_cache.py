@@ -5,7 +5,7 @@ Rule: only UpdateMetadata changes it. Source: R-CTL5, document 003 (1.4.3).
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from storage_engine.core.cluster_state import BrokerInfo
@@ -25,6 +25,16 @@ class MetadataCache:
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self._ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
+        self._waiting: list[Callable[[], None]] = []
+
+    def on_first_update(self, act: Callable[[], None]) -> None:
+        """Run `act` after the first update, which tells of the whole cluster."""
+        self._waiting.append(act)
+
+    @property
+    def told(self) -> bool:
+        """Whether a controller has sent anything."""
+        return self.controller_id >= 0
 
     def update(self, request: UpdateMetadataRequest) -> None:
         """Take what the controller sent."""
@@ -48,6 +58,9 @@ class MetadataCache:
             self._topics.setdefault(item.topic, {})[item.partition] = item
             self._ids[item.topic] = item.topic_id
             self._names[item.topic_id] = item.topic
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            act()
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

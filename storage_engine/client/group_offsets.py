@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -22,11 +23,6 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import APIS, spec_for
 
 _OFFSET_COMMIT = 8
-_FIND_COORDINATOR = 10
-
-_FIND_VERSION = 3
-"""The newest for one name at a time."""
-_GROUP = 0
 
 
 class GroupOffsets:
@@ -72,15 +68,9 @@ class GroupOffsets:
     def _find(self, deadline: Deadline) -> int:
         if self._coordinator is not None:
             return self._coordinator
-        request = _module(_FIND_COORDINATOR).FindCoordinatorRequest(key=self.group, key_type=_GROUP)
-        answer = self._cluster.ask_any(
-            spec_for(_FIND_COORDINATOR), request, deadline, version=_FIND_VERSION
+        self._coordinator = find_coordinator(
+            self._cluster, GROUP, self.group, f"group '{self.group}'", deadline
         )
-        code = ErrorCode.of(answer.error_code)
-        if code is not ErrorCode.NONE:
-            text = answer.error_message or code.meaning
-            raise KafkaError(f"no coordinator for group '{self.group}': {text}", code)
-        self._coordinator = int(answer.node_id)
         return self._coordinator
 
 

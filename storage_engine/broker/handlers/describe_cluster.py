@@ -3,6 +3,7 @@
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.when_told import when_told
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.describe_cluster import DescribeClusterResponse
 
@@ -20,6 +21,10 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
             )
         )
         return
+    when_told(context, lambda: _respond(context, call))
+
+
+def _respond(context: BrokerContext, call: Call) -> None:
     metadata = context.metadata
     call.respond(
         DescribeClusterResponse(

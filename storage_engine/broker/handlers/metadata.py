@@ -1,5 +1,7 @@
 """Metadata: brokers, topics, leaders; creates unknown topics where that is allowed.
 
+Rule: a broker that has just started answers when the controller has told it of the cluster.
+
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
@@ -8,6 +10,7 @@ from collections.abc import Container, Iterable
 from uuid import UUID
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.when_told import when_told
 from storage_engine.broker.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
@@ -25,6 +28,10 @@ log = logging.getLogger(__name__)
 
 
 def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
+    when_told(context, lambda: _respond(context, call, request))
+
+
+def _respond(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
     metadata = context.metadata
     brokers = context.brokers
     live = frozenset(broker.broker_id for broker in brokers)

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage_engine.broker.handlers.when_told import MAX_WAIT_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import controlled_shutdown, metadata
+from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
+from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -96,6 +98,36 @@ def test_a_leader_cut_off_from_zookeeper_acknowledges_nothing_after_its_lease(to
     topic.loop.run_for(SESSION_TIMEOUT_MS + 1)
     answer = topic.answer(topic.produce(leader, TP, b"late", acks=1))
     assert code_of(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("api", "request_type"),
+    [(metadata.API, MetadataRequest), (describe_cluster.API, DescribeClusterRequest)],
+)
+def test_a_broker_that_has_just_started_names_the_cluster_once_it_knows_it(
+    topic, api, request_type
+):
+    """librdkafka takes an empty list of brokers for an answer, and finds no controller."""
+    assert topic.controller is not None
+    restarted = topic.controller.id % 3 + 1
+    topic[restarted].kill(session_ends_at_once=True)
+    topic[restarted].start()
+    topic.loop.run_until(lambda: topic[restarted].serving)
+    assert not topic[restarted].context.metadata.told
+    response = topic.answer(topic.ask(restarted, api, 0, request_type()))
+    assert sorted(b.broker_id for b in response.brokers) == [1, 2, 3]
+
+
+def test_a_broker_that_no_controller_tells_anything_says_so_after_some_seconds(topic):
+    topic[1].kill()
+    topic.network.isolate(1)
+    topic.network.cuts = {cut for cut in topic.network.cuts if 0 not in cut}
+    topic[1].start()
+    topic.loop.run_until(lambda: topic[1].serving)
+    answers = topic.ask(1, metadata.API, 8, MetadataRequest(topics=[]))
+    topic.loop.run_for(MAX_WAIT_MS - 100)
+    assert not answers
+    assert topic.answer(answers).brokers == []
 
 
 def test_a_broker_without_a_lease_sends_clients_to_the_others(topic):
