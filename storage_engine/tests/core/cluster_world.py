@@ -7,246 +7,40 @@ sessions of live brokers expire; controllers are replaced at any time and do not
 deliveries and their answers get lost. Order holds within one client's requests to ZooKeeper.
 """
 
-import random
-from collections.abc import Callable
-from dataclasses import replace
 from uuid import UUID
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.cluster_state import BrokerInfo, TopicInfo
 from storage_engine.core.controller_events import (
-    AssignmentChange,
     BalanceChecked,
     ControlledShutdownRequested,
-    Deliver,
-    Delivered,
-    Delivery,
-    DeliveryFailed,
-    DropReassignmentRequests,
     Loaded,
-    PartitionLeadership,
-    StateWrite,
     TopicDeletionRequested,
     TopicsChanged,
-    WriteAssignments,
 )
-from storage_engine.core.follower import divergence, truncation_offset
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
     BrokerEpoch,
     BrokerId,
-    PartitionEpoch,
     TopicPartition,
-)
-from storage_engine.core.partition import (
-    Appended,
-    Effect,
-    FollowerFetched,
-    IsrAccepted,
-    IsrUndecided,
-    LagLimits,
-    LeaderPartition,
-    Leadership,
-    ProposeIsr,
-    ReadState,
-    StateObserved,
-    Tick,
 )
 from storage_engine.tests.core.cluster_parts import (
     Broker,
     Client,
     ControllerHost,
-    Replica,
-    ReplicaLog,
 )
+from storage_engine.tests.core.cluster_replication import WorldReplication
+from storage_engine.tests.core.cluster_zookeeper import BROKERS, LAG_MS
 
-LAG_MS = 100
-BROKERS = (1, 2, 3, 4)
 
-
-class World:
+class World(WorldReplication):
     """ZooKeeper, brokers, controllers, and what has been promised to producers."""
 
     def __init__(self, seed: int, *, unclean: bool = False, power: bool = False) -> None:
-        self.random = random.Random(seed)
-        self.power = power
-        """Machines may lose their power."""
-        self.cut: dict[TopicPartition, set[int]] = {}
-        """Brokers whose logs may lack what was acknowledged, until somebody vouches for them."""
-        self.elected_with_loss = 0
-        self.faults = True
-        self.silent: set[int] = set()
-        """Brokers that live but fetch nothing any more."""
-        self.unclean = unclean
-        self.now_ms = 1
-        self.numbers = 0
-        self.zxid = 100
-        self.controller_epoch = 0
-        self.states: dict[TopicPartition, PartitionState] = {}
-        self.topics: dict[str, TopicInfo] = {}
-        self.to_delete: set[str] = set()
-        self.targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-        """What reassignments are asked for."""
-        self.targets_version = 0
-        self.moves_done = 0
-        self.caught_up: set[TopicPartition] = set()
-        """Partitions on the move whose targets have all been in sync."""
-        self.registered: dict[BrokerId, BrokerInfo] = {}
-        self.isr_changes: list[TopicPartition] = []
-        self.brokers = {b: Broker(b) for b in BROKERS}
-        self.hosts: list[ControllerHost] = []
-        self.leaders_of: dict[tuple[TopicPartition, int], set[int]] = {}
-        self.sent: dict[TopicPartition, list[tuple[int, int, int]]] = {}
-        """(offset, epoch, number) not acknowledged yet."""
-        self.acknowledged: dict[TopicPartition, list[tuple[int, int, int]]] = {}
+        super().__init__(seed, unclean=unclean, power=power)
         for broker in self.brokers.values():
             self.start_broker(broker)
         self.create_topic("t", 3)
         self.replace_controller()
-
-    # --- ZooKeeper ---
-
-    def request(self, client: Client, do: Callable[[], object], on_answer) -> None:
-        """`on_answer(None)`: the outcome is unknown."""
-
-        def happen() -> None:
-            fate = self.random.random() if self.faults else 1.0
-            result = None if fate < 0.05 else do()
-            answer = None if fate < 0.1 else result
-            client.answers.append(lambda: on_answer(answer))
-
-        client.requests.append(happen)
-
-    def write_state(self, write: StateWrite, controller_epoch: int) -> bool:
-        known = self.states.get(write.partition)
-        version = None if known is None else known.partition_epoch
-        if controller_epoch != self.controller_epoch or write.partition.topic not in self.topics:
-            return False
-        if version != write.expected_partition_epoch:
-            return False
-        self._check_transition(write.partition, known, write.state)
-        self._note_vouched(write.partition, known, write.state)
-        self.zxid += 1
-        self.states[write.partition] = replace(write.state, written_zxid=self.zxid)
-        self._note_caught_up(write.partition)
-        return True
-
-    def write_isr(self, tp: TopicPartition, leader: int, epoch: int, propose: ProposeIsr) -> int:
-        """The new version, or -1."""
-        known = self.states.get(tp)
-        if known is None or known.partition_epoch != propose.partition_epoch:
-            return -1
-        assert (known.leader, known.leader_epoch) == (leader, epoch)
-        version = known.partition_epoch + 1
-        isr = tuple(BrokerId(r) for r in sorted(propose.isr))
-        self.zxid += 1
-        self.states[tp] = replace(
-            known,
-            isr=isr,
-            partition_epoch=PartitionEpoch(version),
-            written_zxid=self.zxid,
-            joined_epochs={BrokerId(b): BrokerEpoch(e) for b, e in propose.joined_epochs.items()},
-        )
-        self._note_vouched(tp, known, self.states[tp])
-        self._note_caught_up(tp)
-        self.isr_changes.append(tp)
-        return version
-
-    def delete_topic(self, topic: str, controller_epoch: int) -> bool | None:
-        if controller_epoch != self.controller_epoch:
-            return None
-        self.topics.pop(topic, None)
-        self.to_delete.discard(topic)
-        for tp in [tp for tp in self.states if tp.topic == topic]:
-            del self.states[tp]
-        return True
-
-    def write_assignments(self, effect: WriteAssignments, controller_epoch: int) -> bool:
-        info = self.topics.get(effect.topic)
-        if info is None or controller_epoch != self.controller_epoch:
-            return False
-        if any(info.assigned(c.partition) != c.expected for c in effect.changes):
-            return False
-        for change in effect.changes:
-            self._check_move(TopicPartition(effect.topic, change.partition), change)
-            info = info.with_assigned(change.partition, change.wanted)
-            self.caught_up.discard(TopicPartition(effect.topic, change.partition))
-        self.topics[effect.topic] = info
-        for change in effect.changes:
-            self._note_caught_up(TopicPartition(effect.topic, change.partition))
-        return True
-
-    def _check_move(self, tp: TopicPartition, change: AssignmentChange) -> None:
-        """Nobody of the ISR may be dropped, and what is dropped by a live broker is deleted."""
-        state = self.states.get(tp)
-        if state is not None:
-            assert set(state.isr) <= set(change.wanted.replicas), f"{tp}: {state} {change}"
-        if change.wanted.reassignment is None:
-            self.moves_done += 1
-            assert change.expected.reassignment is not None
-            assert change.wanted.replicas == change.expected.reassignment.target
-            back = change.expected.reassignment.is_cancellation
-            assert back or tp in self.caught_up, f"{tp}: {change} before all were in sync"
-
-    def drop_requests(
-        self, effect: DropReassignmentRequests, version: int, controller_epoch: int
-    ) -> bool:
-        if controller_epoch != self.controller_epoch:
-            return True
-        if version != self.targets_version:
-            return False
-        for tp, (target, why) in effect.requests.items():
-            if self.targets.get(tp) == target:
-                del self.targets[tp]
-                info = self.topics.get(tp.topic)
-                assert why or (info is not None and info.assignment[tp.partition] == target)
-        self.targets_version += 1
-        return True
-
-    def _note_caught_up(self, tp: TopicPartition) -> None:
-        state, info = self.states.get(tp), self.topics.get(tp.topic)
-        move = info.reassignments.get(tp.partition) if info is not None else None
-        if move is not None and state is not None and set(move.target) <= set(state.isr):
-            self.caught_up.add(tp)
-
-    def _check_transition(self, tp, old: PartitionState | None, new: PartitionState) -> None:
-        assigned = self.topics[tp.topic].assignment[tp.partition]
-        assert new.isr, f"{tp}: the ISR is empty"
-        assert set(new.isr) <= set(assigned), f"{tp}: the ISR has others than replicas"
-        assert new.leader == -1 or new.leader in new.isr
-        if old is not None:
-            assert new.leader_epoch > old.leader_epoch
-            if not self.unclean:
-                assert set(new.isr) <= set(old.isr), f"{tp}: {old} -> {new}"
-                assert new.leader == -1 or new.leader in old.isr, f"{tp}: unclean leader"
-
-    def _note_vouched(self, tp, old: PartitionState | None, new: PartitionState) -> None:
-        """Decision 4: who may have lost its tail leads only where no other member of the last ISR
-        may return; what was acknowledged before and is not in its log is lost then."""
-        cut = self.cut.setdefault(tp, set())
-        if old is None:
-            # Chosen by a controller that had not heard of the loss yet.
-            cut.update(
-                member
-                for member in new.isr
-                if self.brokers[member].tail_lost_epoch
-                not in range(new.joined_epochs.get(member, 0) + 1)
-            )
-        vouched = set()
-        for member in cut.intersection(new.isr):
-            lost_epoch = self.brokers[member].tail_lost_epoch
-            if lost_epoch > 0 and new.joined_epochs.get(BrokerId(member), 0) >= lost_epoch:
-                vouched.add(member)
-        if new.leader in vouched and old is not None and not self.unclean:
-            better = set(old.isr) - cut
-            assert not better, f"{tp}: {new.leader} lost its tail, {better} did not: {old} {new}"
-            self.elected_with_loss += 1
-            records = self.brokers[new.leader].logs.get(tp, ReplicaLog()).records
-            self.acknowledged[tp] = [
-                (offset, epoch, number)
-                for offset, epoch, number in self.acknowledged.get(tp, ())
-                if records[offset : offset + 1] == [(epoch, number)]
-            ]
-        cut -= vouched
 
     # --- happenings ---
 
@@ -347,195 +141,6 @@ class World:
     def tell(self, event) -> None:
         for host in self.hosts[-1:]:
             host.step(event)
-
-    # --- deliveries ---
-
-    def deliver(self, host: ControllerHost, effect: Deliver) -> None:
-        host.deliveries.remove(effect)
-        broker = self.brokers[effect.broker]
-        fate = self.random.random() if self.faults else 1.0
-        taken = fate > 0.1 and self._apply(broker, host.core.controller_epoch, effect.delivery)
-        if taken and fate > 0.2:
-            host.step(Delivered(broker=effect.broker, delivery=effect.delivery))
-        else:
-            host.step(DeliveryFailed(broker=effect.broker, delivery=effect.delivery))
-
-    def _apply(self, broker: Broker, controller_epoch: int, delivery: Delivery) -> bool:
-        if not broker.up or delivery.broker_epoch != broker.epoch:
-            return False
-        if controller_epoch < broker.highest_controller_epoch:
-            return False
-        broker.highest_controller_epoch = controller_epoch
-        for item in delivery.leadership:
-            self._apply_leadership(broker, item)
-        if delivery.full:
-            named = {item.partition for item in delivery.leadership}
-            for tp in [tp for tp in broker.replicas if tp not in named]:
-                del broker.replicas[tp]
-            for known in delivery.metadata:
-                if broker.id not in known.assigned:
-                    broker.logs.pop(known.partition, None)
-            # ZooKeeper is asked what became of the others.
-            for tp in [tp for tp in broker.logs if tp not in named]:
-                if tp.topic not in self.topics:
-                    del broker.logs[tp]
-            broker.fenced = False
-        for tp in delivery.stop:
-            broker.replicas.pop(tp, None)
-            broker.logs.pop(tp, None)
-        return True
-
-    def _apply_leadership(self, broker: Broker, item: PartitionLeadership) -> None:
-        tp, state = item.partition, item.state
-        replica = broker.replicas.setdefault(tp, Replica())
-        if state.leader_epoch <= replica.leader_epoch:
-            return
-        log = broker.logs.setdefault(tp, ReplicaLog())
-        replica.leader_epoch, replica.leader_id = state.leader_epoch, state.leader
-        if state.leader != broker.id:
-            if replica.leading is not None:
-                log.high_watermark = replica.leading.high_watermark
-            replica.leading = None
-            return
-        holders = self.leaders_of.setdefault((tp, state.leader_epoch), set())
-        holders.add(broker.id)
-        assert len(holders) == 1, f"{tp} epoch {state.leader_epoch} is led by {holders}"
-        log.epochs.assign(state.leader_epoch, log.end)
-        leadership = Leadership(
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            isr=frozenset(state.isr),
-            assigned_replicas=item.assigned,
-            joined_epochs={int(b): int(epoch) for b, epoch in state.joined_epochs.items()},
-        )
-        if replica.leading is None:
-            replica.leading = LeaderPartition(
-                leadership,
-                local=broker.id,
-                log_end_offset=log.end,
-                high_watermark=log.high_watermark,
-                now_ms=self.now_ms,
-                limits=LagLimits(lag_max_ms=LAG_MS),
-            )
-            self.lead(broker, tp, [])
-        else:
-            self.lead(broker, tp, replica.leading.renew(leadership, now_ms=self.now_ms))
-
-    # --- data ---
-
-    def append(self, broker: Broker, tp: TopicPartition) -> None:
-        replica = broker.replicas[tp]
-        if replica.leading is None or broker.fenced:
-            return
-        self.numbers += 1
-        log = broker.logs[tp]
-        self.sent.setdefault(tp, []).append((log.end, replica.leader_epoch, self.numbers))
-        log.records.append((replica.leader_epoch, self.numbers))
-        self.lead(broker, tp, replica.leading.step(Appended(log_end_offset=log.end)))
-
-    def fetch(self, broker: Broker, tp: TopicPartition) -> None:
-        replica = broker.replicas[tp]
-        leader = self.brokers.get(replica.leader_id)
-        if replica.leading is not None or leader is None or not leader.up:
-            return
-        led = leader.replicas.get(tp)
-        if led is None or led.leading is None or led.leader_epoch != replica.leader_epoch:
-            return
-        mine, theirs = broker.logs[tp], leader.logs[tp]
-        diverging = divergence(
-            theirs.epochs,
-            log_end_offset=theirs.end,
-            fetch_offset=mine.end,
-            last_fetched_epoch=mine.epochs.latest_epoch,
-        )
-        if diverging is not None:
-            cut = truncation_offset(
-                mine.epochs,
-                log_end_offset=mine.end,
-                diverging_epoch=diverging[0],
-                leader_end_offset=diverging[1],
-            )
-            mine.cut_to(cut)
-            return
-        info = self.registered.get(BrokerId(broker.id))
-        event = FollowerFetched(
-            replica=broker.id,
-            fetch_offset=mine.end,
-            log_end_offset=theirs.end,
-            now_ms=self.now_ms,
-            eligible=info is not None and info.epoch == broker.epoch,
-            broker_epoch=broker.epoch,
-        )
-        self.lead(leader, tp, led.leading.step(event))
-        for epoch, number in theirs.records[mine.end : mine.end + self.random.randint(1, 4)]:
-            if epoch != mine.epochs.latest_epoch:
-                mine.epochs.assign(epoch, mine.end)
-            mine.records.append((epoch, number))
-        mine.high_watermark = min(mine.end, led.leading.high_watermark)
-
-    def tick(self, broker: Broker, tp: TopicPartition) -> None:
-        leading = broker.replicas[tp].leading
-        if leading is not None:
-            end = broker.logs[tp].end
-            self.lead(broker, tp, leading.step(Tick(now_ms=self.now_ms, log_end_offset=end)))
-
-    def lead(self, broker: Broker, tp: TopicPartition, effects: list[Effect]) -> None:
-        """Carry out a leader's effects; acknowledge what its high watermark covers."""
-        leading = broker.replicas[tp].leading
-        assert leading is not None
-        for effect in effects:
-            if isinstance(effect, ProposeIsr):
-                self._propose(broker, tp, leading, effect)
-            elif isinstance(effect, ReadState):
-                self._read_back(broker, tp, leading)
-        records = broker.logs[tp].records
-        waiting = []
-        for sent in self.sent.get(tp, []):
-            offset, epoch, number = sent
-            is_here = offset < len(records) and records[offset] == (epoch, number)
-            if is_here and offset < leading.high_watermark and not broker.fenced:
-                self.acknowledged.setdefault(tp, []).append(sent)
-            else:
-                waiting.append(sent)
-        self.sent[tp] = waiting
-
-    def _stands(self, broker: Broker, tp: TopicPartition, leading, epoch: int) -> bool:
-        replica = broker.replicas.get(tp)
-        return replica is not None and replica.leading is leading and leading.leader_epoch == epoch
-
-    def _propose(self, broker, tp, leading: LeaderPartition, propose: ProposeIsr) -> None:
-        epoch = leading.leader_epoch
-
-        def answered(version: int | None) -> None:
-            if not self._stands(broker, tp, leading, epoch):
-                return
-            if version is None or version < 0:
-                self.lead(broker, tp, leading.step(IsrUndecided()))
-            else:
-                accepted = IsrAccepted(isr=propose.isr, partition_epoch=version)
-                self.lead(broker, tp, leading.step(accepted))
-
-        self.request(broker.client, lambda: self.write_isr(tp, broker.id, epoch, propose), answered)
-
-    def _read_back(self, broker, tp, leading: LeaderPartition) -> None:
-        epoch = leading.leader_epoch
-
-        def answered(state: PartitionState | str | None) -> None:
-            if not self._stands(broker, tp, leading, epoch) or state == "no node":
-                return
-            if state is None:
-                self._read_back(broker, tp, leading)
-                return
-            assert isinstance(state, PartitionState)
-            observed = StateObserved(
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=frozenset(state.isr),
-                partition_epoch=state.partition_epoch,
-            )
-            self.lead(broker, tp, leading.step(observed))
-
-        self.request(broker.client, lambda: self.states.get(tp, "no node"), answered)
 
     # --- one random happening, and what must hold after it ---
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
     Answer,
@@ -197,3 +198,7 @@ class CoordinatorBench:
         """How its transaction ended, in the partitions that have a marker: {True} is committed."""
         ends = [end for (each, _), end in self.written.items() if each == producer_id]
         return set().union(*ends)
+
+
+def error(answer) -> ErrorCode | None:
+    return None if answer is None else answer.error

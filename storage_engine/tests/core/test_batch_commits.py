@@ -19,6 +19,7 @@ from storage_engine.tests.core.coordinator_bench import (
     OUT1,
     TIMEOUT_MS,
     CoordinatorBench,
+    error,
 )
 from storage_engine.tests.core.missing_rules import (
     AbortsWhatIsListed,
@@ -28,7 +29,6 @@ from storage_engine.tests.core.missing_rules import (
     DoesNotCarry,
     DoesNotWait,
     DropsAtOnce,
-    ForgetsOrigins,
     ForgetsTheBatchId,
     HasNoTimeout,
     KeepsPartitionsInMemory,
@@ -39,13 +39,6 @@ from storage_engine.tests.core.missing_rules import (
     TimesEachByItself,
     with_rules,
 )
-
-SOURCE = TopicPartition("source", 0)
-
-
-def error(answer) -> ErrorCode | None:
-    return None if answer is None else answer.error
-
 
 # --- 1: a delayed produce after its marker ---
 
@@ -445,67 +438,3 @@ def test_an_empty_batch_is_committed_and_remembered():
     bench.replicate()
     assert error(bench.join(0)) is ErrorCode.ALREADY_COMMITTED
     assert error(bench.commit(1)) is ErrorCode.NONE
-
-
-# --- origins ---
-
-
-def two_queries_copy_one_source(factory) -> None:
-    bench = CoordinatorBench(factory)
-    mine = bench.join(0, query="a")
-    theirs = bench.join(0, query="b")
-    assert mine.origins == theirs.origins == {}
-    bench.enlist(mine.producer_id, OUT0)
-    moved = bench.commit(0, theirs.producer_id, query="b", origins={SOURCE: 9})
-    assert error(moved) is ErrorCode.NONE
-    bench.fail_over()
-    bench.settle()
-    lost = bench.commit(0, mine.producer_id, query="a", origins={SOURCE: 5})
-    assert error(lost) is ErrorCode.MEMBER_LOST, "its rows are there already"
-    again = bench.join(0, query="a")
-    assert again.origins == {SOURCE: 9}
-    kept = bench.commit(0, again.producer_id, query="a", origins={SOURCE: 5})
-    assert error(kept) is ErrorCode.NONE
-    assert bench.join(1, query="a") is not None
-    bench.settle()
-    assert bench.join(1, query="a").origins == {SOURCE: 9}, "origins never go back"
-
-
-def test_rows_that_another_query_has_copied_meanwhile_are_not_committed_again():
-    two_queries_copy_one_source(TransactionCoordinator)
-    with pytest.raises(AssertionError):
-        two_queries_copy_one_source(with_rules(ForgetsOrigins))
-
-
-def test_queries_with_other_sources_do_not_disturb_one_another():
-    bench = CoordinatorBench()
-    mine = bench.attempt(0, query="a")
-    unkeyed = bench.attempt(0, query="c")
-    elsewhere = {TopicPartition("source", 1): 9}
-    assert error(bench.commit(0, bench.attempt(0, query="b"), query="b", origins=elsewhere)) == 0
-    assert error(bench.commit(0, mine, query="a", origins={SOURCE: 5})) == 0
-    assert error(bench.commit(0, unkeyed, query="c")) == 0
-
-
-def test_origins_of_a_commit_that_is_not_replicated_are_told_only_with_it():
-    bench = CoordinatorBench()
-    bench.commit(0, bench.attempt(0), origins={SOURCE: 9}, replicate=False)
-    told = bench.join(0, query="another", replicate=False)
-    assert told is None
-    bench.fail_over()
-    bench.replicate()
-    assert bench.join(0, query="another").origins == {}
-
-
-def test_a_task_of_a_committed_batch_is_told_the_origins_of_its_sink():
-    bench = CoordinatorBench()
-    bench.commit(0, bench.attempt(0), origins={SOURCE: 9})
-    bench.commit(0, bench.attempt(0, sink="other"), sink="other", origins={SOURCE: 99})
-    bench.fail_over()
-    bench.settle()
-    told = bench.join(0)
-    assert (error(told), told.origins) == (ErrorCode.ALREADY_COMMITTED, {SOURCE: 9})
-    # Those of another query that is not replicated yet may still be lost.
-    bench.commit(0, bench.attempt(0, query="b"), query="b", origins={SOURCE: 12}, replicate=False)
-    assert bench.join(0, replicate=False) is None
-    assert bench.join(0).origins == {SOURCE: 12}

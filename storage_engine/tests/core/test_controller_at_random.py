@@ -15,8 +15,8 @@ def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = Fal
 
 
 FOUND = (548, 10662, 31644, 40080, 70088)
-"""Each has shown a fault of the controller, now a test of its own in test_controller; the last one
-logs of topics that are gone (test_strays)."""
+"""Each has shown a fault of the controller, now a test of its own in test_controller or
+test_topic_deletion; the last one logs of topics that are gone (test_strays)."""
 
 
 @pytest.mark.parametrize("seed", [*range(40), *FOUND])

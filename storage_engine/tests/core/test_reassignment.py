@@ -19,7 +19,7 @@ from storage_engine.core.reassignment import (
     reassignment_election,
     target_problem,
 )
-from storage_engine.tests.core.test_controller import TP, Driven, brokers, running, state, topic
+from storage_engine.tests.core.controller_bench import TP, Driven, brokers, running, state, topic
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:

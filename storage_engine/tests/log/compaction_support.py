@@ -10,6 +10,7 @@ import pyarrow as pa
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records import decode_batches, encode_batches
+from storage_engine.tests.log.support import open_log
 
 DAY_MS = 24 * 3600 * 1000
 BUFFER_BYTES = 1 << 20
@@ -115,3 +116,35 @@ def newest_of(records: list[Row]) -> dict[bytes | None, Row]:
 
 def files_of(log: PartitionLog) -> set[str]:
     return {path.name for path in Path(log.directory).iterdir()}
+
+
+def fill_keys(log, keys, rounds, *, compression="none", size=60, per_batch=5):
+    """Writes every key once a round."""
+    for number in range(rounds):
+        for begin in range(0, keys, per_batch):
+            put(
+                log,
+                [
+                    (b"key-%d" % key, b"%d:" % number + bytes(size))
+                    for key in range(begin, min(keys, begin + per_batch))
+                ],
+                compression=compression,
+                timestamps_ms=[1000 + number] * (min(keys, begin + per_batch) - begin),
+            )
+
+
+def fill_keys_from(log, epoch, count):
+    for number in range(count):
+        put(log, [(b"filler", b"%d" % number + bytes(80))], epoch=epoch)
+
+
+def reopened(path, log, config=CONFIG, **options):
+    log.close()
+    return open_log(
+        path,
+        config,
+        clean=True,
+        recovery_point=log.log_end_offset,
+        first_dirty_offset=log.compaction.first_dirty_offset,
+        **options,
+    )
