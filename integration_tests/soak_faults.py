@@ -199,12 +199,12 @@ class Soak:
         reached = self._folder / "reached"
         deadline = time.monotonic() + REACHED_S
         while not reached.exists():
-            late_s = time.monotonic() - deadline
-            if late_s > 0 or not self._is_running():
-                # What was taken is told in a moment, unless who took it died.
-                gone = late_s > REACHED_S or not self._is_running()
-                if _taken_back(request) or gone:
-                    return None
+            late_s, running = time.monotonic() - deadline, self._is_running()
+            # What was taken is told in a moment, unless who took it died.
+            if (late_s > 0 or not running) and (
+                _taken_back(request) or late_s > REACHED_S or not running
+            ):
+                return None
             time.sleep(0.02)
         return int(reached.read_text().split()[0])
 
