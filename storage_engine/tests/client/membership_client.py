@@ -44,7 +44,7 @@ class MembershipClient(Client):
         self.changes: deque[Any] = deque()
         self.wanted: Any = None
         self.call: int | None = None
-        self.owned_generation = -1
+        self.as_whom = "", -1
         self.tell(membership.Subscribed(now_ms=self.world.now_ms))
 
     def tell(self, event: membership.Event) -> None:
@@ -59,7 +59,8 @@ class MembershipClient(Client):
                 case membership.Take():
                     if self.owned:
                         raise Violation(f"{self.name} takes a part before it has let go")
-                    self.changes.append((self.membership.generation, effect))
+                    known = self.membership
+                    self.changes.append((effect, (known.member_id, known.generation)))
                 case membership.Release():
                     self.drop()
                     self.changes.append(effect)
@@ -99,8 +100,14 @@ class MembershipClient(Client):
             self.owned = frozenset()
             self.tell(membership.Released())
         else:
-            self.owned_generation, take = change
+            take, self.as_whom = change
             self.owned = frozenset(take.assignment)
+
+    def commit(self) -> None:
+        """As whom it was given its part."""
+        self.member_id, self.generation = self.as_whom
+        super().commit()
+        self.member_id, self.generation = self.membership.member_id, self.membership.generation
 
     def send(self) -> None:
         wanted, self.wanted = self.wanted, None

@@ -166,6 +166,9 @@ class _NeverRejoins(MembershipClient):
     def answer(self, answer, error):
         super().answer(answer, ErrorCode.NONE if self.what == "heartbeat" else error)
 
+    def commit(self):
+        """It would hear of it."""
+
 
 @pytest.mark.parametrize("client", [_JoinsAtOnce, _NeverRejoins])
 def test_a_missing_rule_shows(client):
