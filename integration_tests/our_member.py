@@ -18,6 +18,7 @@ class OurMember:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "heartbeat.interval.ms": 500,
                 **{key.replace("_", "."): value for key, value in settings.items()},
             }
         )

@@ -1,4 +1,4 @@
-"""`headrace bench produce` and `consume` put our clients beside others, and leave nothing behind."""
+"""`headrace bench produce` and `consume` put our clients beside others and leave nothing behind."""
 
 import json
 import subprocess
@@ -6,7 +6,12 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from integration_tests.cluster_support import ALL_FAULTS
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ALL_FAULTS, reason="half a minute: in the full run"),
+]
 
 TIMEOUT_S = 300
 

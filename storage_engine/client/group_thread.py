@@ -304,6 +304,7 @@ class GroupThread:
             self._calls.ask(request, _LEAVE_MS)
 
     def _note_left(self) -> None:
+        self._drop_call()
         with self._changed:
             left = [each for each in self._changes if isinstance(each, Committed)]
             self._changes = deque(left)

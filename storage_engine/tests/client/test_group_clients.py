@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment,
@@ -132,6 +132,7 @@ CELLS = st.lists(st.one_of(st.none(), st.binary(max_size=5)), min_size=1, max_si
 HEADERS = st.lists(st.tuples(st.text(max_size=2), st.one_of(st.none(), st.binary(max_size=3))))
 
 
+@settings(max_examples=20, deadline=None)
 @given(CELLS, st.data())
 def test_rows_are_what_the_columns_say(values, data):
     keys = data.draw(
