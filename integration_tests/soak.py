@@ -52,7 +52,7 @@ def soak(
     with Soak(folder, arguments.seed, say) as running:
         say("three brokers and Spark are up")
         with IdProducer(running.servers, running.source, per_second=arguments.rate) as producer:
-            running.wait_for_progress(-1)
+            running.wait_for_progress()
             deadline = time.monotonic() + arguments.minutes * 60
             reported = time.monotonic()
             while time.monotonic() < deadline:

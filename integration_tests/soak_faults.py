@@ -170,15 +170,15 @@ class Soak:
                 ("zombies", self._leave_a_zombie),
             ]
         )
-        seen = self._last_seen()
         act()
         self._revive()
         if self._random.random() < GOES_ON:
-            self.wait_for_progress(seen)
+            self.wait_for_progress()
         return name
 
-    def wait_for_progress(self, seen: int) -> None:
-        """Until a micro-batch after that one is readable; who dies meanwhile is started again."""
+    def wait_for_progress(self) -> None:
+        """Until a micro-batch is readable that is not yet; who dies meanwhile is started again."""
+        seen = self._last_seen()
 
         def lacking() -> list[str]:
             self._reader.check()
@@ -199,17 +199,12 @@ class Soak:
         reached = self._folder / "reached"
         deadline = time.monotonic() + REACHED_S
         while not reached.exists():
-            if not self._is_running():
-                request.unlink(missing_ok=True)
+            late_s, running = time.monotonic() - deadline, self._is_running()
+            # What was taken is told in a moment, unless who took it died.
+            if (late_s > 0 or not running) and (
+                _taken_back(request) or late_s > REACHED_S or not running
+            ):
                 return None
-            if time.monotonic() > deadline:
-                try:
-                    request.unlink()
-                except FileNotFoundError:
-                    # Taken, and told in a moment, unless who took it died.
-                    deadline = time.monotonic() + REACHED_S
-                else:
-                    return None
             time.sleep(0.02)
         return int(reached.read_text().split()[0])
 
@@ -427,3 +422,12 @@ class Soak:
                 began - SETTLED_S <= committed_at[batch] <= over for began, over in self._disturbed
             )
         ]
+
+
+def _taken_back(request: Path) -> bool:
+    """Whether nobody had taken it."""
+    try:
+        request.unlink()
+    except FileNotFoundError:
+        return False
+    return True
