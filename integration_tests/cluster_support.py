@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,6 +24,12 @@ FEW_GROUPS = (("offsets.topic.num.partitions", "3"),)
 """Whatever consumer makes the topic of groups: 50 partitions would be most of a small cluster."""
 
 DEADLINE_S = 60.0
+
+HEALED_S = 300.0
+"""For replicas to come back after a fault, which may take minutes on a busy machine."""
+
+TELL_S = 20.0
+"""Whoever waits for long says for what, so often."""
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Long fault tests run in full; else a sample of them, another one every day."""
@@ -53,6 +59,23 @@ def wait_until(
             return value
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.02)
+
+
+def wait_while_lacking(
+    lacking: Callable[[], Sequence[str]],
+    *,
+    timeout_s: float,
+    tell: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Until nothing is lacking. What still is, is told every TELL_S and by the AssertionError."""
+    started = told = time.monotonic()
+    while missing := lacking():
+        now = time.monotonic()
+        assert now - started < timeout_s, f"lacking for {timeout_s:g} s: {'; '.join(missing)}"
+        if now - told >= TELL_S:
+            told = now
+            tell(f"waits since {now - started:.0f} s for {'; '.join(missing)}")
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -134,3 +157,27 @@ def wait_for_isr(client: AdminClient, topic: str, size: int, partition: int = 0)
         return found is not None and len(found.isrs) == size
 
     wait_until(complete, f"{size} replicas of {topic}-{partition} are in sync")
+
+
+def not_in_sync(client: AdminClient, topics: Mapping[str, tuple[int, int]]) -> list[str]:
+    """A line for each partition that lacks replicas in sync, or has no leader. `topics`: the
+    numbers of their partitions and of the replicas of each."""
+    from confluent_kafka import KafkaException
+
+    try:
+        known = client.list_topics(timeout=5).topics
+    except KafkaException as error:
+        return [f"the brokers: {error}"]
+    lacking = []
+    for topic, (partitions, size) in topics.items():
+        there = known[topic].partitions if topic in known else {}
+        for number in range(partitions):
+            found = there.get(number)
+            if found is None:
+                lacking.append(f"{topic}-{number}, which no broker knows")
+            elif found.leader <= 0 or len(found.isrs) < size:
+                lacking.append(
+                    f"{topic}-{number}, whose leader is {found.leader} and of whose replicas "
+                    f"{sorted(found.replicas)} only {sorted(found.isrs)} are in sync"
+                )
+    return lacking

@@ -1,14 +1,13 @@
 """Reads the committed rows of a topic while a sink writes to it, by confluent-kafka, and notes what
 could be seen when. Its one rule: it only looks; `exactly_once` judges."""
 
-import threading
 import time
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from integration_tests.cluster_support import CLIENT_TIMEOUT_MS, wait_until
+from integration_tests.background import Background
+from integration_tests.cluster_support import CLIENT_TIMEOUT_MS, DEADLINE_S, wait_until
 from integration_tests.exactly_once import Row, Watched
 from integration_tests.spark_support import consume
 from storage_engine.client.cluster import LATEST, Cluster
@@ -20,10 +19,11 @@ FETCH_WAIT_MS = 100
 """A reader at the end hears of new rows at once, and looks again after so long."""
 
 
-class CommittedReader:
+class CommittedReader(Background):
     """At work from its first look, which finds the topic empty, to the end of the block."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        super().__init__()
         self._servers = bootstrap_servers
         self.topic = topic
         self.watched = {partition: Watched() for partition in range(partitions)}
@@ -43,39 +43,37 @@ class CommittedReader:
             }
         )
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="committed-reader", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        wait_until(self._has_looked_everywhere, f"a first look at {self.topic}")
+        super().__enter__()
+        try:
+            wait_until(self._has_looked_everywhere, f"a first look at {self.topic}")
+        except BaseException:
+            self.end()
+            raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
+    def end(self) -> None:
+        super().end()
         self._consumer.close()
 
-    def wait_until_stable(self) -> None:
+    def wait_until_stable(self, *, timeout_s: float = DEADLINE_S) -> None:
         """Until no transaction is open and all committed rows are read."""
 
         def stable() -> bool:
+            self.check()
             ends = stable_ends(self._servers, self.topic, len(self.watched))
             return ends is not None and all(
                 self.watched[partition].looks[-1:] == [end] for partition, end in ends.items()
             )
 
-        wait_until(stable, f"{self.topic} is stable and read to its end")
+        wait_until(stable, f"{self.topic} is stable and read to its end", timeout_s=timeout_s)
 
     def _has_looked_everywhere(self) -> bool:
+        self.check()
         return all(each.looks for each in self.watched.values())
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stop.is_set():
             message = self._consumer.poll(POLL_S)
             if message is not None:
@@ -90,6 +88,9 @@ class CommittedReader:
         elif error.code() == KafkaError._PARTITION_EOF:
             assert partition is not None
             self.watched[partition].note_end(offset or 0)
+        elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+            # What it has read is not there any more; brokers that are away pass.
+            raise AssertionError(f"{self.topic}-{partition} can't be read on: {error}")
 
 
 def stable_ends(bootstrap_servers: str, topic: str, partitions: int) -> dict[int, int] | None:

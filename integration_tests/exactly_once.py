@@ -7,7 +7,7 @@ of the input rows that it stands for.
     ids       each exactly once
     order     within a partition the batches ascend
     whole     wherever a reader stood at the end of what it could see, no batch was there in part
-    offsets   what a reader saw while others wrote is what is there, at the same offset
+    offsets   a reader that was there all along saw all that is there, at the same offsets
     prompt    a batch is readable everywhere within a second of its commit record
 
 Source: R-SPARK2, "What it promises" of the page on the exactly-once sink.
@@ -122,6 +122,12 @@ def offsets_kept(found: Partitions, watched: Mapping[int, Watched]) -> list[str]
             )
         if list(seen) != sorted(seen):
             complaints.append(f"partition {partition}: a reader went back")
+        unseen = sorted(there.keys() - seen.keys())
+        if unseen:
+            complaints.append(
+                f"partition {partition}: a reader that was there all along never saw {len(unseen)} "
+                f"of {len(there)} rows: {unseen[:SHOWN]}"
+            )
     return complaints
 
 

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from integration_tests.cluster_support import (
+    HEALED_S,
     admin,
     create_topic,
     leader_of,
+    not_in_sync,
     partition_metadata,
     running_cluster,
-    wait_for_isr,
     wait_until,
+    wait_while_lacking,
 )
 from integration_tests.committed_reader import CommittedReader, read_all, stable_ends
 from integration_tests.exactly_once import delays_s, judge, prompt
@@ -47,6 +49,9 @@ from storage_engine.tools.local_cluster import LocalCluster
 
 STATE = "__transaction_state"
 STATE_PARTITIONS = 5
+STATE_TOPIC = {STATE: (STATE_PARTITIONS, 2)}
+"""With the number of its partitions, and of the replicas of each."""
+
 PER_BATCH = 1_000
 BATCHES = 3
 STRUCK = 1
@@ -200,8 +205,10 @@ class _CaseRun:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(broker.pid, signal.SIGCONT)
             self._cluster.start_broker(broker.id)
-        topics = dict.fromkeys(self._sources, 2) | {self._target: PARTITIONS}
-        wait_for_all_in_sync(self._admin, topics)
+        topics = (
+            dict.fromkeys(self._sources, (2, 3)) | {self._target: (PARTITIONS, 3)} | STATE_TOPIC
+        )
+        wait_while_lacking(lambda: not_in_sync(self._admin, topics), timeout_s=HEALED_S)
 
     def _judge(self) -> None:
         case, watched = self._case, self._reader.watched
@@ -219,7 +226,8 @@ class _CaseRun:
     def _attempts_are_given_up(self) -> bool:
         case = self._case
         if case.stage in (Stage.SOME_ROWS, Stage.ALL_ROWS):
-            return case.fault in (*KILLS_THE_DRIVER, Fault.WORKER, Fault.TASK_FAILS)
+            attempts = (Fault.WORKER, Fault.TASK_FAILS, Fault.SPECULATION)
+            return case.fault in (*KILLS_THE_DRIVER, *attempts)
         if case.stage is Stage.BEFORE_COMMIT:
             return case.fault in (*KILLS_THE_DRIVER, Fault.WORKER)
         return case.fault is Fault.ZOMBIE
@@ -406,15 +414,6 @@ def proxied(cluster: LocalCluster, folder: Path) -> Iterator[dict[int, FaultProx
         (folder / "proxies").write_text(json.dumps(ports))
         stack.callback((folder / "proxies").unlink)
         yield proxies
-
-
-def wait_for_all_in_sync(client: AdminClient, topics: Mapping[str, int]) -> None:
-    """Topics with their numbers of partitions, all of three replicas, and the state topic."""
-    for topic, partitions in topics.items():
-        for partition in range(partitions):
-            wait_for_isr(client, topic, 3, partition)
-    for partition in range(STATE_PARTITIONS):
-        wait_for_isr(client, STATE, 2, partition)
 
 
 def partition_metadata_of_state(client: AdminClient, sink_id: str) -> Any:

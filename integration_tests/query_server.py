@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +35,9 @@ the host of the first."""
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 START_S = 120
+
+DEAD = "dead"
+"""The command line of a process that nobody has waited for."""
 
 PREFIX = "query-server "
 """Of answers; whatever else is printed is for the log."""
@@ -201,9 +205,12 @@ class QueryServer:
 
     def kill(self) -> None:
         """With SIGKILL, and everything it has started."""
-        for pid, _ in _session(self.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Again for what was started meanwhile.
+        while left := [pid for pid, command in _session(self.pid) if command != DEAD]:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
         self._process.wait()
 
     def last_words(self) -> str:
@@ -231,7 +238,7 @@ def _session(leader: int) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         if int(status.rpartition(")")[2].split()[3]) == leader:
-            yield int(entry.name), command or "zombie"
+            yield int(entry.name), command or DEAD
 
 
 if __name__ == "__main__":

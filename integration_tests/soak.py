@@ -7,10 +7,12 @@ A producer writes unique ids to a topic; a streaming query copies them, with val
 that differ at every replay, to another; a reader of committed rows watches. A random fault comes
 every few seconds, at a random stage of a micro-batch or at any time, and whatever died is started
 again. In the end nothing is broken any more, the query runs to the end, and every id must be there
-once. The last line is the verdict; the exit status is 0 when it was exactly once.
+once. The last line is the verdict; the exit status is 0 when it was exactly once. The folder of
+brokers and query, with their logs, is kept when it was not, and named.
 """
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -28,11 +30,16 @@ IDS_PER_SECOND = 400
 
 def main(arguments: argparse.Namespace) -> int:
     say = _clocked()
-    with tempfile.TemporaryDirectory(prefix="headrace-soak-") as folder:
-        try:
-            verdict, good = soak(arguments, Path(folder), say)
-        except (AssertionError, HeadraceError) as failure:
-            verdict, good = f"NOT SHOWN, {str(failure).splitlines()[0]}", False
+    folder = Path(tempfile.mkdtemp(prefix="headrace-soak-"))
+    say(f"works in {folder}")
+    try:
+        verdict, good = soak(arguments, folder, say)
+    except (AssertionError, HeadraceError) as failure:
+        verdict, good = f"NOT SHOWN, {' '.join(str(failure).split())}", False
+    if good:
+        shutil.rmtree(folder)
+    else:
+        say(f"logs are kept in {folder}")
     print(f"soak: {verdict}; seed {arguments.seed}, {arguments.minutes:g} minutes", flush=True)
     return 0 if good else 1
 
@@ -42,9 +49,10 @@ def soak(
 ) -> tuple[str, bool]:
     """The verdict, and whether it is good."""
     done: Counter[str] = Counter()
-    with Soak(folder, arguments.seed) as running:
+    with Soak(folder, arguments.seed, say) as running:
         say("three brokers and Spark are up")
         with IdProducer(running.servers, running.source, per_second=arguments.rate) as producer:
+            running.wait_for_progress(-1)
             deadline = time.monotonic() + arguments.minutes * 60
             reported = time.monotonic()
             while time.monotonic() < deadline:
@@ -59,9 +67,10 @@ def soak(
         return f"NOT exactly once after {what}: " + "; ".join(findings.complaints), False
     return (
         f"exactly once, {producer.acknowledged:,} ids in {findings.batches:,} micro-batches over "
-        f"{done.total()} faults ({what}) and {running.restarts} restarts; undisturbed batches were "
-        f"readable {findings.median_s:.2f} s after their commit (median of "
-        f"{findings.undisturbed:,}), {findings.longest_s:.2f} s at the longest"
+        f"{done.total()} faults ({what}) and {running.restarts} restarts; by the last fault a "
+        f"reader had seen {findings.seen:,} rows and stood at {findings.looks:,} ends, never in a "
+        f"batch; undisturbed batches were readable {findings.median_s:.2f} s after their commit "
+        f"(median of {findings.undisturbed:,}), {findings.longest_s:.2f} s at the longest"
     ), True
 
 

@@ -18,26 +18,33 @@ from typing import Self
 
 from integration_tests.cluster_support import (
     DEADLINE_S,
+    HEALED_S,
     admin,
     create_topic,
     leader_of,
+    not_in_sync,
     running_cluster,
+    wait_while_lacking,
 )
 from integration_tests.committed_reader import CommittedReader, read_all
 from integration_tests.exactly_once import delays_s, judge
 from integration_tests.fault_runner import (
+    RESTARTS,
     RUN_TIMEOUT_S,
     SETTINGS,
     STATE,
     STATE_PARTITIONS,
+    STATE_TOPIC,
     proxied,
-    wait_for_all_in_sync,
 )
 from integration_tests.query_server import QueryServer, Run
 from integration_tests.sink_queries import PARTITIONS
 from storage_engine.core.transaction_state import state_partition
 
 PER_BATCH = 5_000
+TOLD = 300
+"""Of a failure of the query; all of it is in its log."""
+
 MOMENTS = ("before-write", "some-rows", "all-rows", "before-commit", "answered")
 IN_A_TASK = MOMENTS[:3]
 PAUSE_S = (1.0, 8.0)
@@ -50,6 +57,9 @@ CUT_S = (0.2, 3.0)
 REACHED_S = 30.0
 """For a micro-batch to come to a moment: else the fault comes at any time."""
 
+GOES_ON = 0.7
+"""How often a query has to get on after a fault before the next one comes; else they pile up."""
+
 SETTLED_S = 10.0
 """After a disturbance leaders move, and clients find them."""
 
@@ -61,12 +71,18 @@ class Findings:
     undisturbed: int
     median_s: float
     longest_s: float
+    seen: int
+    """Rows that the reader had read by the end of the faults."""
+    looks: int
+    """Different positions at which it had then seen all that was readable."""
 
 
 class Soak:
-    """Runs for as long as the block lasts."""
+    """Runs for as long as the block lasts. `folder` then holds the logs of all that ran: `cluster`
+    of the brokers, `local.log` of Spark."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+        self._say = say
         self._folder = folder / "query"
         self._folder.mkdir(parents=True)
         self._all = folder
@@ -123,8 +139,16 @@ class Soak:
     def rows_seen(self) -> int:
         return sum(len(each.rows) for each in self._reader.watched.values())
 
+    def looks(self) -> int:
+        """The reader's, at different positions."""
+        return sum(len(each.looks) for each in self._reader.watched.values())
+
     def batches_seen(self) -> int:
         return len(self._all_batches())
+
+    def _last_seen(self) -> int:
+        """The newest micro-batch that the reader has seen; -1 for none."""
+        return max(self._all_batches(), default=-1)
 
     def _all_batches(self) -> set[int]:
         return {batch for each in self._reader.watched.values() for batch in list(each.seen_at)}
@@ -146,9 +170,25 @@ class Soak:
                 ("zombies", self._leave_a_zombie),
             ]
         )
+        seen = self._last_seen()
         act()
         self._revive()
+        if self._random.random() < GOES_ON:
+            self.wait_for_progress(seen)
         return name
+
+    def wait_for_progress(self, seen: int) -> None:
+        """Until a micro-batch after that one is readable; who dies meanwhile is started again."""
+
+        def lacking() -> list[str]:
+            self._reader.check()
+            self._revive()
+            return [] if self._last_seen() > seen else [f"a micro-batch after {seen}"]
+
+        self._wait(lacking)
+
+    def _wait(self, lacking: Callable[[], list[str]]) -> None:
+        wait_while_lacking(lacking, timeout_s=HEALED_S, tell=self._say)
 
     def _at_a_moment(self, moments: tuple[str, ...]) -> int | None:
         """A process of the query stands still there, in one of the next micro-batches; None when it
@@ -159,9 +199,16 @@ class Soak:
         reached = self._folder / "reached"
         deadline = time.monotonic() + REACHED_S
         while not reached.exists():
-            if time.monotonic() > deadline or not self._is_running():
+            if not self._is_running():
                 request.unlink(missing_ok=True)
-                if not reached.exists():
+                return None
+            if time.monotonic() > deadline:
+                try:
+                    request.unlink()
+                except FileNotFoundError:
+                    # Taken, and told in a moment, unless who took it died.
+                    deadline = time.monotonic() + REACHED_S
+                else:
                     return None
             time.sleep(0.02)
         return int(reached.read_text().split()[0])
@@ -280,7 +327,15 @@ class Soak:
             self._disturbed.append((began, time.time() + SETTLED_S))
 
     def _wait_until_in_sync(self) -> None:
-        wait_for_all_in_sync(self._admin, {self.source: 2, self._target: PARTITIONS})
+        topics = {self.source: (2, 3), self._target: (PARTITIONS, 3)} | STATE_TOPIC
+        self._wait(lambda: [*self._not_running(), *not_in_sync(self._admin, topics)])
+
+    def _not_running(self) -> list[str]:
+        return [
+            f"broker {each.id}, which ended by itself"
+            for each in self._cluster.state.brokers
+            if each.pid is None
+        ]
 
     # --- the query ---
 
@@ -293,6 +348,8 @@ class Soak:
         """And has not said that its run is over."""
         if self._query.alive and self._over is None:
             self._over = self._query.answer(0.001)
+            if self._over is not None:
+                self._say(f"the query {self._over[:TOLD]}")
         return self._query.alive and self._over is None
 
     def _revive(self) -> None:
@@ -310,6 +367,7 @@ class Soak:
 
     def finish(self, ids: int) -> Findings:
         """Runs the query to the end of its source, and judges; `ids`: 0 up to it, exclusive."""
+        seen, looks = self.rows_seen(), self.looks()
         self._query.kill()
         self._goes_on()
         for asked in ("stop-*", "zombie-*", "then"):
@@ -317,18 +375,13 @@ class Soak:
                 left.unlink()
         self._wait_until_in_sync()
         self._run = replace(self._run, endless=False)
-        answer: str | None = None
-        for _ in range(5):
-            self._over = None
-            if self._query.alive:
-                self._query.start(self._run)
-            else:
-                self._begin()
-            answer = self._query.answer(RUN_TIMEOUT_S)
+        for _ in range(RESTARTS):
+            answer = self._to_an_end()
             if answer == "ended":
                 break
+            self._say(f"the query {answer[:TOLD]}")
         assert answer == "ended", f"the query does not end: {answer}"
-        self._reader.wait_until_stable()
+        self._reader.wait_until_stable(timeout_s=HEALED_S)
         found = read_all(self.servers, self._target, PARTITIONS)
         delays = self._undisturbed_delays()
         return Findings(
@@ -337,7 +390,30 @@ class Soak:
             undisturbed=len(delays),
             median_s=statistics.median(delays or [0.0]),
             longest_s=max(delays, default=0.0),
+            seen=seen,
+            looks=looks,
         )
+
+    def _to_an_end(self) -> str:
+        """What the query says when its run is over, however long that takes while it gets on."""
+        if self._query.alive:
+            self._query.start(self._run)
+        else:
+            self._begin()
+        answers: list[str] = []
+        while not answers:
+            seen = self._last_seen()
+
+            def lacking(seen: int = seen) -> list[str]:
+                self._reader.check()
+                answer = self._query.answer(0.01)
+                if answer is not None or not self._query.alive:
+                    answers.append(answer or "died")
+                news = answers or self._last_seen() > seen
+                return [] if news else [f"a micro-batch after {seen}, or the query's end"]
+
+            self._wait(lacking)
+        return answers[0]
 
     def _undisturbed_delays(self) -> list[float]:
         lines = (self._folder / "commits").read_text().splitlines()

@@ -4,24 +4,32 @@ Copies TOPIC to the table TABLE of the database at URL in micro-batches of PER_B
 ends when all is there. It is not deterministic: every computation draws other numbers. What goes
 wrong is said by files in DIR, as with `faulty_sink`:
 
-    fail-<batch>          the task of the last partition fails when it has computed its rows
-    within-<batch>        some rows are with the database: makes `reached`, goes on when it is gone
+    before-write-<batch>  nothing is with the database: makes `reached`, goes on when it is gone
+    within-<batch>        the same when some rows are with the database
+    all-rows-<batch>      the same when all are, before the commit
     after-commit-<batch>  the same when the database has committed, before Spark writes that down
+    fail-<batch>          the task of the last partition fails when it has computed its rows
+    kill-<batch>          its Python worker is killed with SIGKILL then
+    database-<batch>      the database fails when it has some rows: PostgreSQL ends the connection,
+                          SQLite has no room
 """
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import sqlalchemy as sa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from connector import KeyedSink, keyed_tables
-from integration_tests.faulty_sink import FOLDER, pause
+from integration_tests.faulty_sink import FOLDER, pause, taken
+from integration_tests.query_server import LOCAL
 from integration_tests.spark_support import new_session
 
 TABLE = "records"
@@ -30,35 +38,71 @@ LAST = 1
 
 
 class FaultyTable(keyed_tables.KeyedTable):
-    """Stops between two statements."""
+    """Goes wrong within the transaction, as the files say."""
 
     batch = 0
 
-    def _upsert(self, connection: Any, rows: list[dict[str, Any]]) -> None:
+    def write(self, query: str, batch: int, pieces: Iterable[pa.RecordBatch]) -> bool:
+        FaultyTable.batch = batch
+        pause(f"before-write-{batch}")
+
+        def told() -> Iterator[pa.RecordBatch]:
+            yield from pieces
+            pause(f"all-rows-{batch}")
+
+        return super().write(query, batch, told())
+
+    def _upsert(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
         super()._upsert(connection, rows)
         pause(f"within-{self.batch}")
+        if taken(f"database-{self.batch}"):
+            self._break(connection)
+
+    def _break(self, connection: sa.Connection) -> None:
+        """Its next statement fails."""
+        if connection.dialect.name == "sqlite":
+            connection.execute(sa.text("PRAGMA max_page_count = 1"))
+            return
+        backend = connection.scalar(sa.text("SELECT pg_backend_pid()"))
+        with self._engine.connect() as other:
+            end = sa.text("SELECT pg_terminate_backend(:pid, 10000)")
+            assert other.scalar(end, {"pid": backend})
 
 
 def write_to(sink: KeyedSink) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch: int) -> None:
         # Where Python workers find it that were started before.
-        fault = Path(os.environ[FOLDER]) / f"fail-{batch}"
+        folder = Path(os.environ[FOLDER])
+        fails, dies = folder / f"fail-{batch}", folder / f"kill-{batch}"
 
         def fail(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pieces
             context = TaskContext.get()
-            if context is not None and context.partitionId() == LAST and fault.exists():
-                fault.unlink()
+            if context is None or context.partitionId() != LAST:
+                return
+            if fails.exists():
+                fails.unlink()
                 raise RuntimeError("a task that fails")
+            if dies.exists():
+                dies.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
 
-        FaultyTable.batch = batch
-        sink(frame.mapInArrow(fail, frame.schema), batch)
+        told = frame.withColumn("batch", F.lit(batch))
+        sink(told.mapInArrow(fail, told.schema), batch)
         pause(f"after-commit-{batch}")
 
     return write
 
 
-def copy(spark: SparkSession, servers: str, topic: str, url: str, folder: Path) -> None:
+def copy(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    url: str,
+    folder: Path,
+    *,
+    min_partitions: int = LAST + 1,
+) -> None:
     """All there is; the checkpoint is in the folder."""
     rows = (
         spark.readStream.format("headrace")
@@ -66,6 +110,7 @@ def copy(spark: SparkSession, servers: str, topic: str, url: str, folder: Path) 
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", PER_BATCH)
+        .option("minPartitions", min_partitions)
         .load()
         .select(
             *("topic", "partition", "offset", "timestamp"),
@@ -89,7 +134,7 @@ def main() -> None:
     servers, topic, url, directory = sys.argv[1:]
     os.environ[FOLDER] = directory
     keyed_tables.KeyedTable = FaultyTable  # type: ignore[misc]
-    copy(new_session("headrace-keyed-driver"), servers, topic, url, Path(directory))
+    copy(new_session("headrace-keyed-driver", master=LOCAL), servers, topic, url, Path(directory))
 
 
 if __name__ == "__main__":

@@ -5,17 +5,16 @@ import contextlib
 import itertools
 import os
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from integration_tests.background import Background
 from integration_tests.cluster_support import DEADLINE_S, shared_cluster
 
 # Retention that a test can wait for.
@@ -96,11 +95,12 @@ def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None
     assert failures == []
 
 
-class IdProducer:
+class IdProducer(Background):
     """Writes the ids 0, 1, … as values, to one partition after the other, until the end of the
     block, which waits until all are acknowledged."""
 
     def __init__(self, servers: str, topic: str, *, per_second: int) -> None:
+        super().__init__()
         self.acknowledged = 0
         self._failures: list[str] = []
         self._topic = topic
@@ -116,32 +116,30 @@ class IdProducer:
                 "log_level": 0,
             }
         )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="id-producer", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(PRODUCER_TIMEOUT_MS / 1000) == 0
+    def check(self) -> None:
+        super().check()
         assert self._failures == []
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         ids = itertools.count()
         while not self._stop.wait(0.05):
             for number in itertools.islice(ids, max(1, self._per_second // 20)):
+                self._write(number)
+            self._producer.poll(0)
+        assert self._producer.flush(PRODUCER_TIMEOUT_MS / 1000) == 0
+
+    def _write(self, number: int) -> None:
+        while True:
+            try:
                 self._producer.produce(
                     self._topic, b"%d" % number, partition=number % 2, on_delivery=self._note
                 )
-            self._producer.poll(0)
+            except BufferError:
+                # The brokers take nothing for now.
+                self._producer.poll(0.1)
+            else:
+                return
 
     def _note(self, error: Any, message: Any) -> None:
         if error is None:

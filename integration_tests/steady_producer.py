@@ -4,20 +4,21 @@ Rule: values are numbers from 0 on, so that loss, doubling and disorder can be t
 alone.
 """
 
-import threading
 import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from integration_tests.background import Background
 from integration_tests.cluster_support import CLIENT_TIMEOUT_MS
 
 READ_TIMEOUT_S = 60
 
 
-class SteadyProducer:
+class SteadyProducer(Background):
     """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
 
     def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        super().__init__()
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -32,20 +33,11 @@ class SteadyProducer:
         )
         self._topic = topic
         self._partition = partition
-        self._stop = threading.Event()
         self.acknowledged: dict[int, int] = {}
         """Number -> offset."""
         self.failures: list[str] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "SteadyProducer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.finish()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         number = 0
         while not self._stop.is_set():
             try:
@@ -69,11 +61,14 @@ class SteadyProducer:
         else:
             self.acknowledged[int(message.value())] = message.offset()  # type: ignore[attr-defined]
 
+    def end(self) -> None:
+        """Also waits until all is acknowledged, or has failed."""
+        super().end()
+        assert self._producer.flush(120) == 0
+
     def finish(self) -> None:
-        if not self._stop.is_set():
-            self._stop.set()
-            self._thread.join(30)
-            assert self._producer.flush(120) == 0
+        self.end()
+        self.check()
 
 
 def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[int, int]]:
@@ -110,12 +105,13 @@ def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition:
         assert at_offset[offset] == number
 
 
-class CheckingConsumer:
+class CheckingConsumer(Background):
     """Reads along while the producer writes: each offset comes next, and has the number that it
     must have, since one idempotent producer writes the numbers from 0 on.
     """
 
     def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        super().__init__()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
@@ -126,22 +122,14 @@ class CheckingConsumer:
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        self._stop = threading.Event()
         self.next_offset = 0
         self.wrong: list[str] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "CheckingConsumer":
-        self._thread.start()
-        return self
+    def end(self) -> None:
+        super().end()
+        self._consumer.close()
 
-    def __exit__(self, *_: object) -> None:
-        if not self._stop.is_set():
-            self._stop.set()
-            self._thread.join(30)
-            self._consumer.close()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stop.is_set():
             for message in self._consumer.consume(1000, timeout=0.2):
                 if message.error() is not None:

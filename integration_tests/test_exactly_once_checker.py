@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from integration_tests import keyed_faults
 from integration_tests.exactly_once import (
     Row,
     Watched,
@@ -52,9 +53,12 @@ def test_lost_doubled_and_foreign_ids_are_named():
     del lost[0][1]
     doubled[1].append(Row(2, b"1/0:a"))
     foreign[1].append(Row(2, b"1/77:a"))
-    assert complaints(lost)[0] == "1 ids lost: [1]"
-    assert complaints(doubled) == ["1 ids doubled: [0]"]
-    assert complaints(foreign) == ["1 ids nobody's: [77]"]
+    for found, complaint in (
+        (lost, "1 ids lost: [1]"),
+        (doubled, "1 ids doubled: [0]"),
+        (foreign, "1 ids nobody's: [77]"),
+    ):
+        assert judge(found, watching(found, []), range(LAST_IDS)) == [complaint]
 
 
 @pytest.mark.parametrize("position", [1, 4, 5])
@@ -76,6 +80,15 @@ def test_rows_that_move_or_vanish_after_they_were_read_are_told():
     gone[0].pop()
     assert complaints(moved) == ["partition 0: other rows than a reader saw at [1]"]
     assert "partition 0: other rows than a reader saw at [5]" in complaints(gone)
+
+
+def test_a_reader_that_does_not_read_is_told():
+    nothing = {partition: Watched() for partition in written()}
+    blind, sleepy = judge(written(), nothing, range(LAST_IDS))
+    assert blind == (
+        "partition 0: a reader that was there all along never saw 4 of 4 rows: [0, 1, 3, 5]"
+    )
+    assert sleepy.startswith("partition 1: ")
 
 
 def test_a_reader_that_is_sent_back_is_told():
@@ -117,3 +130,14 @@ def test_a_sample_is_repeatable_and_wide():
         assert {case.query for case in chosen} == set(QUERIES)
     many = sample(random.Random(1).randrange(1000), 60)
     assert len(set(many)) == 60
+
+
+def test_every_fault_of_the_keyed_sink_comes_with_both_databases():
+    for database in keyed_faults.DATABASES:
+        cases = [case for case in keyed_faults.all_cases() if case.database == database]
+        assert {case.fault for case in cases} == set(keyed_faults.Fault)
+        assert {case.stage for case in cases} == set(keyed_faults.Stage)
+    chosen = [keyed_faults.sample(seed) for seed in range(200)]
+    assert chosen[7] == keyed_faults.sample(7)
+    assert {case for each in chosen for case in each} == set(keyed_faults.all_cases())
+    assert all({case.database for case in each} == {"sqlite", "postgresql"} for each in chosen)

@@ -1,5 +1,8 @@
-"""The keyed sink with a real Spark, of which drivers and tasks are killed at the worst moments: the
-database has every record once, and whole micro-batches only. Source: R-SPARK4; document 004, 5.2.7.
+"""The keyed sink with a real Spark: each fault at each stage, with SQLite and PostgreSQL. The table
+has every record once, and whole micro-batches only, whenever one looks. Source: R-SPARK4; document
+004, 5.2.7.
+
+All cases with HEADRACE_FAULTS=full, else two that HEADRACE_SEED or the date picks.
 """
 
 import contextlib
@@ -8,13 +11,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
 
+from connector import keyed_tables
+from integration_tests.background import Background
 from integration_tests.cluster_support import (
     ALL_FAULTS,
     SEED,
@@ -24,8 +30,9 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.databases import database_url, postgres_url
 from integration_tests.faulty_sink import FOLDER
-from integration_tests.spark_keyed_driver import LAST, PER_BATCH, TABLE, copy
-from integration_tests.spark_support import produce, spark, topic
+from integration_tests.keyed_faults import KILLS_THE_DRIVER, Case, Fault, Stage, all_cases, sample
+from integration_tests.spark_keyed_driver import LAST, PER_BATCH, TABLE, FaultyTable, copy
+from integration_tests.spark_support import last_line, produce, spark, topic
 from storage_engine.tools.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -34,21 +41,45 @@ __all__ = ["database_url", "postgres_url", "spark", "topic"]
 
 ROOT = Path(__file__).parent.parent
 RUN_TIMEOUT_S = 300
+CASES = all_cases() if ALL_FAULTS else sample(SEED)
+STRUCK = 1
+"""The micro-batch in which it happens; with the first of all the table would be made, too."""
 
-COMMITTED, WITHIN = "after-commit-0", "within-1"
-"""Before Spark has written down that the batch is committed; between two statements."""
+BATCHES = 3
+GROWN = 700
+IN_A_TASK = {Fault.TASK: "fail", Fault.WORKER: "kill", Fault.RETRIED: "kill"}
+"""What the file is called that asks for it."""
 
-DATABASES: tuple[str, ...] = ("sqlite", "postgresql")
-MOMENTS: tuple[str, ...] = (COMMITTED, WITHIN)
-if not ALL_FAULTS:
-    # Each day another pair.
-    DATABASES, MOMENTS = (DATABASES[SEED % 2],), (MOMENTS[SEED // 2 % 2],)
+LOOK_S = 0.05
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), brokers=1) as made:
         yield made
+
+
+class Looker(Background):
+    """Counts the rows of each micro-batch again and again while others write."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self.looks: set[frozenset[tuple[int, int]]] = set()
+        """Different ones: the micro-batches with their rows."""
+
+    def _work(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            # SQLite says when somebody else is about to write.
+            with contextlib.suppress(sa.exc.OperationalError):
+                if sa.inspect(self._engine).has_table(TABLE):
+                    self.looks.add(self._look())
+
+    def _look(self) -> frozenset[tuple[int, int]]:
+        counts = sa.text(f"SELECT batch, count(*) FROM {TABLE} GROUP BY batch")
+        with self._engine.connect() as connection:
+            found = connection.execute(counts).all()
+        return frozenset((int(row[0]), int(row[1])) for row in found)
 
 
 class Runs:
@@ -58,7 +89,10 @@ class Runs:
         self.folder, self._reached, self._log = folder, folder / "reached", folder / "log"
         self._command = [sys.executable, "-m", "integration_tests.spark_keyed_driver"]
         self._command += [servers, topic, url, str(folder)]
-        self._engine = sa.create_engine(url)
+        self.engine = sa.create_engine(url, poolclass=sa.NullPool)
+        # The tests of this file share a server.
+        with self.engine.begin() as connection:
+            connection.execute(sa.text(f"DROP TABLE IF EXISTS {TABLE}"))
 
     @contextlib.contextmanager
     def driver(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -76,7 +110,10 @@ class Runs:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def is_killed_when(self, moment: str) -> None:
+    @contextlib.contextmanager
+    def standing_still(self, stage: Stage) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver that does, within the block, and is killed at its end."""
+        moment = f"{stage.value}-{STRUCK}"
         (self.folder / moment).touch()
         with self.driver() as process:
             wait_until(
@@ -85,6 +122,16 @@ class Runs:
                 timeout_s=RUN_TIMEOUT_S,
             )
             assert process.poll() is None, self._text()
+            yield process
+
+    def goes_on(self, process: subprocess.Popen[bytes]) -> None:
+        """To its end, whatever that is."""
+        self._reached.unlink()
+        process.wait(RUN_TIMEOUT_S)
+
+    def ends_well(self) -> None:
+        with self.driver() as process:
+            assert process.wait(RUN_TIMEOUT_S) == 0, self._text()
 
     def committed(self, batch: int) -> bool:
         """Whether Spark has written that down."""
@@ -92,47 +139,119 @@ class Runs:
 
     def rows(self) -> dict[int, float]:
         """By id what was drawn for it; AssertionError when one is there twice."""
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT id, drawn FROM {TABLE}")).all()
         rows = {int(row[0]): float(row[1]) for row in found}
         assert len(rows) == len(found)
         return rows
 
+    def batches(self) -> dict[int, int]:
+        """The rows of each micro-batch."""
+        with self.engine.connect() as connection:
+            found = connection.execute(sa.text(f"SELECT batch FROM {TABLE}")).all()
+        return dict(Counter(int(row[0]) for row in found))
+
     def _text(self) -> str:
         return self._log.read_text()[-4000:]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("database_url", DATABASES, indirect=True)
-def test_killed_drivers_and_failed_tasks_double_lose_and_tear_nothing(
-    spark, cluster, topic, database_url, tmp_path, monkeypatch, moment
+def wrongs(looks: set[frozenset[tuple[int, int]]], counts: dict[int, int]) -> list[str]:
+    """Micro-batches that somebody saw in part, or without those before them."""
+    return [
+        f"saw {sorted(look)} of {sorted(counts.items())}"
+        for look in looks
+        if any(counts.get(batch) != rows for batch, rows in look)
+        or sorted(batch for batch, _ in look) != list(range(len(look)))
+    ]
+
+
+class Struck:
+    """One case, from its topic to what is in the table."""
+
+    def __init__(self, case: Case, run: Runs, again: Callable[..., None]) -> None:
+        self._case, self._run, self._again = case, run, again
+        self.kept: dict[int, float] = {}
+        """Rows that were committed when it was struck, with what was drawn for them."""
+        self.partitions = LAST + 1
+
+    def strike(self, grow: Callable[[], None]) -> None:
+        case, run = self._case, self._run
+        if case.fault in (*KILLS_THE_DRIVER, Fault.ZOMBIE):
+            with run.standing_still(case.stage) as process:
+                self._look()
+                if case.fault is Fault.ZOMBIE:
+                    self._again()
+                    self.kept = run.rows()
+                    run.goes_on(process)
+                    assert run.rows() == self.kept
+            if case.fault is Fault.GROWTH:
+                grow()
+            if case.fault is Fault.PARALLELISM:
+                self.partitions = 5
+            return
+        if case.fault is Fault.DATABASE:
+            (run.folder / f"database-{STRUCK}").touch()
+            with pytest.raises(StreamingQueryException) as raised:
+                self._again()
+            assert last_line(raised.value).startswith("[DATABASE_FAILED] ")
+        else:
+            asked = run.folder / f"{IN_A_TASK[case.fault]}-{STRUCK}"
+            asked.touch()
+            if case.fault is Fault.RETRIED:
+                run.ends_well()
+                assert not asked.exists()
+                self.kept = run.rows()
+                return
+            with pytest.raises(StreamingQueryException):
+                self._again()
+            assert not asked.exists()
+        self._look()
+
+    def _look(self) -> None:
+        """What is committed, and what Spark knows of it."""
+        self.kept = self._run.rows()
+        there = STRUCK + 1 if self._case.stage is Stage.AFTER_COMMIT else STRUCK
+        assert len(self.kept) == there * PER_BATCH
+        assert self._run.committed(STRUCK - 1) and not self._run.committed(STRUCK)
+
+
+@pytest.mark.parametrize(
+    ("case", "database_url"), [(case, case.database) for case in CASES], indirect=["database_url"],
+    ids=map(str, CASES),
+)  # fmt: skip
+def test_every_record_is_there_once_whatever_goes_wrong(
+    spark, cluster, topic, database_url, tmp_path, monkeypatch, case
 ):
+    servers = cluster.bootstrap_servers
     create_topic(cluster, topic, partitions=LAST + 1, replication_factor=1)
-    ids = ({"value": b"%d" % n, "partition": n % (LAST + 1)} for n in range(3 * PER_BATCH))
-    produce(cluster.bootstrap_servers, topic, ids)
-    run = Runs(cluster.bootstrap_servers, topic, database_url, tmp_path)
 
-    run.is_killed_when(moment)
-    first = run.rows()
-    assert len(first) == PER_BATCH
-    assert run.committed(0) is (moment == WITHIN)
+    def write(first: int, last: int) -> None:
+        ids = ({"value": b"%d" % n, "partition": n % (LAST + 1)} for n in range(first, last))
+        produce(servers, topic, ids)
 
-    # The rest in the session of the test.
+    ids = BATCHES * PER_BATCH
+    write(0, ids)
+    run = Runs(servers, topic, database_url, tmp_path)
+    # The replay is in the session of the tests.
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    arguments = (spark, cluster.bootstrap_servers, topic, database_url, tmp_path)
-    (tmp_path / "fail-1").touch()
-    with pytest.raises(StreamingQueryException, match="a task that fails"):
-        copy(*arguments)
-    # Batch 0 was replayed where Spark had not heard of it, and would have drawn other numbers.
-    assert run.committed(0) and not run.committed(1) and run.rows() == first
+    monkeypatch.setattr(keyed_tables, "KeyedTable", FaultyTable)
 
-    copy(*arguments)
-    whole = run.rows()
-    assert sorted(whole) == list(range(3 * PER_BATCH))
-    assert first.items() <= whole.items()
+    def again(**how: int) -> None:
+        copy(spark, servers, topic, database_url, tmp_path, **how)
+
+    struck = Struck(case, run, again)
+    with Looker(run.engine) as looker:
+        struck.strike(lambda: write(ids, ids + GROWN))
+        again(min_partitions=struck.partitions)
+        whole, counts = run.rows(), run.batches()
+        wait_until(lambda: frozenset(counts.items()) in looker.looks, "a last look")
+    assert sorted(whole) == list(range(ids + GROWN * (case.fault is Fault.GROWTH)))
+    # What was committed is not written again: it would have other numbers.
+    assert struck.kept.items() <= whole.items()
+    assert wrongs(looker.looks, counts) == []
 
     # Another query, as it counts; the same records, as their keys tell.
     shutil.rmtree(tmp_path / "checkpoint")
-    copy(*arguments)
-    again = run.rows()
-    assert sorted(again) == sorted(whole) and again != whole
+    again()
+    rewound = run.rows()
+    assert sorted(rewound) == sorted(whole) and rewound != whole

@@ -2,9 +2,6 @@
 death.
 """
 
-import threading
-import time
-
 import pytest
 from chispa import assert_df_equality
 from confluent_kafka.admin import NewPartitions
@@ -19,6 +16,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.spark_support import (
     QUERY_TIMEOUT_S,
+    IdProducer,
     consume,
     first_offset,
     last_line,
@@ -29,6 +27,7 @@ from integration_tests.spark_support import (
     topic,
 )
 
+IDS_PER_SECOND = 1000
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
 pytestmark = pytest.mark.slow
@@ -211,7 +210,7 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     spark, spark_cluster, servers, topic, tmp_path
 ):
     target = f"{topic}-target"
-    create_topic(spark_cluster, topic, partitions=3)
+    create_topic(spark_cluster, topic, partitions=2)
     create_topic(spark_cluster, target, partitions=3)
     query = (
         _stream(spark, servers, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2000")
@@ -222,33 +221,20 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
     )
-    stop = threading.Event()
-    produced: list[int] = []
-
-    def keep_producing():
-        while not stop.is_set():
-            first = len(produced)
-            produce(servers, topic, _numbers(first, first + 500))
-            produced.extend(range(first, first + 500))
-            time.sleep(0.1)
-
-    producer = threading.Thread(target=keep_producing)
-    producer.start()
-    try:
+    with IdProducer(servers, topic, per_second=IDS_PER_SECOND) as producer:
         wait_until(lambda: query.lastProgress is not None, "the first micro-batch")
         spark_cluster.kill_broker(2)
-        killed_at = len(produced)
-        wait_until(lambda: len(produced) >= killed_at + 1000, "producing goes on")
+        killed_at = producer.acknowledged
+        wait_until(
+            lambda: producer.acknowledged >= killed_at + IDS_PER_SECOND // 2, "producing goes on"
+        )
         spark_cluster.start_broker(2)
-    finally:
-        stop.set()
-        producer.join()
     try:
         query.processAllAvailable()
     finally:
         query.stop()
     written = [int(each.value() or b"") for each in consume(servers, target)]
-    assert sorted(written) == list(range(len(produced)))
+    assert sorted(written) == list(range(producer.acknowledged))
 
 
 def test_a_topic_that_does_not_exist_stops_a_query_with_one_line(spark, servers, tmp_path):

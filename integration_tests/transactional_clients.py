@@ -1,12 +1,12 @@
 """Transactional producers that we did not write, with one face, and readers beside them."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
+from integration_tests.background import Background
 from integration_tests.cluster_support import wait_until
 
 WAIT_S = 60.0
@@ -98,10 +98,11 @@ class KafkaPython:
         self._producer.close(timeout=5)
 
 
-class Reader:
+class Reader(Background):
     """Reads all partitions of a topic while others write."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, isolation: str) -> None:
+        super().__init__()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -115,22 +116,16 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         self.seen: dict[int, list[bytes]] = {p: [] for p in range(partitions)}
         """By partition, in the order of their offsets."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Reader":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def end(self) -> None:
+        super().end()
         self._consumer.close()
 
     def wait_for(self, expected: Mapping[int, list[bytes]]) -> None:
         """Until exactly these have been read; AssertionError for anything else."""
 
         def there() -> bool:
+            self.check()
             for partition, values in expected.items():
                 seen = self.seen[partition]
                 assert seen == values[: len(seen)], f"partition {partition}"
@@ -138,7 +133,7 @@ class Reader:
 
         wait_until(there, "everything is read")
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stop.is_set():
             message = self._consumer.poll(0.2)
             if message is not None and message.error() is None:

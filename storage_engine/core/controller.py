@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.controlled_shutdowns import ControlledShutdowns
 from storage_engine.core.controller_events import (
     AssignmentsWritten,
     BalanceChecked,
@@ -68,11 +69,11 @@ class Controller:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
-    shutting_down: set[BrokerId] = field(default_factory=set)
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
     _unready: set[str] = field(default_factory=set)
     _undecided: Undecided = field(default_factory=Undecided)
+    _shutdowns: ControlledShutdowns = field(default_factory=ControlledShutdowns)
     _reassigner: Reassigner = field(default_factory=Reassigner)
     _deliveries: Deliveries = field(default_factory=Deliveries)
 
@@ -81,6 +82,9 @@ class Controller:
         effects = self._take(event)
         effects.extend(self._reassignments())
         effects.extend(self._reconcile())
+        while wave := self._shutdowns.next_wave(self._leader_knows):
+            self._undecided.look_at(wave)
+            effects.extend(self._reconcile())
         effects.extend(self._shutdown_progress())
         effects.extend(self._ready_topics())
         effects.extend(self._finished_deletions())
@@ -183,7 +187,7 @@ class Controller:
         bounced = {b for b in brokers if b in old and old[b].epoch != brokers[b].epoch}
         fresh = {b for b in brokers if b not in old} | bounced
         moved = {b for b in brokers if b in old and old[b] != brokers[b]}
-        self.shutting_down -= gone | bounced
+        self._shutdowns.forget(gone | bounced)
         for broker in gone | bounced:
             self._deliveries.forget(broker)
             self._deliveries.withdraw_stops(broker)
@@ -309,10 +313,17 @@ class Controller:
         broker = self.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch:
             return
-        self.shutting_down.add(event.broker)
-        for partition, replicas in self._assignments():
-            if event.broker in replicas:
-                self._undecided.look_at([partition])
+        held = [tp for tp, replicas in self._assignments() if event.broker in replicas]
+        led = [tp for tp in held if tp in self.states and self.states[tp].leader == event.broker]
+        others = set(held).difference(led)
+        self._shutdowns.begin(event.broker, [*led, *sorted(others)])
+
+    def _leader_knows(self, partition: TopicPartition) -> bool:
+        """Whether nothing is decided, written or to be told about the partition's leadership."""
+        if not self._undecided.is_settled(partition):
+            return False
+        state = self.states.get(partition)
+        return state is None or not self._deliveries.owes_leadership(state.leader, partition)
 
     def _on_failures(self, event: BrokerReportsFailures | ReplicasFailed) -> None:
         if isinstance(event, BrokerReportsFailures):
@@ -448,7 +459,7 @@ class Controller:
             running=self._live(partition),
             bounced=undecided.bounced.get(partition, set()),
             suspect=suspects(state, self.brokers),
-            leaving=self.shutting_down,
+            leaving=self._shutdowns.leaving,
             unclean=info.unclean_election or partition in undecided.unclean,
             preferring=partition in undecided.preferring,
             renewing=partition in undecided.renewing,
@@ -466,19 +477,18 @@ class Controller:
         )
 
     def _shutdown_progress(self) -> list[Effect]:
-        """For each broker that is leaving: which partitions it still leads though another could."""
-        if not self.shutting_down:
-            return []
+        """For each broker that is leaving: which partitions it has not given up though another
+        could lead them."""
+        leaving = self._shutdowns.leaving
         effects: list[Effect] = []
-        for broker in sorted(self.shutting_down):
-            remaining = []
+        for broker in sorted(leaving):
+            remaining = {tp for tp in self._shutdowns.waiting(broker) if tp in self.states}
             for partition, state in self.states.items():
                 if broker != state.leader or partition.topic in self.deleting:
                     continue
-                live = self._live(partition) - self.shutting_down
-                others = [r for r in state.isr if r != broker and r in live]
-                if others:
-                    remaining.append(partition)
+                live = self._live(partition) - leaving
+                if any(r != broker and r in live for r in state.isr):
+                    remaining.add(partition)
             effects.append(ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining))))
         return effects
 

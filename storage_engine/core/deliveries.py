@@ -51,6 +51,18 @@ class Deliveries:
     _stopping: set[str] = field(default_factory=set)
     _number: int = 0
 
+    def owes_leadership(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether a broker has yet to confirm what it was last to hear of the partition."""
+        outbox = self._outboxes.get(broker)
+        if outbox is None:
+            return False
+        told = outbox.in_flight
+        return (
+            partition in outbox.leadership
+            or outbox.everything
+            or (told is not None and any(x.partition == partition for x in told.leadership))
+        )
+
     def everything_to(self, broker: BrokerId) -> None:
         self._outbox(broker).everything = True
 

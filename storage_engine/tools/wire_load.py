@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 _GO = b"g"
 _DONE = b"d"
 _FRAME_LENGTH_BYTES = 4
+
+_HEAD_BYTES = 256
+"""More than what lies before the records of an answer, and their base offset."""
 _JOIN_TIMEOUT_S = 5.0
 
 
@@ -345,15 +348,18 @@ class _Reader:
 
     def receive(self) -> bool:
         """Take bytes of the answer; True when it is whole, with the offset moved on."""
-        left = self._answer_bytes - self._got if self._got else len(self._buffer)
+        known = self._got >= _FRAME_LENGTH_BYTES
+        left = self._answer_bytes - self._got if known else len(self._buffer)
         received = self.sock.recv_into(self._buffer, min(left, len(self._buffer)))
         if not received:
             raise CommandError("the broker closed a consumer's connection")
         if not self._got:
-            self._head = bytes(self._buffer[:256])
+            self._head = b""
+        if len(self._head) < _HEAD_BYTES:
+            self._head += self._buffer[: min(received, _HEAD_BYTES - len(self._head))]
             self._answer_bytes = _FRAME_LENGTH_BYTES + int.from_bytes(self._head[:4], "big")
         self._got += received
-        if self._got < self._answer_bytes:
+        if self._got < max(_FRAME_LENGTH_BYTES, self._answer_bytes):
             return False
         before_records = self._answer_bytes - self._max_bytes
         base_offset = self._head[before_records : before_records + 8] if before_records > 0 else b""

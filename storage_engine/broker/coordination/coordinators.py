@@ -5,7 +5,7 @@ Source: KIP-98.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from storage_engine.broker.coordination.runner import (
@@ -83,6 +83,11 @@ class Coordinators:
     def __iter__(self) -> Iterator[Any]:
         """All on this broker; None for one that is loading."""
         return (runner.coordinator for runner in self._runners.values())
+
+    def are_loaded(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether each of these has a coordinator here that can be looked at."""
+        found = (self._runners.get(tp) for tp in partitions)
+        return all(runner is not None and runner.coordinator is not None for runner in found)
 
     def tell(self, tp: TopicPartition, event: Any) -> None:
         """An event for the coordinator of a partition, if there is one here."""

@@ -1,6 +1,7 @@
 """DescribeGroups, ListGroups and DeleteGroups: groups, for those who look after them.
 
-Rule: nothing is told by a coordinator that is still loading. A group that is not there is Dead in
+Rule: nothing is told by a coordinator that is still loading, and no list is told as whole while
+this broker leads a partition without one. A group that is not there is Dead in
 DescribeGroups, as Kafka has it. Source: KIP-229, KIP-518, KIP-848 (types of groups).
 """
 
@@ -13,6 +14,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import DeleteGroup
 from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.protocol.apis.delete_groups import DeleteGroupsResponse
 from storage_engine.protocol.apis.describe_groups import DescribeGroupsResponse
 from storage_engine.protocol.apis.list_groups import ListGroupsResponse
@@ -71,9 +74,15 @@ def _described(context: BrokerContext, group_id: str) -> Any:
 def list_all(context: BrokerContext, call: Call, request: Any) -> None:
     states = {state.lower() for state in request.states_filter or ()}
     types = {each.lower() for each in request.types_filter or ()}
+    known = context.metadata.partitions(GROUP_OFFSETS_TOPIC) or {}
+    led = [
+        TopicPartition(GROUP_OFFSETS_TOPIC, number)
+        for number, state in known.items()
+        if state.leader == context.broker_id
+    ]
     coordinators = list(context.group_coordinators)
-    loading = any(each is None for each in coordinators)
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+    whole = None not in coordinators and context.group_coordinators.are_loaded(led)
+    code = ErrorCode.NONE if whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     groups = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode
+from storage_engine.broker.appends import Appends
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import TransportError
@@ -373,6 +374,31 @@ def test_groups_are_listed_described_and_deleted_by_their_coordinator(cluster):
     assert deleted() is ErrorCode.NONE
     assert deleted() is ErrorCode.GROUP_ID_NOT_FOUND
     assert listed() == []
+
+
+def test_a_list_is_not_whole_while_a_coordinator_starts_anew(cluster, monkeypatch):
+    client = GroupClient(cluster)
+    client.commit(1)
+    coordinator = client.coordinator()
+    request = list_groups.ListGroupsRequest(states_filter=[], types_filter=[])
+
+    def listed() -> tuple[ErrorCode, list[str]]:
+        answer = client.answered(cluster.ask(coordinator, list_groups.API, 4, request))
+        return ErrorCode.of(answer.error_code), [each.group_id for each in answer.groups]
+
+    assert listed() == (ErrorCode.NONE, [GROUP])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise KafkaError("the disk is full", ErrorCode.KAFKA_STORAGE_ERROR)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Appends, "append_state", refuse)
+        asked = cluster.ask(coordinator, offset_commit.API, 8, client.commit_request(2))
+        assert ErrorCode.of(_partition_code(client.answered(asked))) is ErrorCode.NOT_COORDINATOR
+        code, groups = listed()
+        assert (code, groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    assert client.offset() == 1
+    assert listed() == (ErrorCode.NONE, [GROUP])
 
 
 def test_offsets_of_a_deleted_topic_do_not_greet_the_next_of_that_name(cluster):
