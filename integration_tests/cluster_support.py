@@ -122,9 +122,8 @@ def create_topic(
 ) -> None:
     """Create a topic and wait until it can be used, for as long as a loaded machine takes."""
     new = NewTopic(topic, partitions, replication_factor, config=config or {})
-    made = admin(cluster).create_topics(
-        [new], operation_timeout=DEADLINE_S, request_timeout=DEADLINE_S
-    )
+    client = admin(cluster)  # which must outlive the answer
+    made = client.create_topics([new], operation_timeout=DEADLINE_S, request_timeout=DEADLINE_S)
     made[topic].result(DEADLINE_S + 30)
 
 
