@@ -10,7 +10,7 @@ from storage_engine.tests.simulation.mutations import MUTATIONS, failure_of
 from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
 
 SEEDS = range(-8, 40)
-"""The fixed set of test_simulation, and some more."""
+"""The fixed set, as in test_simulation."""
 
 CAUGHT: dict[str, tuple[int, str]] = {
     "truncate_to_the_high_watermark": (0, "every member of the ISR holds what is committed"),
