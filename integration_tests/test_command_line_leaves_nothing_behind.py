@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,42 @@ def test_ctrl_c_while_up_waits_stops_what_it_started(directory: Path) -> None:
         next(line for line in command.stderr if "starts (pid" in line)
         command.send_signal(signal.SIGINT)
         assert command.wait(60) == 130
+    finally:
+        command.kill()
+        command.communicate()
+    assert processes_of(directory) == []
+
+
+BLOCK = """
+import sys, time
+from pathlib import Path
+from storage_engine.tools.cluster_plan import UpRequest
+from storage_engine.tools.local_cluster import LocalCluster
+
+def tell(line):
+    print(line, flush=True)
+
+with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=2, port=0), progress=tell):
+    tell("within the block")
+    time.sleep(600)
+"""
+
+
+def test_a_second_ctrl_c_does_not_interrupt_what_the_first_one_stops(directory: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-P", "-c", BLOCK, directory],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert command.stdout is not None
+        assert "within the block\n" in iter(command.stdout.readline, "")
+        command.send_signal(signal.SIGINT)
+        assert "stopped" in next(command.stdout)
+        command.send_signal(signal.SIGINT)
+        _, errors = command.communicate(timeout=60)
+        assert errors.endswith("KeyboardInterrupt\n")
     finally:
         command.kill()
         command.communicate()

@@ -18,12 +18,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.protocol.record_batch import Codec
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,10 +99,7 @@ def run(args: argparse.Namespace) -> int:
             args,
         ),
     ]
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(COLUMNS, [list(asdict(result).values()) for result in results])
+    print_results(COLUMNS, results, as_json=args.json)
     return 0
 
 

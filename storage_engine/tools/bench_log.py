@@ -15,13 +15,12 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.bench_rounds import Result
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_results
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -60,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
         for result in _measure(args, Path(folder)):
             results.append(result)
             print(f"{len(results)}: {result.what}: {result.measured}", file=sys.stderr)
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(COLUMNS, [list(asdict(result).values()) for result in results])
+    print_results(COLUMNS, results, as_json=args.json)
     return 0
 
 

@@ -12,14 +12,12 @@ examples:
 """
 
 import argparse
-import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_results, tell
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -57,15 +55,8 @@ def run(args: argparse.Namespace) -> int:
             bytes_a_round=args.bytes,
             cold_bytes=args.cold_bytes,
             rounds=args.rounds,
-            progress=_tell,
+            progress=tell,
         )
         results = list(bench_replication_rounds.measure(plan))
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(COLUMNS, [list(asdict(result).values()) for result in results])
+    print_results(COLUMNS, results, as_json=args.json)
     return 0
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,9 @@ from storage_engine.tools.spark_bench_session import (
     bench_session,
     in_turn,
     rounds,
-    to_stderr,
     trigger_times_ms,
 )
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_results, tell, write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-read`."""
-    say = to_stderr if args.json else write_line
+    say = tell if args.json else write_line
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
         servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
@@ -87,16 +86,8 @@ def run(args: argparse.Namespace) -> int:
             _measure_batch(spark, servers, args, say),
             _measure_micro_batch(spark, servers, args, say),
         ]
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(
-            ["measure", "headrace", "in memory", "ratio", "target"],
-            [
-                [each.measure, each.headrace, each.in_memory, each.ratio, each.target]
-                for each in results
-            ],
-        )
+    columns = ("measure", "headrace", "in memory", "ratio", "target")
+    print_results(columns, results, as_json=args.json)
     return 0
 
 

@@ -22,7 +22,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,9 @@ from storage_engine.tools.spark_bench_session import (
     bench_session,
     in_turn,
     rounds,
-    to_stderr,
     trigger_times_ms,
 )
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_results, tell, write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-write`."""
-    say = to_stderr if args.json else write_line
+    say = tell if args.json else write_line
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
         servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
@@ -110,13 +109,8 @@ def run(args: argparse.Namespace) -> int:
                 bench.stream(args.triggers, args.trigger_rows, "ms"),
             ),
         ]
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(
-            ["measure", EXACTLY_ONCE, "beside", "other", "compared", "target", "met"],
-            [list(asdict(each).values()) for each in results],
-        )
+    columns = ("measure", EXACTLY_ONCE, "beside", "other", "compared", "target", "met")
+    print_results(columns, results, as_json=args.json)
     return 0
 
 

@@ -25,7 +25,6 @@ examples:
 import argparse
 import contextlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +36,7 @@ from typing import NamedTuple
 from storage_engine.tools import wire_load
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_json, print_table, tell
 from storage_engine.tools.wire_echo import Echo, compiled_echo, python_echo
 from storage_engine.tools.wire_frames import ProduceFrames, produce_frames
 from storage_engine.tools.wire_load import Worker
@@ -139,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench wire`; 0 also when a goal is missed, as this only measures."""
-    say = _to_stderr
+    say = tell
     if args.dir is not None and not args.dir.is_dir():
         raise CommandError(f"'{args.dir}' is not a folder; give another --dir")
     with contextlib.ExitStack() as stack:
@@ -413,7 +412,3 @@ def _topic(bench: _Bench, name: str) -> Iterator[None]:
         create_topic(cluster, name, 1, 1)
         yield
         delete_topics(cluster, [name])
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -42,6 +42,7 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.free_ports import is_port_free
 from storage_engine.tools.processes import exit_status
 from storage_engine.tools.serving import wait_until_serving
+from storage_engine.tools.signals import signals_held
 from storage_engine.zookeeper.embedded import (
     EmbeddedZooKeeper,
     EmbeddedZooKeeperError,
@@ -96,7 +97,16 @@ class LocalCluster:
             try:
                 yield cluster
             finally:
-                cluster.down()
+                cluster._down_for_certain()
+
+    def _down_for_certain(self) -> None:
+        """Interrupted once more, it stops at once and lets nothing come between."""
+        try:
+            self.down()
+        except KeyboardInterrupt:
+            with signals_held():
+                self.down(timeout_s=0)
+            raise
 
     @property
     def state(self) -> ClusterFile:

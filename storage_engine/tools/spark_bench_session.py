@@ -128,9 +128,5 @@ def bench_cluster(folder: Path, brokers: int, say: Say) -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-def to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
 def _last_line(text: str) -> str:
     return [line for line in text.splitlines() if line.strip()][-1]

@@ -6,6 +6,7 @@ Rule: what a person reads and what a program reads come from the same rows.
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from storage_engine.tools.errors import OutputClosedError
@@ -40,6 +41,20 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def print_json(value: Any) -> None:
     """Print one JSON document, indented."""
     write_line(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_results(columns: Sequence[str], results: Sequence[Any], *, as_json: bool) -> None:
+    """Instances of a dataclass: a row of each, its fields in the order of the columns, or JSON."""
+    rows = [asdict(result) for result in results]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, [list(row.values()) for row in rows])
+
+
+def tell(line: str) -> None:
+    """One line of progress to stderr, at once."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def write_line(text: str) -> None:

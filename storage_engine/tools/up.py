@@ -19,7 +19,7 @@ from storage_engine.tools.broker_settings import parse_setting
 from storage_engine.tools.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local_cluster import START_TIMEOUT_S, LocalCluster
 from storage_engine.tools.signals import signals_interrupt
-from storage_engine.tools.table import write_line
+from storage_engine.tools.table import tell, write_line
 
 _POLL_S = 0.25
 
@@ -64,14 +64,14 @@ def run(args: argparse.Namespace) -> int:
         zookeeper=args.zookeeper,
         settings=tuple(parse_setting(text) for text in args.set),
     )
-    cluster = LocalCluster(args.dir, progress=_tell)
+    cluster = LocalCluster(args.dir, progress=tell)
     with signals_interrupt():
         cluster.up(request, timeout_s=args.timeout)
         write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
         if args.detach:
             write_line(f"stop with: headrace down --dir {args.dir}")
             return 0
-        _tell("Ctrl-C stops the cluster")
+        tell("Ctrl-C stops the cluster")
         sys.stdout.flush()
         return _run_until_stopped(cluster)
 
@@ -80,24 +80,20 @@ def _run_until_stopped(cluster: LocalCluster) -> int:
     try:
         while _something_runs(cluster):
             for line in cluster.note_ended():
-                _tell(line)
+                tell(line)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
-        _tell("stopping")
+        tell("stopping")
         try:
             cluster.down()
         except KeyboardInterrupt:
-            _tell("stopping at once")
+            tell("stopping at once")
             cluster.down(timeout_s=0)
     else:
-        _tell("the cluster has been stopped by somebody else")
+        tell("the cluster has been stopped by somebody else")
     return 0
 
 
 def _something_runs(cluster: LocalCluster) -> bool:
     state = cluster.state
     return state.zookeeper_pid is not None or any(entry.pid for entry in state.brokers)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

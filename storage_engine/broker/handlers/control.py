@@ -16,12 +16,11 @@ from storage_engine.core.groups.events import TopicsDeleted
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
-    LeaderAndIsrPartitionResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from storage_engine.protocol.apis.order_answers import PartitionOutcome
 from storage_engine.protocol.apis.stop_replica import (
-    StopReplicaPartitionResponse,
     StopReplicaRequest,
     StopReplicaResponse,
 )
@@ -72,7 +71,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
                 if refused():
                     return
                 outcomes.append(
-                    LeaderAndIsrPartitionResponse(
+                    PartitionOutcome(
                         topic=item.topic,
                         partition=item.partition,
                         error_code=int(context.replicas.apply_leadership(item, endpoints)),
@@ -125,9 +124,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
                 return
             code = _stop(context, TopicPartition(item.topic, item.partition), item.delete)
             outcomes.append(
-                StopReplicaPartitionResponse(
-                    topic=item.topic, partition=item.partition, error_code=int(code)
-                )
+                PartitionOutcome(topic=item.topic, partition=item.partition, error_code=int(code))
             )
             yield
         for topic in {item.topic for item in request.partitions if item.delete}:

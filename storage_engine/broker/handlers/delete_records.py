@@ -7,7 +7,8 @@ fails by itself; the new start is on disk before it is told to anyone. Source: R
 import logging
 from typing import Any
 
-from storage_engine.broker.delayed_delete_records import AwaitedDeletion, DelayedDeleteRecords
+from storage_engine.broker.delayed_answer import DelayedAnswer
+from storage_engine.broker.delayed_delete_records import AwaitedDeletion
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import (
@@ -59,9 +60,8 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
         )
 
     def wait() -> None:
-        DelayedDeleteRecords(
+        DelayedAnswer(
             [each for each in outcomes.values() if isinstance(each, AwaitedDeletion)],
-            live=lambda: context.metadata.brokers,
             timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
             scheduler=context.scheduler,
             respond=respond,
@@ -101,7 +101,7 @@ def _delete(
     except LogStorageError as failure:
         replicas.fail(partition, failure)
         raise
-    return AwaitedDeletion(partition, required_offset=offset)
+    return AwaitedDeletion(partition, required_offset=offset, live=lambda: context.metadata.brokers)
 
 
 def _row(partition: int, outcome: AwaitedDeletion | KafkaError) -> Any:

@@ -8,7 +8,8 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 import logging
 from itertools import pairwise
 
-from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
+from storage_engine.broker.delayed_answer import DelayedAnswer
+from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -151,15 +152,14 @@ def _answer(
         if isinstance(outcome, KafkaError):
             responses.append(_failed(item, outcome))
         else:
-            responses.append(_appended(context, item, outcome, acks, waiting, len(responses)))
+            responses.append(_appended(context, item, outcome, acks, waiting, responses))
     if acks == 0:
         _finish_unacknowledged(call, responses)
     elif not waiting:
         call.respond(ProduceResponse(responses))
     else:
-        DelayedProduce(
+        DelayedAnswer(
             waiting,
-            responses,
             timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
             scheduler=context.scheduler,
             respond=lambda: call.respond(ProduceResponse(responses)),
@@ -195,7 +195,7 @@ def _appended(
     result: AppendResult,
     acks: int,
     waiting: list[AwaitedAppend],
-    index: int,
+    responses: list[ProducePartitionResponse],
 ) -> ProducePartitionResponse:
     """The response for one partition, and what it waits for."""
     tp = TopicPartition(item.topic, item.partition)
@@ -205,11 +205,15 @@ def _appended(
         gone = KafkaError(f"{tp} is here no more", ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _failed(item, gone)
     required_offset = result.last_offset + 1
-    if acks == -1:
-        waiting.append(AwaitedAppend(partition, required_offset=required_offset, index=index))
-    elif acks == 1 and partition.config.flush_before_ack:
+    if acks == -1 or (acks == 1 and partition.config.flush_before_ack):
         waiting.append(
-            AwaitedAppend(partition, required_offset=required_offset, index=index, by_all=False)
+            AwaitedAppend(
+                partition,
+                responses,
+                required_offset=required_offset,
+                index=len(responses),
+                by_all=acks == -1,
+            )
         )
     return ProducePartitionResponse(
         item.topic,

@@ -11,7 +11,8 @@ A coordinator that hears nothing sends it again, which is harmless. Source: KIP-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from storage_engine.broker.delayed_produce import AwaitedAppend, DelayedProduce
+from storage_engine.broker.delayed_answer import DelayedAnswer
+from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -67,10 +68,11 @@ class MarkerWrites:
                 assert partition is not None, "it was appended to in this turn"
                 required = result.last_offset + 1
                 self.on_written(target)
-                waiting.append(AwaitedAppend(partition, required_offset=required, index=index))
-        DelayedProduce(
+                waiting.append(
+                    AwaitedAppend(partition, outcomes, required_offset=required, index=index)
+                )
+        DelayedAnswer(
             waiting,
-            outcomes,
             timeout_ms=REPLICATION_WAIT_MS,
             scheduler=self._scheduler,
             respond=lambda: on_written([ErrorCode.of(each.error_code) for each in outcomes]),

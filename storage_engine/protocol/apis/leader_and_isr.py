@@ -23,12 +23,16 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     PartitionEpoch,
 )
+from storage_engine.protocol.apis.order_answers import (
+    OrderAnswer,
+    encode_order_answer,
+    order_answer_decoder,
+)
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import (
     NO_TOPIC_ID,
     Reader,
     Writer,
-    decode_leniently,
     decode_with,
 )
 
@@ -79,21 +83,10 @@ class LeaderAndIsrRequest:
     """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrPartitionResponse:
-    """Outcome for one partition."""
+class LeaderAndIsrResponse(OrderAnswer):
+    """Answer to a LeaderAndIsrRequest."""
 
-    topic: str
-    partition: int
-    error_code: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrResponse:
-    """Answer to a LeaderAndIsrRequest; without partitions when the whole request is refused."""
-
-    error_code: int = 0
-    partitions: Sequence[LeaderAndIsrPartitionResponse] = ()
+    __slots__ = ()
 
 
 def decode_request(version: int, body: memoryview) -> LeaderAndIsrRequest:
@@ -169,35 +162,6 @@ def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
     return [writer.data]
 
 
-def decode_response(version: int, body: memoryview) -> LeaderAndIsrResponse:
-    return decode_leniently(
-        f"LeaderAndIsr response of version {version}", body, False, _read_response
-    )
-
-
-def _read_response(reader: Reader) -> LeaderAndIsrResponse:
-    return LeaderAndIsrResponse(
-        error_code=reader.int16(), partitions=reader.array(8, lambda: _read_outcome(reader))
-    )
-
-
-def _read_outcome(reader: Reader) -> LeaderAndIsrPartitionResponse:
-    return LeaderAndIsrPartitionResponse(
-        topic=reader.name(), partition=reader.int32(), error_code=reader.int16()
-    )
-
-
-def encode_response(version: int, response: LeaderAndIsrResponse) -> list[Buffer]:
-    writer = Writer(flexible=False)
-    writer.int16(response.error_code)
-    writer.count(len(response.partitions))
-    for partition in response.partitions:
-        writer.string(partition.topic)
-        writer.int32(partition.partition)
-        writer.int16(partition.error_code)
-    return [writer.data]
-
-
 API = ApiSpec(
     key=4,
     name="LeaderAndIsr",
@@ -206,6 +170,6 @@ API = ApiSpec(
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
+    decode_response=order_answer_decoder("LeaderAndIsr", LeaderAndIsrResponse),
+    encode_response=encode_order_answer,
 )

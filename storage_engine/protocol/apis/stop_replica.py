@@ -13,8 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.protocol.apis.order_answers import (
+    OrderAnswer,
+    encode_order_answer,
+    order_answer_decoder,
+)
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +46,10 @@ class StopReplicaRequest:
     """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaPartitionResponse:
-    """Outcome for one replica."""
-
-    topic: str
-    partition: int
-    error_code: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaResponse:
+class StopReplicaResponse(OrderAnswer):
     """Answer to a StopReplicaRequest."""
 
-    error_code: int = 0
-    partitions: Sequence[StopReplicaPartitionResponse] = ()
+    __slots__ = ()
 
 
 def decode_request(version: int, body: memoryview) -> StopReplicaRequest:
@@ -97,35 +91,6 @@ def encode_request(version: int, request: StopReplicaRequest) -> list[Buffer]:
     return [writer.data]
 
 
-def decode_response(version: int, body: memoryview) -> StopReplicaResponse:
-    return decode_leniently(
-        f"StopReplica response of version {version}", body, False, _read_response
-    )
-
-
-def _read_response(reader: Reader) -> StopReplicaResponse:
-    return StopReplicaResponse(
-        error_code=reader.int16(), partitions=reader.array(8, lambda: _read_outcome(reader))
-    )
-
-
-def _read_outcome(reader: Reader) -> StopReplicaPartitionResponse:
-    return StopReplicaPartitionResponse(
-        topic=reader.name(), partition=reader.int32(), error_code=reader.int16()
-    )
-
-
-def encode_response(version: int, response: StopReplicaResponse) -> list[Buffer]:
-    writer = Writer(flexible=False)
-    writer.int16(response.error_code)
-    writer.count(len(response.partitions))
-    for partition in response.partitions:
-        writer.string(partition.topic)
-        writer.int32(partition.partition)
-        writer.int16(partition.error_code)
-    return [writer.data]
-
-
 API = ApiSpec(
     key=5,
     name="StopReplica",
@@ -134,6 +99,6 @@ API = ApiSpec(
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
+    decode_response=order_answer_decoder("StopReplica", StopReplicaResponse),
+    encode_response=encode_order_answer,
 )

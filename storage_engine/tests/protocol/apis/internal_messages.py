@@ -17,14 +17,13 @@ from storage_engine.protocol.apis.controlled_shutdown import (
 )
 from storage_engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartition,
-    LeaderAndIsrPartitionResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LiveLeader,
 )
+from storage_engine.protocol.apis.order_answers import PartitionOutcome
 from storage_engine.protocol.apis.stop_replica import (
     StopReplicaPartition,
-    StopReplicaPartitionResponse,
     StopReplicaRequest,
     StopReplicaResponse,
 )
@@ -103,11 +102,11 @@ REQUESTS: dict[int, Any] = {
 RESPONSES: dict[int, Any] = {
     4: LeaderAndIsrResponse(
         error_code=1,
-        partitions=[LeaderAndIsrPartitionResponse(topic="flights", partition=2, error_code=3)],
+        partitions=[PartitionOutcome(topic="flights", partition=2, error_code=3)],
     ),
     5: StopReplicaResponse(
         error_code=1,
-        partitions=[StopReplicaPartitionResponse(topic="flights", partition=2, error_code=3)],
+        partitions=[PartitionOutcome(topic="flights", partition=2, error_code=3)],
     ),
     6: UpdateMetadataResponse(error_code=11),
     7: ControlledShutdownResponse(
