@@ -1,15 +1,22 @@
-"""The native client: the public `Producer`, and what the connector and the tools use to talk to
-brokers.
+"""The native client: the public `Producer` and `Consumer`, and what the connector and the tools use
+to talk to brokers.
 
 Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`. The names below are imported on first use, so that
-no process pays for what it does not use.
+Without threads, but for the one of a `Producer`, and of a `Consumer` in a group. The names below
+are imported on first use, so that no process pays for what it does not use.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storage_engine.client.consumer import Consumer, GroupMetadata
+    from storage_engine.client.consumer_errors import (
+        CommitRefusedError,
+        GroupError,
+        NoOffsetError,
+    )
+    from storage_engine.client.consumer_record import ConsumerRecord
     from storage_engine.client.producer import Producer
     from storage_engine.client.producer_errors import (
         BufferFullError,
@@ -17,21 +24,36 @@ if TYPE_CHECKING:
         SerializationError,
     )
     from storage_engine.client.record_groups import RecordMetadata
+    from storage_engine.core.ids import TopicPartition
 
 __all__ = [
     "BufferFullError",
+    "CommitRefusedError",
+    "Consumer",
+    "ConsumerRecord",
+    "GroupError",
+    "GroupMetadata",
+    "NoOffsetError",
     "Producer",
     "ProducerClosedError",
     "RecordMetadata",
     "SerializationError",
+    "TopicPartition",
 ]
 
 _MODULES = {
-    "BufferFullError": "producer_errors",
-    "Producer": "producer",
-    "ProducerClosedError": "producer_errors",
-    "RecordMetadata": "record_groups",
-    "SerializationError": "producer_errors",
+    "BufferFullError": "client.producer_errors",
+    "CommitRefusedError": "client.consumer_errors",
+    "Consumer": "client.consumer",
+    "ConsumerRecord": "client.consumer_record",
+    "GroupError": "client.consumer_errors",
+    "GroupMetadata": "client.consumer",
+    "NoOffsetError": "client.consumer_errors",
+    "Producer": "client.producer",
+    "ProducerClosedError": "client.producer_errors",
+    "RecordMetadata": "client.record_groups",
+    "SerializationError": "client.producer_errors",
+    "TopicPartition": "core.ids",
 }
 
 
@@ -39,4 +61,4 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    return getattr(importlib.import_module(f"storage_engine.{module}"), name)

@@ -5,7 +5,7 @@ caller gets the answer to the last one; a leader that moves or dies only delays.
 R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
@@ -43,6 +43,10 @@ _LOOKUP_MS = 1_000
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
+
+
+OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
+"""Gets a partition, the offset asked for, and the range that there is, half-open."""
 
 
 class FetchedBatches(NamedTuple):
@@ -95,10 +99,11 @@ class FetchReader:
         isolation: str = "read_uncommitted",
         timeout_ms: int | None = None,
         read_ahead: bool = True,
+        on_out_of_range: OnOutOfRange | None = None,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
-        when it is polled for."""
+        when it is polled for. `on_out_of_range` says where to go on instead, or raises."""
         if isolation not in ISOLATION_LEVELS:
             levels = ", ".join(ISOLATION_LEVELS)
             raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
@@ -113,6 +118,7 @@ class FetchReader:
         self._isolation = isolation
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._read_ahead = read_ahead
+        self._on_out_of_range = on_out_of_range
         self._fetches: dict[int, _Fetch] = {}
         self._lookup_at_ms = 0
 
@@ -124,6 +130,19 @@ class FetchReader:
     def position(self, tp: TopicPartition) -> int:
         """The next offset that will be read."""
         return self._cursors[tp].position
+
+    def read_from(self, tp: TopicPartition, start_offset: int) -> None:
+        """Begin with a partition, or go on elsewhere: what is under way for it is dropped. To be
+        read on and on, not paused."""
+        self._cursors[tp] = Cursor(tp, start_offset, None)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Read it no more; what is under way for it is dropped."""
+        self._cursors.pop(tp, None)
+
+    def pause(self, tp: TopicPartition, *, paused: bool = True) -> None:
+        """Fetch nothing more of it; what is under way for it still comes."""
+        self._cursors[tp].paused = paused
 
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
         """What has come; empty when there is nothing within `timeout_ms`, or all is read.
@@ -244,8 +263,12 @@ class FetchReader:
 
     def _next_retry_ms(self) -> int:
         now_ms = monotonic_ms()
-        waits = [each.retry_at_ms - now_ms for each in self._cursors.values() if not each.done]
-        return max(1, min(waits, default=1))
+        waits = [
+            each.retry_at_ms - now_ms
+            for each in self._cursors.values()
+            if not each.done and not each.paused
+        ]
+        return max(1, min(waits, default=_LONGEST_WAIT_MS))
 
     def _answered(self, broker_id: int) -> list[FetchedBatches]:
         fetch = self._fetches[broker_id]
@@ -262,7 +285,7 @@ class FetchReader:
         found = []
         for answer in response.partitions:
             cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
-            if cursor is not None:
+            if cursor is not None and self._cursors.get(cursor.tp) is cursor:
                 found += self._took(cursor, answer)
         for cursor in fetch.cursors.values():
             cursor.in_flight = False
@@ -313,6 +336,9 @@ class FetchReader:
             f"{start_offset} to {end_offset} (exclusive)"
         )
         if start_offset <= cursor.position <= end_offset:
+            return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
+        if self._on_out_of_range is not None:
+            self.read_from(tp, self._on_out_of_range(tp, cursor.position, start_offset, end_offset))
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
 

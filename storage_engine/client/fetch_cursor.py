@@ -28,6 +28,7 @@ class Cursor:
         "in_flight",
         "leader_epoch",
         "leader_unsure",
+        "paused",
         "position",
         "retry_at_ms",
         "tp",
@@ -38,6 +39,7 @@ class Cursor:
         self.position = start_offset
         self.end_offset = end_offset
         self.in_flight = False
+        self.paused = False
         self.leader_epoch = -1
         # The leader has answered with an error or not at all: ask for the metadata first.
         self.leader_unsure = False
@@ -54,7 +56,8 @@ class Cursor:
         return self.end_offset is not None and self.position >= self.end_offset
 
     def wants_fetch(self, now_ms: int) -> bool:
-        return not self.done and not self.in_flight and now_ms >= self.retry_at_ms
+        waits = self.done or self.in_flight or self.paused
+        return not waits and now_ms >= self.retry_at_ms
 
     def took(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
         """An answer without an error: moves on, and returns its whole batches, None where there is
@@ -88,7 +91,7 @@ class Cursor:
 
     def stuck(self, timeout_ms: int) -> str | None:
         """Why there is no use in waiting longer; None while there is."""
-        if self.done:
+        if self.done or self.paused:
             return None
         if self._error is not None:
             return str(self._error) if self.failing_ms() >= timeout_ms else None

@@ -5,7 +5,6 @@ by the same request, at whoever coordinates the group by then, until the deadlin
 KIP-229.
 """
 
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +14,15 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
-    CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
     HeadraceError,
     KafkaError,
 )
+from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.consumer_protocol import decode_assignment
 
 _OFFSET_COMMIT, _OFFSET_FETCH = 8, 9
 _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 15, 16, 42
@@ -30,7 +30,6 @@ _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 15, 16, 42
 _FETCH_VERSION = 7
 """The newest for one group at a time."""
 
-CONSUMER = "consumer"
 DEAD = "Dead"
 """The state of a group that does not exist."""
 
@@ -129,7 +128,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
                 client_id=each.client_id,
                 host=each.client_host,
                 partitions=(
-                    assigned_partitions(each.member_assignment)
+                    decode_assignment(each.member_assignment)
                     if told.protocol_type == CONSUMER
                     else ()
                 ),
@@ -226,26 +225,3 @@ def _ask_coordinator(
         except (KafkaError, DeadlineExceededError) as error:
             failure = error
         retry.pause(failure)
-
-
-def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a consumer's assignment: int16 version, array of (string topic, array of
-    int32), and what follows. CorruptRecordError when it is none."""
-    if not assignment:
-        return ()
-    partitions: list[TopicPartition] = []
-    try:
-        _, count = struct.unpack_from(">hi", assignment)
-        position = 6
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", assignment, position)
-            position += 2
-            topic = assignment[position : position + length].decode()
-            (numbers,) = struct.unpack_from(">i", assignment, position + length)
-            position += length + 4
-            found = struct.unpack_from(f">{numbers}i", assignment, position)
-            position += 4 * numbers
-            partitions += [TopicPartition(topic, number) for number in found]
-    except (struct.error, UnicodeDecodeError) as error:
-        raise CorruptRecordError(f"an assignment of {len(assignment)} bytes: {error}") from None
-    return tuple(sorted(partitions))

@@ -2,8 +2,10 @@
 
 benchmarks:
   codec       rows to record batches and back, without a broker
+  consume     records a second, beside other clients for Python
   failover    how long partitions are without a leader when brokers die or stop
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
+  produce     records a second, beside other clients for Python
   replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
   spark-read  batch and streaming reads through Spark, with a broker
   spark-write batch and streaming writes through Spark, exactly once and at least once
@@ -21,8 +23,10 @@ from storage_engine.tools.signals import signals_interrupt
 
 _MODULES = {
     "codec": "bench_codec",
+    "consume": "bench_consume",
     "failover": "bench_failover",
     "log": "bench_log",
+    "produce": "bench_produce",
     "replication": "bench_replication",
     "spark-read": "bench_spark_read",
     "spark-write": "bench_spark_write",

@@ -200,7 +200,12 @@ class Client:
 class World:
     """One run; `happen` as often as one likes, then `settle`."""
 
-    def __init__(self, seed: int, factory: Callable[..., GroupCoordinator] = GroupCoordinator):
+    def __init__(
+        self,
+        seed: int,
+        factory: Callable[..., GroupCoordinator] = GroupCoordinator,
+        client: type[Client] = Client,
+    ) -> None:
         self.random = random.Random(seed)
         self.factory = factory
         self.faulty = True
@@ -213,7 +218,7 @@ class World:
         self.letters: list[Callable[[], None]] = []
         self.owners: dict[tuple[int, int], str] = {}
         self.generations = self.elections = self.commits = 0
-        self.clients = [Client(self, f"c{n}", f"i{n}" if n % 3 == 0 else None) for n in range(4)]
+        self.clients = [client(self, f"c{n}", f"i{n}" if n % 3 == 0 else None) for n in range(4)]
         self.elect()
 
     @property

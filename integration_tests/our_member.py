@@ -1,0 +1,57 @@
+"""Our consumer with the face of the other clients' members; as a program, one to kill."""
+
+import contextlib
+import sys
+from typing import Any
+
+from storage_engine.client import CommitRefusedError, Consumer
+
+
+class OurMember:
+    """See `group_members.GroupMember`."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
+        self.rebalances = 0
+        """How often it was given partitions."""
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": 500,
+                **{key.replace("_", "."): value for key, value in settings.items()},
+            }
+        )
+        self.consumer.subscribe([topic], on_assigned=self._assigned)
+
+    def _assigned(self, _partitions: Any) -> None:
+        self.rebalances += 1
+
+    def poll(self) -> list[tuple[int, int]]:
+        return [(record.partition, record.offset) for record in self.consumer.poll(50)]
+
+    def owned(self) -> set[int]:
+        return {tp.partition for tp in self.consumer.assignment}
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def main() -> None:
+    """bootstrap servers, group, topic, session timeout in ms: commit what is read, until killed."""
+    servers, group, topic, session_ms = sys.argv[1:]
+    member = OurMember(servers, group, topic, session_timeout_ms=session_ms)
+    while True:
+        for partition, offset in member.poll():
+            print(partition, offset, flush=True)
+        # On a machine that is too busy for heartbeats somebody else reads them again.
+        with contextlib.suppress(CommitRefusedError):
+            member.commit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""What a consumer's user may have to tell apart. Each is a HeadraceError of one line.
+
+error                     raised by          what to do
+ConfigError               Consumer(...)      correct the setting
+NoOffsetError             poll, position     with auto.offset.reset=none: seek
+OffsetOutOfRangeError     poll               with auto.offset.reset=none: seek
+CommitRefusedError        commit             the partitions are another member's: poll goes on with
+                                             what this one owns now; what was read since the last
+                                             commit is read again by the other
+GroupError                poll, subscribe    the group refuses this member for good: correct what it
+                                             names
+DeadlineExceededError     any                brokers or the coordinator were away for
+                                             default.api.timeout.ms: again
+"""
+
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+
+
+class NoOffsetError(HeadraceError):
+    """Nothing is committed for a partition, and auto.offset.reset is none."""
+
+
+class CommitRefusedError(KafkaError):
+    """The member is not in the group's present generation."""
+
+    code = ErrorCode.ILLEGAL_GENERATION
+
+
+class GroupError(KafkaError):
+    """The group does not take this member."""

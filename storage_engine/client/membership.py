@@ -1,0 +1,350 @@
+"""A member of a group, as a pure state machine. Its one rule: a member joins a generation only when
+it reads nothing of the one before.
+
+                 subscribed            answered            assigned
+    OUT ---------------------> JOINING ---------> SYNCING ---------> MEMBER
+     ^                          ^    ^               |                 |  rebalance, lost session,
+     | unsubscribed,            |    +---------------+                 |  other topics
+     | fatal error       let go |      rebalance                       v
+     +--------------------------+------------------------------- LETTING_GO
+                                         or LAPSED: not polled for max.poll.interval.ms
+
+`step(event)` returns effects. The driver carries them out in order: at most one request of a member
+is under way, a newer one takes the place of the older, whose answer is heard no more. Owners of
+partitions let go in their own thread, and say so (`Released`); until then a member that is still in
+the group keeps its session. Source: Kafka's classic group protocol, KIP-62, KIP-345, KIP-394.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from storage_engine.core.errors import ErrorCode
+
+NO_MEMBER = ""
+NO_GENERATION = -1
+
+ASK_AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Of whoever coordinates the group by then."""
+
+PUT_OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""The group goes on without this member: what it owned may be another's."""
+
+_REBALANCES = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+class Stage(enum.Enum):
+    OUT = "not in the group"
+    JOINING = "waits for the others"
+    SYNCING = "waits for its part"
+    MEMBER = "in the group"
+    LETTING_GO = "must give its part back before it joins again"
+    LAPSED = "left: it did not poll"
+    FAILED = "told to stay out"
+
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribed:
+    """To topics, or to others than before."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The end: nothing is to be let go any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """The owner of the partitions is at work."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The owner reads nothing any more of what it had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswered:
+    error: ErrorCode
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswered:
+    error: ErrorCode
+    now_ms: int
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswered:
+    error: ErrorCode
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAnswered:
+    """Of the generation that is in `generation`."""
+
+    error: ErrorCode
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The topics, or the numbers of their partitions, are others than when it joined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    now_ms: int
+
+
+Event = (
+    Subscribed
+    | Unsubscribed
+    | Polled
+    | Released
+    | JoinAnswered
+    | SyncAnswered
+    | HeartbeatAnswered
+    | CommitAnswered
+    | TopicsChanged
+    | Tick
+)
+
+
+# --- effects ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendJoin:
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendSync:
+    """Of the generation of the last JoinGroup."""
+
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendHeartbeat:
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLeave:
+    """Nobody waits for the answer."""
+
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Another coordinator is asked next; what failed is sent again to it, after a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The owner has to let go of everything. `lost`: it may be another's already, so that commits
+    are refused."""
+
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """The owner's part, as the leader wrote it."""
+
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """For good."""
+
+    error: ErrorCode
+
+
+class Membership:
+    """Of one consumer. Invariant: `owns` from Take until Released."""
+
+    def __init__(
+        self, *, heartbeat_interval_ms: int, max_poll_interval_ms: int, is_static: bool = False
+    ) -> None:
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._is_static = is_static
+        self.stage = Stage.OUT
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+        self.owns = False
+        self._heartbeat_ms = 0
+        """When the next heartbeat is due."""
+        self._heartbeat_is_out = False
+        """One is sent and not answered."""
+        self._polled_ms = 0
+        self._effects: list[Any] = []
+
+    def step(self, event: Event) -> list[Any]:
+        match event:
+            case Subscribed():
+                self._polled_ms = event.now_ms
+                self._join_anew(lost=False)
+            case Unsubscribed():
+                self._leave()
+                self.stage, self.owns = Stage.OUT, False
+            case Polled():
+                is_news = event.now_ms > self._polled_ms
+                self._polled_ms = max(self._polled_ms, event.now_ms)
+                if self.stage is Stage.LAPSED and is_news:
+                    self._join_anew(lost=True)
+            case Released():
+                self.owns = False
+                if self.stage is Stage.LETTING_GO:
+                    self._join()
+            case Tick():
+                self._tick(event.now_ms)
+            case TopicsChanged():
+                if self.stage is Stage.MEMBER:
+                    self._join_anew(lost=False)
+            case _:
+                self._answered(event)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _answered(
+        self, event: JoinAnswered | SyncAnswered | HeartbeatAnswered | CommitAnswered
+    ) -> None:
+        match event:
+            case JoinAnswered():
+                self._join_answered(event)
+            case SyncAnswered():
+                self._sync_answered(event)
+            case HeartbeatAnswered():
+                self._heartbeat_is_out = False
+                self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
+                self._told(event.error)
+                if event.error in ASK_AGAIN and self._is_in:
+                    self._heartbeat_ms = event.now_ms
+            case CommitAnswered():
+                if event.generation == self.generation and event.error not in ASK_AGAIN:
+                    self._told(event.error)
+            case _:
+                assert_never(event)
+
+    def due_ms(self) -> int | None:
+        """When a Tick is wanted; None while only answers and the owner matter."""
+        match self.stage:
+            case Stage.MEMBER | Stage.LETTING_GO if self._is_in:
+                lapse_ms = self._polled_ms + self._max_poll_interval_ms
+                return lapse_ms if self._heartbeat_is_out else min(self._heartbeat_ms, lapse_ms)
+            case Stage.JOINING | Stage.SYNCING:
+                return self._polled_ms + self._max_poll_interval_ms
+            case _:
+                return None
+
+    @property
+    def _is_in(self) -> bool:
+        """Whether the group waits for its heartbeats."""
+        return self.generation != NO_GENERATION and self.stage in (Stage.MEMBER, Stage.LETTING_GO)
+
+    def _tick(self, now_ms: int) -> None:
+        if self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
+            return
+        if now_ms >= self._polled_ms + self._max_poll_interval_ms:
+            self._leave()
+            self.stage = Stage.LAPSED
+        elif self._is_in and now_ms >= self._heartbeat_ms and not self._heartbeat_is_out:
+            self._heartbeat_is_out = True
+            self._effects.append(
+                SendHeartbeat(member_id=self.member_id, generation=self.generation)
+            )
+
+    def _join_anew(self, *, lost: bool) -> None:
+        """Let go of what there is, and join."""
+        self._heartbeat_is_out = False
+        if lost:
+            self.generation = NO_GENERATION
+        if self.owns:
+            self.stage = Stage.LETTING_GO
+            self._effects.append(Release(lost=lost))
+        else:
+            self._join()
+
+    def _join(self) -> None:
+        self.stage, self._heartbeat_is_out = Stage.JOINING, False
+        self._effects.append(SendJoin(member_id=self.member_id))
+
+    def _leave(self) -> None:
+        """A static member keeps its part until its session ends."""
+        if self.member_id != NO_MEMBER and not self._is_static:
+            self._effects.append(SendLeave(member_id=self.member_id))
+            self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+
+    def _join_answered(self, event: JoinAnswered) -> None:
+        if self.stage is not Stage.JOINING:
+            return
+        match event.error:
+            case ErrorCode.NONE:
+                self.member_id, self.generation = event.member_id, event.generation
+                self.stage = Stage.SYNCING
+                self._effects.append(SendSync(member_id=self.member_id, generation=self.generation))
+            case ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = event.member_id
+                self._join()
+            case _:
+                self._told(event.error)
+
+    def _sync_answered(self, event: SyncAnswered) -> None:
+        if self.stage is not Stage.SYNCING:
+            return
+        if event.error is ErrorCode.NONE:
+            self.stage, self.owns = Stage.MEMBER, True
+            self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
+            self._effects.append(Take(assignment=event.assignment))
+        else:
+            self._told(event.error)
+
+    def _told(self, error: ErrorCode) -> None:
+        """What an error means, whatever it answers."""
+        if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
+            return
+        waits = self.stage in (Stage.JOINING, Stage.SYNCING)
+        if error in ASK_AGAIN:
+            self._effects.append(FindCoordinator())
+            if waits:
+                self._join()
+        elif error in PUT_OUT:
+            if error is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = NO_MEMBER
+            if self.stage is not Stage.LETTING_GO or self.generation != NO_GENERATION:
+                self._join_anew(lost=True)
+        elif error in _REBALANCES:
+            if self.stage is not Stage.LETTING_GO:
+                self._join_anew(lost=False)
+        else:
+            self.generation = NO_GENERATION
+            self.stage = Stage.FAILED
+            self._effects.append(Fail(error=error))

@@ -1,0 +1,32 @@
+"""Which member of a group reads which partitions: the range assignment, topic by topic.
+
+Rule: each partition of a topic goes to one of the members that are subscribed to it, to the same
+one whoever computes it. Source: document 002; Kafka's RangeAssignor.
+"""
+
+from collections.abc import Collection, Mapping
+
+from storage_engine.core.ids import TopicPartition
+
+RANGE = "range"
+"""Its name in JoinGroup."""
+
+
+def assign_ranges(
+    subscriptions: Mapping[str, Collection[str]], partition_counts: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """By member (in `subscriptions`: its topics) its partitions.
+
+    Members in the order of their names get runs of partitions whose lengths differ by one at most,
+    the longer ones first. A topic that has no partitions is left out.
+    """
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
+        members = sorted(member for member, topics in subscriptions.items() if topic in topics)
+        least, longer = divmod(partition_counts.get(topic, 0), len(members))
+        start = 0
+        for index, member in enumerate(members):
+            end = start + least + (index < longer)
+            assigned[member] += [TopicPartition(topic, number) for number in range(start, end)]
+            start = end
+    return assigned

@@ -1,0 +1,76 @@
+"""The topics that a consumer is subscribed to, by name or by a pattern, and how many partitions
+they have.
+
+Rule: a topic that does not exist has no partitions; it is looked for often until it does. Internal
+topics match no pattern. Source: R-CLI2.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.net.deadline import Deadline
+
+LOOK_MS = 1_000
+"""For one look at the metadata."""
+
+MISSING_TOPIC_LOOK_MS = 1_000
+"""Between two looks while a topic is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Names, or a pattern that whole names match."""
+
+    topics: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+
+
+class TopicCounts:
+    """What one member goes by; for one thread."""
+
+    def __init__(self, cluster: Cluster, *, max_age_ms: int) -> None:
+        self._cluster = cluster
+        self._max_age_ms = max_age_ms
+        self._subscription = Subscription()
+        self._others: frozenset[str] = frozenset()
+        self._known: dict[str, int] = {}
+        self._looked_ms: int | None = None
+
+    def subscribe(self, subscription: Subscription, now_ms: int) -> frozenset[str]:
+        """The topics, as they are now. KafkaError or DeadlineExceededError when nobody tells."""
+        self._subscription, self._others = subscription, frozenset()
+        self._known = self._look(now_ms)
+        return frozenset(self._known)
+
+    def watch(self, topics: Collection[str], now_ms: int) -> dict[str, int]:
+        """The counts of partitions of these too, which other members want."""
+        self._others = frozenset(topics)
+        self._known = self._look(now_ms)
+        return self._known
+
+    def changed(self, now_ms: int) -> bool:
+        """Look, if it is time; whether what a generation was made from is another by now."""
+        if self._looked_ms is None or now_ms < self.due_ms():
+            return False
+        before, self._known = self._known, self._look(now_ms)
+        return before != self._known
+
+    def due_ms(self) -> int:
+        """When to look again; a look that failed counts."""
+        missing = not all(self._known.values()) or not self._known
+        pause_ms = MISSING_TOPIC_LOOK_MS if missing else self._max_age_ms
+        return (self._looked_ms or 0) + min(pause_ms, self._max_age_ms)
+
+    def _look(self, now_ms: int) -> dict[str, int]:
+        self._looked_ms = now_ms
+        pattern = self._subscription.pattern
+        names = self._subscription.topics | self._others
+        self._cluster.refresh(None if pattern is not None else names, Deadline.after(LOOK_MS))
+        there = self._cluster.view.topics
+        if pattern is not None:
+            matching = frozenset(filter(pattern.fullmatch, there)) - INTERNAL_TOPICS
+            names = matching | self._others
+        return {name: len(there[name].partitions) if name in there else 0 for name in names}

@@ -1,0 +1,70 @@
+"""What members of a group of consumers tell one another, through a coordinator that does not read
+it. Its one rule: as other clients write and read it, so that a group can be mixed.
+
+    Subscription   bytes  meaning                Assignment     bytes  meaning
+    version          2    what follows may       version          2
+                          have more fields
+    topics                int32 count, then      topics                int32 count, then topic and
+                          strings                                      int32 count of int32
+    user data             int32 length, bytes    user data             int32 length, bytes
+
+A string is an int16 length and UTF-8. Version 0 is written; of newer ones the fields above are
+read. Source: Kafka's ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json.
+"""
+
+import struct
+from collections.abc import Iterable
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.ids import TopicPartition
+
+_HEAD = struct.Struct(">hi")
+_VERSION = 0
+_NO_USER_DATA = struct.pack(">i", 0)
+
+
+def encode_subscription(topics: Iterable[str]) -> bytes:
+    """What a member joins with."""
+    names = sorted(topics)
+    parts = [_HEAD.pack(_VERSION, len(names))]
+    parts += [_string(name) for name in names]
+    return b"".join([*parts, _NO_USER_DATA])
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """What the leader gives a member."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    parts = [_HEAD.pack(_VERSION, len(by_topic))]
+    for topic, numbers in by_topic.items():
+        parts.append(_string(topic))
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return b"".join([*parts, _NO_USER_DATA])
+
+
+def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions, none in an empty one. CorruptRecordError when it is no assignment."""
+    if not assignment:
+        return ()
+    partitions: list[TopicPartition] = []
+    try:
+        _, count = _HEAD.unpack_from(assignment)
+        position = _HEAD.size
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", assignment, position)
+            position += 2
+            topic = assignment[position : position + length].decode()
+            (numbers,) = struct.unpack_from(">i", assignment, position + length)
+            position += length + 4
+            found = struct.unpack_from(f">{numbers}i", assignment, position)
+            position += 4 * numbers
+            partitions += [TopicPartition(topic, number) for number in found]
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptRecordError(f"an assignment of {len(assignment)} bytes: {error}") from None
+    return tuple(sorted(partitions))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
