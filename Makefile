@@ -15,7 +15,8 @@ test: .venv/.set-up
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	# Two at a time: the tests of brokers wait for timeouts more than they compute.
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	# Which of them runs what, and when: conftest.py.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
 test-all: test

@@ -88,6 +88,20 @@ def running_cluster(
         yield cluster
 
 
+@contextlib.contextmanager
+def shared_cluster(
+    directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
+) -> Iterator[LocalCluster]:
+    """As `running_cluster`, for all tests of a file: nobody looks at what it leaves, so that its
+    brokers need not hand over one after the other when it goes."""
+    with running_cluster(directory, brokers=brokers, settings=settings) as cluster:
+        try:
+            yield cluster
+        finally:
+            for broker in cluster.state.brokers:
+                cluster.kill_broker(broker.id)
+
+
 def admin(cluster: HasBootstrapServers) -> AdminClient:
     return AdminClient(
         {
@@ -106,10 +120,11 @@ def create_topic(
     replication_factor: int = 3,
     config: dict[str, str] | None = None,
 ) -> None:
-    """Create a topic and wait until it can be used."""
+    """Create a topic and wait until it can be used, for as long as a loaded machine takes."""
     new = NewTopic(topic, partitions, replication_factor, config=config or {})
-    client = admin(cluster)
-    client.create_topics([new])[topic].result(30)
+    client = admin(cluster)  # which must outlive the answer
+    made = client.create_topics([new], operation_timeout=DEADLINE_S, request_timeout=DEADLINE_S)
+    made[topic].result(DEADLINE_S + 30)
 
 
 def partition_metadata(client: AdminClient, topic: str, partition: int = 0) -> Any:

@@ -328,7 +328,7 @@ class _CaseRun:
             case Fault.COORDINATOR:
                 self._cluster.kill_broker(self._coordinator())
             case Fault.CONTROLLER:
-                self._cluster.kill_broker(self._admin.list_topics(timeout=10).controller_id)
+                self._cluster.kill_broker(self._admin.list_topics(timeout=60).controller_id)
             case Fault.TASK_FAILS:
                 (self._folder / "then").touch()
             case Fault.SPECULATION:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
 
 from storage_engine.tools.local_cluster import LocalCluster
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def alter(client: AdminClient, kind: str, name: str, **settings: str | None) -> None:

@@ -11,6 +11,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from integration_tests.background import Background
 from integration_tests.cluster_support import CLIENT_TIMEOUT_MS
 
+READ_TIMEOUT_S = 60
+
 
 class SteadyProducer(Background):
     """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
@@ -75,11 +77,13 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
     settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": servers, **settings})
     whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    _low, high = consumer.get_watermark_offsets(whole, timeout=30)
+    low, high = consumer.get_watermark_offsets(whole, timeout=30)
     consumer.assign([whole])
     records: list[tuple[int, int]] = []
     while not records or records[-1][0] < high - 1:
-        messages = consumer.consume(10_000, timeout=10)
+        # As many as are left: it waits for the last one that is asked for, however long.
+        left = high - (records[-1][0] + 1 if records else low)
+        messages = consumer.consume(min(left, 10_000), timeout=READ_TIMEOUT_S)
         assert messages, f"reading stopped at {len(records)} of {high}"
         for message in messages:
             assert message.error() is None

@@ -79,7 +79,7 @@ def steady_producer(servers: str) -> Iterator[dict[int, list[int]]]:
         yield acknowledged
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
     assert producer.flush(120) == 0
     assert errors == []
 

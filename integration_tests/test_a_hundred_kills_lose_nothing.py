@@ -134,6 +134,7 @@ def consumer_of(servers: str) -> Iterator[Consumer]:
         {
             "bootstrap.servers": servers,
             "group.id": "checker",
+            "enable.auto.commit": False,
             "enable.partition.eof": True,
             "log_level": 0,
         }
@@ -156,7 +157,7 @@ def read_all(servers: str, tp: TopicPartition) -> list[Row]:
     with consumer_of(servers) as consumer:
         consumer.assign([ConfluentPartition(*tp, OFFSET_BEGINNING)])
         while True:
-            messages = consumer.consume(10_000, timeout=1)
+            messages = consumer.consume(10_000, timeout=0.1)
             for message in messages:
                 error = message.error()
                 if error is None:

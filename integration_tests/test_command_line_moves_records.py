@@ -162,7 +162,7 @@ def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]
             succeed("produce", "live", *at, stdin=f"{value}\n".encode())
             assert json.loads(command.stdout.readline())["value"] == value
         command.send_signal(signal.SIGINT)
-        assert command.wait(30) == 0
+        assert command.wait(60) == 0
         assert command.stderr is not None
         assert command.stderr.read() == ""
     finally:
@@ -183,7 +183,7 @@ def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]
         assert command.stdout is not None and command.stderr is not None
         assert command.stdout.readline() == b"some line of text\n"
         command.stdout.close()
-        assert command.wait(30) == 0
+        assert command.wait(60) == 0
         assert command.stderr.read() == b""
     finally:
         command.kill()

@@ -177,6 +177,7 @@ def test_output_and_offsets_are_committed_together_or_not_at_all(cluster):
     copier.close()
 
 
+@pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 0, reason="by turns with the one of our clients")
 def test_everything_is_copied_once_while_the_groups_coordinator_is_killed(cluster):
     """Killed before the offsets are sent, or between them and the end of the transaction.
 

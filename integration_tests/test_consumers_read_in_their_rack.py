@@ -44,6 +44,7 @@ class Reader:
             {
                 "bootstrap.servers": servers,
                 "group.id": "reader",
+                "enable.auto.commit": False,
                 "client.rack": rack,
                 "statistics.interval.ms": 100,
                 "stats_cb": self._take,

@@ -27,7 +27,7 @@ def values(servers: str, topic: str) -> list[bytes]:
     try:
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        return [m.value() for m in consumer.consume(end - first, timeout=30)] if end > first else []
+        return [m.value() for m in consumer.consume(end - first, timeout=60)] if end > first else []
     finally:
         consumer.close()
 

@@ -68,7 +68,7 @@ def test_what_was_acknowledged_is_on_the_disk_when_its_power_goes(tmp_path, disk
         disk.fail()
         cluster.kill_broker(1)
         stop.set()
-        thread.join(30)
+        thread.join(60)
         producer.purge()
         disk.repair()
         start_with_folders(cluster, 1, disk.path)

@@ -66,11 +66,12 @@ def _by_kafka_python(servers: str, topic: str, codec: str) -> None:
 
 
 def _read_by_librdkafka(servers: str, topic: str) -> list[Record]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "readers"})
+    settings = {"group.id": "readers", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     records: list[Record] = []
     while len(records) < len(RECORDS):
-        messages = consumer.consume(len(RECORDS), timeout=20)
+        messages = consumer.consume(len(RECORDS) - len(records), timeout=60)
         assert messages, f"only {len(records)} records came"
         for message in messages:
             assert message.error() is None
@@ -82,7 +83,7 @@ def _read_by_librdkafka(servers: str, topic: str) -> list[Record]:
 
 def _read_by_kafka_python(servers: str, topic: str) -> list[Record]:
     consumer = KafkaConsumer(
-        bootstrap_servers=servers, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+        bootstrap_servers=servers, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     )
     partition = KafkaPythonPartition(topic, 0)
     consumer.assign([partition])

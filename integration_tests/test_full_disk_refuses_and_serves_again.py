@@ -114,7 +114,7 @@ def test_producers_are_held_up_by_a_full_disk_and_lose_nothing(tmp_path):
         consumer.assign([TopicPartition("full", 0, OFFSET_BEGINNING)])
         numbers: list[int] = []
         while len(numbers) < RECORDS:
-            messages = consumer.consume(RECORDS, timeout=10)
+            messages = consumer.consume(RECORDS - len(numbers), timeout=60)
             assert messages, f"reading stopped at {len(numbers)} of {RECORDS}"
             numbers += [int((message.value() or b"")[:8]) for message in messages]
         consumer.close()

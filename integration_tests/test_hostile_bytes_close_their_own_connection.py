@@ -44,7 +44,7 @@ CLOSING = {
 
 def _connect(cluster, broker_id: int) -> socket.socket:
     entry = cluster.state.broker(broker_id)
-    connection = socket.create_connection((entry.host, entry.port), timeout=10)
+    connection = socket.create_connection((entry.host, entry.port), timeout=60)
     connection.settimeout(10)
     return connection
 

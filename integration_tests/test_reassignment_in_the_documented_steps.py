@@ -12,7 +12,7 @@ from kafka import TopicPartition as KafkaPartition
 from integration_tests.cluster_support import (
     admin,
     partition_metadata,
-    running_cluster,
+    shared_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -27,14 +27,14 @@ ALL = OLD + NEW
 @pytest.fixture(scope="module")
 def six(tmp_path_factory):
     settings = (("auto.leader.rebalance.enable", "false"),)
-    with running_cluster(tmp_path_factory.mktemp("six"), brokers=6, settings=settings) as running:
+    with shared_cluster(tmp_path_factory.mktemp("six"), brokers=6, settings=settings) as running:
         yield running
 
 
 def create(six, topic: str) -> None:
     new = NewTopic(topic, 1, replica_assignment=[list(OLD)], config={"min.insync.replicas": "2"})
     client = admin(six)
-    client.create_topics([new])[topic].result(30)
+    client.create_topics([new], request_timeout=60)[topic].result(90)
 
 
 def plan_file(folder: Path, topic: str, replicas) -> Path:
@@ -138,11 +138,11 @@ def test_it_is_finished_by_the_next_controller(six, tmp_path):
         )
         wait_until(lambda: history(six, "killed")[-1][0] == ALL, "the first step is done")
         assert history(six, "killed")[-1][2] < set(ALL)
-        controller = client.list_topics(timeout=10).controller_id
+        controller = client.list_topics(timeout=60).controller_id
         six.kill_broker(controller)
 
         def another() -> bool:
-            return client.list_topics(timeout=10).controller_id not in (-1, controller)
+            return client.list_topics(timeout=60).controller_id not in (-1, controller)
 
         wait_until(another, "another controller")
         listed = succeed("reassign", "verify", *bootstrap(six), "--reassignment-json-file", plan)

@@ -15,7 +15,7 @@ from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options import parse_source_options
 from connector.stream_reader import HeadraceStreamReader
-from integration_tests.cluster_support import admin, create_topic, running_cluster, wait_until
+from integration_tests.cluster_support import admin, create_topic, shared_cluster, wait_until
 from integration_tests.spark_support import consume, produce, topic
 from integration_tests.transactional_clients import Confluent
 from storage_engine.client import fetch
@@ -35,7 +35,7 @@ __all__ = ["topic"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
+    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
         yield running
     close_all()
 
@@ -101,8 +101,8 @@ def _texts(first, last):
 
 def _create_again(cluster, topic):
     client = admin(cluster)
-    client.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in client.list_topics(timeout=10).topics, "the topic is gone")
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
+    wait_until(lambda: topic not in client.list_topics(timeout=60).topics, "the topic is gone")
     create_topic(cluster, topic)
 
 
@@ -156,8 +156,8 @@ def test_a_batch_whose_topic_is_gone_is_a_loss_and_no_dead_end(
     strict, lenient = Stream(servers, topic), Stream(servers, topic, failOnDataLoss="false")
     end = strict.reader.latestOffset(strict.at, ReadAllAvailable())
     client = admin(cluster)
-    client.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in client.list_topics(timeout=10).topics, "the topic is gone")
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
+    wait_until(lambda: topic not in client.list_topics(timeout=60).topics, "the topic is gone")
     with pytest.raises(DataLossError, match=f"{topic}-0, wanted from offset 0 to 5, is gone"):
         strict.reader.partitions(strict.at, end)
     assert lenient.reader.partitions(lenient.at, end) == []

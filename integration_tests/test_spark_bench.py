@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
 WHY = "a sample: reads and writes by turns, a day each; HEADRACE_FAULTS=full runs both"
 
 TIMEOUT_S = 300
-SMALL = ["--rounds", "1", "--triggers", "2", "--trigger-rows", "100", "--json"]
+SMALL = ["--rounds=1", "--warm-up-rounds=0", "--warm-up-triggers=1", "--json"]
+SMALL += ["--triggers=1", "--trigger-rows=100"]
 
 
 def bench(name: str, *arguments: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parent.parent
-RUN_TIMEOUT_S = 150
+RUN_TIMEOUT_S = 300
 
 
 def _start_driver(servers, topic, starting, folder, mode):

@@ -14,7 +14,7 @@ from integration_tests.cluster_support import (
     admin,
     create_topic,
     leader_of,
-    running_cluster,
+    shared_cluster,
 )
 from integration_tests.sink_driver_support import (
     STATE,
@@ -46,7 +46,7 @@ __all__ = ["servers", "spark", "topic"]
 @pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
     settings = (("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),)
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
+    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
         yield made
 
 
@@ -137,7 +137,7 @@ def test_a_topic_that_is_created_again_is_another_source(
     more(servers, topic, 0, 100)
     copy(spark, servers, topic, tmp_path / "first")
     client = admin(spark_cluster)
-    client.delete_topics([topic])[topic].result(30)
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
     create_topic(spark_cluster, topic)
     more(servers, topic, 100, 150)
     copy(spark, servers, topic, tmp_path / "second")

@@ -147,7 +147,7 @@ def test_new_topics_of_a_pattern_and_added_partitions_are_read(
     create_topic(spark_cluster, f"{topic}-new", partitions=2)
     produce(servers, f"{topic}-new", _numbers(10, 20))
     client = admin(spark_cluster)
-    client.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    client.create_partitions([NewPartitions(topic, 4)], request_timeout=60)[topic].result(90)
     wait_until(lambda: partition_metadata(client, topic, 3) is not None, "four partitions")
     produce(servers, topic, _numbers(20, 30, partition=3))
     _run(reader.load(), tmp_path)

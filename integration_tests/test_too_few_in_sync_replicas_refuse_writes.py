@@ -42,7 +42,7 @@ def _values(servers: str, count: int) -> list[bytes | None]:
     settings = {"group.id": "reader", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([TopicPartition("guarded", 0, OFFSET_BEGINNING)])
-    values = [m.value() for m in consumer.consume(count, timeout=20)]
+    values = [m.value() for m in consumer.consume(count, timeout=60)]
     consumer.close()
     return values
 
@@ -52,7 +52,7 @@ def test_writes_stop_below_the_minimum_and_reads_go_on(tmp_path):
         servers = cluster.bootstrap_servers
         create_topic(cluster, "guarded", config={"min.insync.replicas": "2"})
         client = admin(cluster)
-        assert _produce(servers, b"with three", acks="all", timeout_ms=20_000) is None
+        assert _produce(servers, b"with three", acks="all", timeout_ms=60_000) is None
 
         leader = leader_of(client, "guarded")
         followers = [broker for broker in (1, 2, 3) if broker != leader]
@@ -67,5 +67,5 @@ def test_writes_stop_below_the_minimum_and_reads_go_on(tmp_path):
 
         cluster.start_broker(followers[0])
         wait_for_isr(client, "guarded", 2)
-        assert _produce(servers, b"with two", acks="all", timeout_ms=20_000) is None
+        assert _produce(servers, b"with two", acks="all", timeout_ms=60_000) is None
         assert _values(servers, 2) == [b"with three", b"with two"]

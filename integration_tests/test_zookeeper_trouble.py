@@ -74,7 +74,7 @@ def _takes_nothing(cluster: ProxiedCluster, broker: int) -> None:
             "log_level": 0,
         }
     )
-    metadata = sender.list_topics(TOPIC, timeout=10)
+    metadata = sender.list_topics(TOPIC, timeout=60)
     if metadata.topics[TOPIC].partitions[0].leader != broker:
         return  # it has heard of its successor already
     sender.produce(TOPIC, b"-1", partition=0, on_delivery=lambda error, _m: outcomes.append(error))
@@ -207,7 +207,7 @@ def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
         credentials.write_text("headrace:secret\n")
         cluster.start_broker(leader)
         wait_for_isr(client, TOPIC, 3)
-        client.delete_topics([TOPIC])[TOPIC].result(30)
+        client.delete_topics([TOPIC], request_timeout=60)[TOPIC].result(90)
 
 
 def _listed(client: AdminClient) -> int:

@@ -59,7 +59,7 @@ class Ensemble:
     def kill(self, server: int) -> None:
         process = self._processes.pop(server)
         process.kill()
-        process.wait(30)
+        process.wait(60)
 
     def wait_until_serving(self) -> None:
         for server in self._processes:

@@ -41,7 +41,7 @@ CLOSING_MS = 15 * DAY_MS
 """How late the record is that completes the last hours: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
-_DEADLINE_SECONDS = 360
+_DEADLINE_SECONDS = 900
 """For loading and streaming together; they take about a minute and a half."""
 
 

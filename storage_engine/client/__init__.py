@@ -10,17 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage_engine.client.consumer import Consumer, GroupMetadata
+    from storage_engine.client.consumer import Consumer
     from storage_engine.client.consumer_errors import (
         CommitRefusedError,
         GroupError,
         NoOffsetError,
     )
     from storage_engine.client.consumer_record import ConsumerRecord
+    from storage_engine.client.group_requests import GroupMetadata
     from storage_engine.client.producer import Producer
     from storage_engine.client.producer_errors import (
         BufferFullError,
         ProducerClosedError,
+        ProducerFencedError,
         SerializationError,
     )
     from storage_engine.client.record_groups import RecordMetadata
@@ -36,6 +38,7 @@ __all__ = [
     "NoOffsetError",
     "Producer",
     "ProducerClosedError",
+    "ProducerFencedError",
     "RecordMetadata",
     "SerializationError",
     "TopicPartition",
@@ -47,10 +50,11 @@ _MODULES = {
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.consumer_record",
     "GroupError": "client.consumer_errors",
-    "GroupMetadata": "client.consumer",
+    "GroupMetadata": "client.group_requests",
     "NoOffsetError": "client.consumer_errors",
     "Producer": "client.producer",
     "ProducerClosedError": "client.producer_errors",
+    "ProducerFencedError": "client.producer_errors",
     "RecordMetadata": "client.record_groups",
     "SerializationError": "client.producer_errors",
     "TopicPartition": "core.ids",

@@ -22,14 +22,14 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from storage_engine.client import membership
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer_config import ConsumerConfig
 from storage_engine.client.consumer_positions import Positions
 from storage_engine.client.consumer_record import ConsumerRecord
-from storage_engine.client.group_requests import Caller
+from storage_engine.client.group_requests import Caller, GroupMetadata
 from storage_engine.client.group_thread import NOBODY, Change, Committed, GroupThread, Part
 from storage_engine.client.groups import group_offsets
 from storage_engine.client.record_buffer import Piece
@@ -54,15 +54,6 @@ _SLICE_MS = 100
 
 _CLOSE_MS = 5_000
 """For the commits that are on their way when the consumer is closed."""
-
-
-class GroupMetadata(NamedTuple):
-    """As what a transaction commits offsets of its group."""
-
-    group_id: str
-    generation: int
-    member_id: str
-    instance_id: str | None
 
 
 class Consumer:

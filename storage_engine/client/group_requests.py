@@ -6,7 +6,7 @@ Kafka's classic group protocol.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage_engine.client.admin import api_of
 from storage_engine.client.consumer_config import ConsumerConfig
@@ -19,6 +19,15 @@ from storage_engine.protocol.apis.spec import ApiSpec
 _OFFSET_COMMIT, _JOIN_GROUP, _HEARTBEAT, _LEAVE_GROUP, _SYNC_GROUP = 8, 11, 12, 13, 14
 
 _NO_EPOCH = -1
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer commits: its member is told from one that was replaced."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,23 +13,30 @@ those sent since the last flush. For any number of threads. Source: R-CLI1, R-CL
 told apart in `producer_errors`.
 """
 
+import contextlib
+import enum
 import operator
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from storage_engine.client.accumulator import BATCH_OVERHEAD_BYTES, RecordGroup, record_bytes
+from storage_engine.client.group_requests import GroupMetadata
 from storage_engine.client.partition_choice import (
     Partitioner,
     StickyPartition,
     partition_for_key,
 )
 from storage_engine.client.producer_config import ProducerConfig
-from storage_engine.client.producer_errors import SerializationError
+from storage_engine.client.producer_errors import (
+    ProducerFencedError,
+    SerializationError,
+    TransactionFailedError,
+)
 from storage_engine.client.record_groups import RecordMetadata
 from storage_engine.client.sender import Sender
 from storage_engine.client.topic_watch import TopicPartitions
@@ -73,6 +80,15 @@ def encode_plain(data: Any) -> bytes | None:
     )
 
 
+class _Stage(enum.Enum):
+    """Of a producer with a `transactional.id`."""
+
+    NEW = "init_transactions was not called"
+    READY = "no transaction is open; begin_transaction opens one"
+    OPEN = "a transaction is open; commit_transaction or abort_transaction ends it"
+    FENCED = "another producer has the transactional.id; close this one"
+
+
 class Producer:
     """Idempotent, with acks=all, unless told otherwise. `close` it, or use it in a `with` block."""
 
@@ -96,6 +112,7 @@ class Producer:
         self._sticky_lock = threading.Lock()
         self._random = random.Random()
         self._sender = Sender(self._config)
+        self._stage = None if self._config.transactional_id is None else _Stage.NEW
 
     def send(
         self,
@@ -113,8 +130,11 @@ class Producer:
         Waits up to `max.block.ms` for the topic's partitions and for room in `buffer.memory`.
         Raises SerializationError, RecordTooLargeError, BufferFullError, and KafkaError for a topic
         or partition that does not exist. `timestamp_ms` None is now. `callback` runs in the
-        producer's thread: it must be short, and must not flush.
+        producer's thread: it must be short, and must not flush. With a `transactional.id` a
+        transaction must be open.
         """
+        if self._stage is not None:
+            self._expect(_Stage.OPEN)
         encoded_key = self._encoded(self._encode_key, key, "key", topic)
         encoded_value = self._encoded(self._encode_value, value, "value", topic)
         rows = _checked_headers(headers) if headers else []
@@ -151,6 +171,8 @@ class Producer:
         """
         from storage_engine.client import table_batches as tables
 
+        if self._stage is not None:
+            self._expect(_Stage.OPEN)
         known = self._sender.topic(topic)
         progress = tables.TableProgress()
         batches = tables.table_batches(
@@ -185,6 +207,63 @@ class Producer:
             progress.end()
         return progress.future
 
+    # --- transactions, which one thread at a time begins and ends ---
+
+    def init_transactions(self) -> None:
+        """Take over the `transactional.id`, once: what its last owner left open is aborted, and
+        that producer is fenced."""
+        self._expect(_Stage.NEW)
+        self._sender.init_transactions()
+        self._stage = _Stage.READY
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on is read (with read_committed) once it is committed, or never."""
+        self._expect(_Stage.READY)
+        self._sender.begin_transaction()
+        self._stage = _Stage.OPEN
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group: GroupMetadata
+    ) -> None:
+        """Commit with the transaction what of its input a consumer has read: by partition the next
+        offset, and the consumer's `group_metadata()`. CommitRefusedError when the partitions are
+        another member's: abort."""
+        self._expect(_Stage.OPEN)
+        with self._noting_fences():
+            self._sender.send_offsets(offsets, group)
+
+    def commit_transaction(self) -> None:
+        """Flush, and commit. TransactionFailedError where a record could not be sent: abort. After
+        a DeadlineExceededError the outcome is open: call it again."""
+        self._expect(_Stage.OPEN)
+        with self._noting_fences():
+            self._sender.commit_transaction()
+            self._stage = _Stage.READY
+
+    def abort_transaction(self) -> None:
+        """Nothing of it is ever read with read_committed; futures that wait fail."""
+        self._expect(_Stage.OPEN)
+        with self._noting_fences():
+            self._sender.abort_transaction()
+            self._stage = _Stage.READY
+
+    @contextlib.contextmanager
+    def _noting_fences(self) -> Iterator[None]:
+        try:
+            yield
+        except (ProducerFencedError, TransactionFailedError) as error:
+            if isinstance(error.__cause__ or error, ProducerFencedError):
+                self._stage = _Stage.FENCED
+            raise
+
+    def _expect(self, stage: _Stage) -> None:
+        if self._stage is None:
+            raise ConfigError("transactions need a transactional.id; give the producer one")
+        if self._stage is _Stage.FENCED:
+            raise ProducerFencedError(_Stage.FENCED.value)
+        if self._stage is not stage:
+            raise TransactionFailedError(f"not now: {self._stage.value}")
+
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error
         since the last flush; DeadlineExceededError after `timeout_ms`."""
@@ -195,7 +274,12 @@ class Producer:
         return self._sender.topic(topic).partition_count
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """`flush`, and the end: what is not acknowledged after `timeout_ms` fails."""
+        """`flush`, and the end: what is not acknowledged after `timeout_ms` fails. A transaction
+        that is open is aborted."""
+        if self._stage is _Stage.OPEN:
+            # If not now, then after its timeout.
+            with contextlib.suppress(HeadraceError):
+                self.abort_transaction()
         self._sender.close(timeout_ms)
 
     def __enter__(self) -> Self:

@@ -47,6 +47,8 @@ SETTINGS: Mapping[str, Setting] = {
     "delivery.timeout.ms": Setting(120_000, integer(1)),
     "request.timeout.ms": Setting(30_000, integer(1)),
     "metadata.max.age.ms": Setting(300_000, integer(1)),
+    "transactional.id": Setting(None, text),
+    "transaction.timeout.ms": Setting(60_000, integer(1)),
 }
 """By key. `enable.idempotence` is on unless `acks` is not all."""
 
@@ -71,6 +73,8 @@ class ProducerConfig:
     delivery_timeout_ms: int
     request_timeout_ms: int
     metadata_max_age_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ProducerConfig":
@@ -83,6 +87,8 @@ class ProducerConfig:
             values["enable.idempotence"] = acks == -1
         elif values["enable.idempotence"] and acks != -1:
             raise ConfigError(f"enable.idempotence needs acks=all, not {acks}; leave one of them")
+        if values["transactional.id"] is not None and not values["enable.idempotence"]:
+            raise ConfigError("transactional.id needs acks=all and enable.idempotence; leave them")
         linger_ms, timeout_ms = values["linger.ms"], values["delivery.timeout.ms"]
         if timeout_ms <= linger_ms:
             raise ConfigError(

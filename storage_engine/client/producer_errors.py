@@ -11,9 +11,20 @@ DeadlineExceededError    the future           the brokers were away for delivery
 KafkaError, retriable    the future           as DeadlineExceededError
 KafkaError, final        the future           correct what it names; sending again is no use
 ProducerClosedError      send, the future     the record was not sent
+ProducerFencedError      transactions         another producer has the transactional.id: close this
+CommitRefusedError       send_offsets_...     the member has lost its partitions: abort
+TransactionFailedError   send, commit_...     a record was not sent, or nothing is open: abort
+
+What else the calls of transactions raise is a DeadlineExceededError, after which commit_transaction
+may be called again, and a KafkaError, after which the transaction is to be aborted.
 """
 
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 
 
 class SerializationError(HeadraceError):
@@ -26,3 +37,13 @@ class BufferFullError(DeadlineExceededError):
 
 class ProducerClosedError(HeadraceError):
     """The producer was closed before the record was on its way, or is closed."""
+
+
+class ProducerFencedError(KafkaError):
+    """Another producer has taken the transactional id over."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class TransactionFailedError(HeadraceError):
+    """The transaction can't be committed any more."""

@@ -10,16 +10,24 @@ it, and the next record starts a new one. Source: R-CLI1, R-CLI7.
 """
 
 import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from storage_engine.client.accumulator import Accumulator, RecordGroup
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.group_requests import GroupMetadata
 from storage_engine.client.produce import BatchWriter
 from storage_engine.client.producer_config import ProducerConfig
-from storage_engine.client.producer_errors import BufferFullError, ProducerClosedError
+from storage_engine.client.producer_errors import (
+    BufferFullError,
+    ProducerClosedError,
+    TransactionFailedError,
+)
 from storage_engine.client.record_groups import RecordMetadata, encode_group, tell
 from storage_engine.client.topic_watch import TopicPartitions, TopicWatch
+from storage_engine.client.transactions import ProducerTransactions
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
@@ -51,6 +59,14 @@ class Sender:
             deadline_ms=config.delivery_timeout_ms,
         )
         self._writer: BatchWriter | None = None
+        self._transactions: ProducerTransactions | None = None
+        if config.transactional_id is not None:
+            self._transactions = ProducerTransactions(
+                self._cluster,
+                config.transactional_id,
+                timeout_ms=config.transaction_timeout_ms,
+                deadline_ms=config.max_block_ms,
+            )
         self._waker = Waker()
         # Guards all below, and tells of memory, topics and groups that are done.
         self._changed = threading.Condition(threading.Lock())
@@ -62,6 +78,9 @@ class Sender:
         self._unfinished: dict[Group, None] = {}
         self._used_bytes = 0
         self._first_error: HeadraceError | None = None
+        # What failed in the transaction that is open.
+        self._transaction_error: HeadraceError | None = None
+        self._commands: deque[tuple[Callable[[], None], Future[None]]] = deque()
         self._sleeping = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="headrace-producer", daemon=True)
@@ -165,6 +184,49 @@ class Sender:
                 self._changed.notify_all()
             self._thread.join()
 
+    # Transactions: carried out by the thread, one after the other.
+
+    def init_transactions(self) -> None:
+        self._call("init_transactions", self._own_transactions.init)
+
+    def begin_transaction(self) -> None:
+        self._call("begin_transaction", self._begin)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        work = self._own_transactions.send_offsets
+        self._call("send_offsets_to_transaction", lambda: work(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """TransactionFailedError where something of it has failed."""
+        with self._changed:
+            error = self._transaction_error
+        if error is None:
+            try:
+                self.flush()
+            except HeadraceError as failure:
+                error = failure
+        if error is not None:
+            raise TransactionFailedError(f"abort the transaction: {error}") from error
+        self._call("commit_transaction", self._commit)
+
+    def abort_transaction(self) -> None:
+        """What is not acknowledged fails."""
+        self._call("abort_transaction", self._abort)
+
+    @property
+    def _own_transactions(self) -> ProducerTransactions:
+        assert self._transactions is not None, "the producer has a transactional.id"
+        return self._transactions
+
+    def _call(self, method: str, work: Callable[[], None]) -> None:
+        self._check_caller(method)
+        future: Future[None] = Future()
+        with self._changed:
+            self._check_open()
+            self._commands.append((work, future))
+            self._wake()
+        future.result()
+
     def _check_caller(self, method: str) -> None:
         if threading.current_thread() is self._thread:
             raise HeadraceError(f"{method} can't be called in a callback: it would wait for itself")
@@ -222,7 +284,11 @@ class Sender:
                 self._closing = True
                 self._sleeping = False
                 self._accumulator.drop()
-            self._fail(ProducerClosedError("the producer was closed before this was acknowledged"))
+                commands, self._commands = self._commands, deque()
+            closed = ProducerClosedError("the producer was closed before this was acknowledged")
+            for _, future in commands:
+                future.set_exception(closed)
+            self._fail(closed)
             if self._writer is not None:
                 self._writer.abandon()
             self._cluster.close()
@@ -236,6 +302,8 @@ class Sender:
             self._sleeping = False
             if self._closing:
                 return False
+        self._run_commands()
+        with self._changed:
             groups = list(self._accumulator.take(now_ms, self._is_waiting))
             topics = self._topics.due(now_ms)
         if topics:
@@ -251,11 +319,56 @@ class Sender:
             self._writer_failed(failure)
         return True
 
+    def _run_commands(self) -> None:
+        while True:
+            with self._changed:
+                if not self._commands:
+                    return
+                work, future = self._commands[0]
+            try:
+                work()
+            except HeadraceError as error:
+                failure: HeadraceError | None = error
+            else:
+                failure = None
+            with self._changed:
+                self._commands.popleft()
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+    def _begin(self) -> None:
+        with self._changed:
+            self._transaction_error = None
+        self._own_transactions.begin()
+        self._writer = self._new_writer()
+
+    def _commit(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._own_transactions.end(commits=True)
+
+    def _abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        with self._changed:
+            self._accumulator.drop()
+        self._fail(TransactionFailedError("the transaction was aborted"), every=True)
+        with self._changed:
+            self._first_error = self._transaction_error = None
+        self._own_transactions.end(commits=False)
+
     def _is_waiting(self, tp: TopicPartition) -> bool:
         return self._writer is not None and self._writer.waiting(tp)
 
     def _append(self, group: Group) -> None:
         if self._writer is None:
+            if self._transactions is not None:
+                self._finish(group, -1, TransactionFailedError("abort the transaction"))
+                return
             self._writer = self._new_writer()
         encoded = group.encoded
         if encoded is None:
@@ -275,6 +388,7 @@ class Sender:
         config = self._config
         return BatchWriter(
             self._cluster,
+            transaction=self._transactions,
             acks=config.acks,
             idempotent=config.enable_idempotence,
             max_in_flight=config.max_in_flight_requests_per_connection,
@@ -299,7 +413,7 @@ class Sender:
                 _LONGEST_WAIT_MS if busy else _IDLE_WAIT_MS,
             ]
             wait_ms = min(due for due in due_ms if due is not None)
-            if self._closing:
+            if self._closing or self._commands:
                 wait_ms = 0
             self._sleeping = wait_ms > 0
         if busy:
@@ -320,8 +434,9 @@ class Sender:
         with self._changed:
             group.finished = True
             del self._unfinished[group]
-            if error is not None and self._first_error is None:
-                self._first_error = error
+            if error is not None:
+                self._first_error = self._first_error or error
+                self._transaction_error = self._transaction_error or error
             self._changed.notify_all()
 
     def _writer_failed(self, error: HeadraceError) -> None:
@@ -330,9 +445,10 @@ class Sender:
             self._writer = None
         self._fail(error)
 
-    def _fail(self, error: HeadraceError) -> None:
-        """Everything that is not in the accumulator."""
+    def _fail(self, error: HeadraceError, *, every: bool = False) -> None:
+        """Everything that is not in the accumulator, or `every` batch."""
         with self._changed:
-            groups = [group for group in self._unfinished if group.taken or self._closing]
+            every = every or self._closing
+            groups = [group for group in self._unfinished if group.taken or every]
         for group in groups:
             self._finish(group, -1, error)

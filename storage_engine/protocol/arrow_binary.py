@@ -24,7 +24,6 @@ LARGEST_ARRAY_BYTES = 0x7FFF_FFFF
 """Binary arrays have 32-bit offsets."""
 
 _NO_BYTES = pa.py_buffer(b"")
-_EMPTY = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +55,15 @@ def binary_array(offsets: npt.NDArray[np.int32], data: Any, validity: Any = None
     return pa.Array.from_buffers(
         pa.binary(), len(offsets) - 1, [validity, pa.py_buffer(offsets), data]
     )
+
+
+def binary_scalar(value: bytes) -> Any:
+    """A pa.BinaryScalar. Not by `pa.scalar`, which imports pandas where it is installed: half a
+    second for every process of Spark's that imports a codec and may encode nothing."""
+    return binary_array(np.array([0, len(value)], np.int32), pa.py_buffer(value))[0]
+
+
+_EMPTY = binary_scalar(b"")
 
 
 def as_column(array: Any, name: str) -> BinaryColumn:

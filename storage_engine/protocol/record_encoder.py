@@ -33,6 +33,7 @@ from storage_engine.core.errors import InvalidRecordError, RecordTooLargeError
 from storage_engine.protocol.arrow_binary import (
     BinaryColumn,
     as_column,
+    binary_scalar,
     join,
     one_array,
     varint_rows,
@@ -75,7 +76,7 @@ _NO_HEADERS_BYTES = 1
 
 _ATTRIBUTES = constant_column(0)
 _NULL = constant_column(-1)
-_NO_HEADERS = pa.scalar(b"\x00", pa.binary())
+_NO_HEADERS = binary_scalar(b"\x00")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.tools.spark_bench_session import (
-    WARM_UP_TRIGGERS,
     Say,
     add_numbers,
     bench_cluster,
     bench_session,
     in_turn,
+    rounds,
     trigger_times_ms,
 )
 from storage_engine.tools.table import print_results, tell, write_line
@@ -95,7 +95,7 @@ def _measure_batch(
     spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
 ) -> Result:
     rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
-    for turn in range(args.rounds + 1):
+    for turn in rounds(args):
         readers = {
             "headrace": _headrace(spark.read, servers),
             "in memory": _in_memory(spark.read, args, args.records),
@@ -104,7 +104,7 @@ def _measure_batch(
             started = time.perf_counter()
             reader.load().write.format("noop").mode("overwrite").save()
             rate = args.records / (time.perf_counter() - started)
-            if turn:
+            if turn > 0:
                 rates[name].append(rate)
                 say(f"batch, round {turn}: {name} {rate:,.0f} records/s")
     ours, theirs = (statistics.median(each) for each in rates.values())
@@ -121,16 +121,17 @@ def _measure_micro_batch(
     spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
 ) -> Result:
     rows = args.trigger_rows
-    records = rows * (args.triggers + WARM_UP_TRIGGERS)
+    records = rows * (args.triggers + args.warm_up_triggers)
     times_ms: dict[str, list[int]] = {"headrace": [], "in memory": []}
-    for turn in range(args.rounds + 1):
+    for turn in rounds(args):
         streams = {
             "headrace": _headrace(spark.readStream, servers).option("maxOffsetsPerTrigger", rows),
             "in memory": _in_memory(spark.readStream, args, records),
         }
         for name, stream in in_turn(streams, turn):
-            measured_ms = trigger_times_ms(stream.load().writeStream.format("noop"), args.triggers)
-            if turn:
+            writer = stream.load().writeStream.format("noop")
+            measured_ms = trigger_times_ms(writer, args.triggers, args.warm_up_triggers)
+            if turn > 0:
                 times_ms[name] += measured_ms
                 say(f"micro-batch, round {turn}: {name} {statistics.median(measured_ms):.0f} ms")
     ours, theirs = (statistics.median(each) for each in times_ms.values())

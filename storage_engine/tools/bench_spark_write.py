@@ -32,6 +32,7 @@ from storage_engine.tools.spark_bench_session import (
     bench_cluster,
     bench_session,
     in_turn,
+    rounds,
     trigger_times_ms,
 )
 from storage_engine.tools.table import print_results, tell, write_line
@@ -146,9 +147,8 @@ class _Bench:
             source = source.option("rowsPerBatch", rows)
             frame = self._valued(source.option("numPartitions", self._args.partitions).load())
             with self._sink(sink) as (name, options):
-                times_ms = trigger_times_ms(
-                    frame.writeStream.format(name).options(**options), triggers
-                )
+                writer = frame.writeStream.format(name).options(**options)
+                times_ms = trigger_times_ms(writer, triggers, self._args.warm_up_triggers)
             time_ms = statistics.median(times_ms)
             return time_ms if unit == "ms" else rows / time_ms * 1000
 
@@ -156,10 +156,10 @@ class _Bench:
 
     def _all(self, what: str, unit: str, measure: Callable[[str], float]) -> Rounds:
         found: Rounds = {sink: [] for sink in SINKS}
-        for turn in range(self._args.rounds + 1):
+        for turn in rounds(self._args):
             for sink, _ in in_turn(found, turn):
                 figure = measure(sink)
-                if turn:
+                if turn > 0:
                     found[sink].append(figure)
                     self._say(f"{what}, round {turn}: {sink} {figure:,.0f} {unit}")
         return found

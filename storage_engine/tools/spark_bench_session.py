@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.arguments import natural_number, positive_integer
 from storage_engine.tools.errors import CommandError
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 CORES = 2
-WARM_UP_TRIGGERS = 3
-"""The first micro-batches of a query start processes; they are not measured."""
+_WARM_UP_ROUNDS = 1
+"""The first round starts processes and fills caches."""
+_WARM_UP_TRIGGERS = 3
+"""The first micro-batches of a query start processes."""
 
 QUERY_TIMEOUT_S = 120
 
@@ -33,26 +35,36 @@ Side = TypeVar("Side")
 
 
 def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, int, str]]) -> None:
-    """(name, default, meaning) of whole numbers above 0, and `--json`."""
-    for name, default, meaning in arguments:
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
+    """(name, default, meaning) of whole numbers above 0; what is done and not measured, and
+    `--json`."""
+    warm_up = (
+        ("--warm-up-rounds", _WARM_UP_ROUNDS, "rounds before those that are measured"),
+        ("--warm-up-triggers", _WARM_UP_TRIGGERS, "micro-batches before those that are measured"),
+    )
+    for kind, group in ((positive_integer, arguments), (natural_number, warm_up)):
+        for name, default, meaning in group:
+            parser.add_argument(
+                name, default=default, type=kind, metavar="N", help=f"{meaning} ({default})"
+            )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
+def rounds(args: argparse.Namespace) -> Iterable[int]:
+    """Numbers of all rounds; those below 1 warm up, and are not measured."""
+    return range(1 - args.warm_up_rounds, args.rounds + 1)
+
+
 def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
-    """Each first in every other round: whoever comes later finds a warmer JVM. Round 0, which
-    starts processes and fills caches, is not measured."""
+    """Each first in every other round: whoever comes later finds a warmer JVM."""
     return list(sides.items()) if turn % 2 else list(sides.items())[::-1]
 
 
-def trigger_times_ms(writer: "DataStreamWriter", triggers: int) -> list[int]:
+def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) -> list[int]:
     """Of so many micro-batches that have rows, behind those that warm up."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
-            return _wait_for_triggers(query, triggers + WARM_UP_TRIGGERS)[WARM_UP_TRIGGERS:]
+            return _wait_for_triggers(query, triggers + warm_up)[warm_up:]
         finally:
             query.stop()
 

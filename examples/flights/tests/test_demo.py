@@ -37,7 +37,7 @@ def run_demo(output, *arguments):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=420,
+        timeout=1000,
         check=False,
     )
 

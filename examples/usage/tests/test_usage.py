@@ -54,8 +54,13 @@ WHY = "a sample: the two ways by turns, a day each; HEADRACE_FAULTS=full runs bo
 
 
 def run(command: list[Any], **environment: str) -> str:
-    """Its output; AssertionError with what it said when it fails. Nothing of Spark is inherited."""
-    inherited = {name: text for name, text in os.environ.items() if "SPARK" not in name}
+    """Its output; AssertionError with what it said when it fails. Nothing of Spark is inherited but
+    what the tests say of its JVM."""
+    inherited = {
+        name: text
+        for name, text in os.environ.items()
+        if "SPARK" not in name or name == "SPARK_CONF_DIR"
+    }
     done = subprocess.run(
         [str(each) for each in command],
         cwd="/", env=inherited | environment, capture_output=True, text=True, timeout=TIMEOUT_S,

@@ -17,6 +17,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.fetch_session import ClientFetchSession, epoch_after
 from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.tests.sampling import examples
 
 
 def wanted(*partitions: int, offset: int = 0) -> list[FetchPartition]:
@@ -329,7 +330,7 @@ class Pair:
 
 
 @given(steps=STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_client_with_a_session_learns_all_that_one_without_would(steps):
     """Whatever is appended, fails, is wanted, lost or forgotten: after two fetches that arrive, the
     client knows the end of each partition that it wants and that has no error."""

@@ -23,6 +23,7 @@ from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.log.support import make_batch, read_all
+from storage_engine.tests.sampling import examples
 
 TOPICS = ("t", "u")
 FRAME_MAX_BYTES = 4000
@@ -243,7 +244,7 @@ def outcome(cluster, data, cuts, *, runs):
     return answers, client.wire.closed, contents
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.one_of(streams(), good_streams()), cuts=st.lists(st.integers(1, 3000), max_size=6))
 def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
     with one_broker() as together, one_broker() as alone:

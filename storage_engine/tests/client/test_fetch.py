@@ -101,9 +101,9 @@ def test_several_partitions_of_one_leader_share_its_fetches(filled, cluster):
 def test_the_next_fetch_is_on_its_way_before_the_caller_has_the_last(filled, cluster):
     chunks = read_range(cluster, T0, 0, 300, max_bytes=10)
     next(chunks)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while filled.count("Fetch") < 2:
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "there is no second fetch"
         time.sleep(0.002)
     chunks.close()
 
@@ -198,7 +198,7 @@ def test_an_end_that_does_not_come_is_an_error_at_the_timeout(filled, cluster):
     started = time.monotonic()
     with pytest.raises(DeadlineExceededError, match="t-0: offset 300 has not come"):
         list(read_range(cluster, T0, 0, 301, timeout_ms=300, max_wait_ms=50))
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 def test_a_partition_without_a_leader_is_an_error_at_the_timeout(filled, cluster):
@@ -215,7 +215,7 @@ def test_a_broker_that_does_not_answer_is_an_error_at_the_timeout(filled):
         pytest.raises(DeadlineExceededError),
     ):
         list(read_range(cluster, T0, 0, 300, timeout_ms=500, max_wait_ms=50))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_a_final_error_is_raised_at_once(filled, cluster):

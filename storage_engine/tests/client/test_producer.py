@@ -360,6 +360,7 @@ def test_weaker_acks_are_taken_at_their_word(fake, produce):
         ({"compression.type": "rar"}, "it must be one of none, gzip, snappy, lz4, zstd"),
         ({"batch.size": -1}, "batch.size is -1; it must be a whole number from 1 to"),
         ({"acks": 1, "enable.idempotence": True}, "enable.idempotence needs acks=all"),
+        ({"acks": 1, "transactional.id": "t"}, "transactional.id needs acks=all"),
         ({"delivery.timeout.ms": 5, "linger.ms": 5}, "it must be more than linger.ms"),
         ({"max.in.flight.requests.per.connection": 6}, "at most 5 with enable.idempotence"),
     ],

@@ -20,6 +20,7 @@ from storage_engine.tests.log.support import (
     read_all,
     segment_files,
 )
+from storage_engine.tests.sampling import examples
 
 NOW_MS = 5000
 SMALL_INDEX = LogConfig(
@@ -185,7 +186,7 @@ CONFIGS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(runs=RUNS, config=st.sampled_from(CONFIGS))
 def test_runs_in_columns_are_like_single_appends(runs, config):
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +202,7 @@ def test_runs_in_columns_are_like_single_appends(runs, config):
             together.close_without_flush()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     appends=APPENDS,
     cuts=st.lists(st.integers(1, 12)),

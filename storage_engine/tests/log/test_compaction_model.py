@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from storage_engine.tests.log.compaction_support import CONFIG, compact, newest_of, put, rows
 from storage_engine.tests.log.support import open_log
+from storage_engine.tests.sampling import examples
 
 RETENTION_MS = 1000
 
@@ -36,7 +37,7 @@ ACTION = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(actions=st.lists(ACTION, min_size=5, max_size=40), segment_bytes=st.integers(9000, 12_000))
 def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
     config = replace(

@@ -37,6 +37,7 @@ from storage_engine.tests.protocol.hostile_batches import (
     records,
     refused_by_compacted_topics,
 )
+from storage_engine.tests.sampling import examples
 
 PLAIN = LogConfig(max_message_bytes=MAX_MESSAGE_BYTES)
 COMPACTED = LogConfig(max_message_bytes=MAX_MESSAGE_BYTES, cleanup_policy="compact")
@@ -208,7 +209,7 @@ def mutated(data: bytes, changes) -> bytearray:
     return result
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example(changes=[("byte", 35, 1)], reseal=True, compacts=False, packed=False)
 @given(changes=mutations, reseal=st.booleans(), compacts=st.booleans(), packed=st.booleans())
 def test_any_change_to_a_batch_is_refused_or_leaves_a_log_that_decodes(
@@ -238,7 +239,7 @@ def test_any_change_to_a_batch_is_refused_or_leaves_a_log_that_decodes(
     log.close_without_flush()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(changes=mutations, reseal=st.booleans(), batches=st.integers(1, 3))
 def test_any_change_to_what_a_leader_sends_is_refused_or_leaves_a_log_that_opens(
     tmp_path_factory, changes, reseal, batches

@@ -14,7 +14,7 @@ from storage_engine.net.limits import ServerLimits
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.server import Server
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class LoopThread:
@@ -137,7 +137,7 @@ class Holder:
 def eventually(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "not in time"
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
         time.sleep(0.002)
 
 

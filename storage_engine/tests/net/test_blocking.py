@@ -61,7 +61,7 @@ def test_silence_ends_at_the_deadline(thread):
         started = time.monotonic()
         with pytest.raises(DeadlineExceededError, match="no answer within 100 ms"):
             connection.receive(Deadline.after(100))
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 30
         assert not connection.usable
 
 
@@ -107,7 +107,7 @@ def test_a_server_of_another_protocol_is_recognised():
         with pytest.raises(KafkaError, match="not the Kafka protocol"):
             connection.receive(soon())
         connection.close()
-        server.join(5)
+        server.join(60)
 
 
 def test_a_forked_child_does_not_use_its_parents_connection(thread):

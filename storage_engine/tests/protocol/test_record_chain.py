@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from storage_engine.protocol import record_chain
 from storage_engine.protocol.record_chain import BrokenChainError, RecordRegions, find_records
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
+from storage_engine.tests.sampling import examples
 
 FILLER = st.one_of(
     st.sampled_from(
@@ -76,7 +77,7 @@ def test_real_records_are_found_without_a_walk(batches, gap):
     ),
     NOISE,
 )
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_lies_have_the_same_outcome_as_with_a_walk(batches, gap):
     bodies = [b"".join(parts) for parts, _ in batches]
     counts = [max(1, len(parts) + wrong) for parts, wrong in batches]

@@ -10,6 +10,7 @@ from storage_engine.protocol import record_keys
 from storage_engine.protocol.record_batch import HEADER_BYTES, read_header, seal
 from storage_engine.protocol.record_keys import check_keys
 from storage_engine.protocol.records import encode_batches
+from storage_engine.tests.sampling import examples
 
 
 def outcome(data: memoryview, monkeypatch, walked_max: int) -> str:
@@ -21,7 +22,7 @@ def outcome(data: memoryview, monkeypatch, walked_max: int) -> str:
     return "accepted"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     keys=st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=5),
     place=st.integers(0, 1000),

@@ -446,3 +446,8 @@ def test_broker_side_header_module_loads_neither_numpy_nor_pyarrow():
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_codec_is_imported_without_pandas():
+    program = "import sys, storage_engine.protocol.records; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

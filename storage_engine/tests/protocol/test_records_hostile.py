@@ -21,6 +21,7 @@ from storage_engine.tests.protocol.naive_codec import (
     varint,
     wrap,
 )
+from storage_engine.tests.sampling import examples
 
 GOOD = NaiveRecord(0, 5, b"key", b"value", [("h", b"x")])
 
@@ -159,7 +160,7 @@ def test_unknown_codec_is_unsupported():
     st.sampled_from(list(Codec)),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_random_bytes_behind_a_right_crc_never_escape_as_another_error(data, count, codec, raw):
     content = data if raw else bytes(compress(codec, data))
     blob = wrap(content, count=count, attributes=codec, last_offset_delta=100)
@@ -215,7 +216,7 @@ def test_values_that_look_like_records_are_still_values(payload, records):
     blob = encode_batch([NaiveRecord(i, 0, None, part) for i, part in enumerate(parts)])
     started = time.monotonic()
     assert decode_batches(blob).values.to_pylist() == parts
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_record_chain_of_a_hostile_batch_takes_linear_time():
@@ -224,7 +225,7 @@ def test_record_chain_of_a_hostile_batch_takes_linear_time():
     blob = wrap(records + varint(500) + body(), count=60_001)
     started = time.monotonic()
     assert "record 60000: its length is 500" in rejected(blob)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_many_headers_of_one_record_take_linear_time():
@@ -232,7 +233,7 @@ def test_many_headers_of_one_record_take_linear_time():
     started = time.monotonic()
     decoded = decode_batches(wrap(record(body(headers=headers)), count=1), include_headers=True)
     assert len(decoded.headers[0]) == 200_000
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_regions_that_touch_do_not_run_into_each_other():

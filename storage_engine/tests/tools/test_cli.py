@@ -34,6 +34,16 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {command.name} " in output for command in COMMANDS)
 
 
+def test_a_command_imports_no_pandas_though_arrow_asks_for_it() -> None:
+    code = (
+        "import runpy, sys\nsys.argv = ['headrace', '--version']\n"
+        "try: runpy.run_module('storage_engine.tools.cli', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "import pyarrow\npyarrow.scalar(1)\nsys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_help_imports_neither_arrow_nor_the_broker() -> None:
     code = (
         "import sys\nfrom storage_engine.tools.cli import main\n"

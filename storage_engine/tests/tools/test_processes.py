@@ -34,7 +34,7 @@ class Child:
         self.pid = spawn_detached(
             [sys.executable, "-c", code, *self.mark], cwd=directory, output=self.output
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self.output.read_bytes():
             assert time.monotonic() < deadline, "the child says nothing"
             time.sleep(0.01)
@@ -71,7 +71,7 @@ def test_a_mark_must_stand_in_one_piece(obedient: Child) -> None:
 
 
 def test_sigterm_is_enough_for_an_obedient_child(obedient: Child) -> None:
-    assert stop_process(obedient.pid, obedient.mark, timeout_s=20) is StopOutcome.STOPPED
+    assert stop_process(obedient.pid, obedient.mark, timeout_s=60) is StopOutcome.STOPPED
     assert exit_status(obedient.pid) == -signal.SIGTERM
     assert stop_process(obedient.pid, obedient.mark, timeout_s=1) is StopOutcome.NOT_RUNNING
 
@@ -100,9 +100,9 @@ def test_a_stubborn_child_is_killed_when_its_time_is_over(stubborn: Child) -> No
 
 def test_a_child_killed_from_outside_is_gone_at_once(obedient: Child) -> None:
     os.kill(obedient.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while is_running(obedient.pid, obedient.mark):
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "it goes on"
         time.sleep(0.01)
     assert command_line(obedient.pid) is None
 

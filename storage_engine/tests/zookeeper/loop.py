@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from storage_engine.core.ports import ZkReply
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class HandLoop:

@@ -153,7 +153,7 @@ def test_it_is_up_soon(tmp_path: Path) -> None:
     started = start_embedded(tmp_path, unsafe_no_fsync=True)
     up_s = time.monotonic() - began_s
     started.stop()
-    assert up_s < 5  # 0.3 s on an idle machine
+    assert up_s < 15  # 0.3 s on an idle machine
 
 
 def _fake_java(home: Path, *, release: str | None, script: str = "") -> Path:

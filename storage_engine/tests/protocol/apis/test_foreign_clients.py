@@ -31,7 +31,7 @@ from storage_engine.protocol.framing import (
 from storage_engine.tests.protocol.apis.buffers import joined
 from storage_engine.tests.protocol.apis.fake_broker import TOPIC, FakeBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 admin_api: Any = confluent_kafka.admin
 Headers = list[tuple[str, str | bytes | None]]
 RECORDS: list[tuple[bytes | None, bytes | None, Headers]] = [
@@ -94,7 +94,8 @@ def produce_with_kafka_python(address: str) -> None:
 
 
 def consume_with_librdkafka(address: str) -> list[Any]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "g"})
+    settings = {"group.id": "g", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, **settings})
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, confluent_kafka.OFFSET_BEGINNING)])
     messages = consumer.consume(len(RECORDS), TIMEOUT_S)
     consumer.close()

@@ -1,0 +1,62 @@
+"""How a whole run is put together: what its processes inherit, and which worker runs what, when.
+
+A file goes to one worker as a whole, for the sake of the cluster that its tests share. Whatever
+needs a Spark is one such piece: it keeps a core busy, and shares one JVM that gets faster with use,
+while the other worker's tests wait for brokers. Long files come first, so that no worker is left
+with one at the end.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+SPARK_CONF = ROOT / "integration_tests" / "spark_conf"
+
+FIRST = (
+    "integration_tests/test_spark_",
+    "examples/",
+    "integration_tests/",
+    "storage_engine/tests/simulation/",
+    "storage_engine/tests/broker/",
+    "storage_engine/tests/zookeeper/",
+    "storage_engine/tests/log/",
+)
+"""In this order; then all others, as they are found."""
+
+WITH_SPARK = ("integration_tests/test_spark_", "examples/")
+
+
+def pytest_configure() -> None:
+    """For every process that a test starts."""
+    os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
+    # Hundreds of brokers and workers start: compiled once, not in each of them.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    ranks = (rank for rank, start in enumerate(FIRST) if nodeid.startswith(start))
+    return next(ranks, len(FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadfile`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileAndSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(WITH_SPARK) else super()._split_scope(nodeid)
+
+    # In our order, not by their numbers of tests.
+    config.option.loadscopereorder = False
+    return ByFileAndSpark(config, log)
