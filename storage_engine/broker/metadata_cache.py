@@ -25,11 +25,15 @@ class MetadataCache:
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self._ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
         """Run `act` after the first update, which tells of the whole cluster."""
-        self._waiting.append(act)
+        self._waiting[act] = None
+
+    def wait_no_longer(self, act: Callable[[], None]) -> None:
+        """Forget what was to be run."""
+        self._waiting.pop(act, None)
 
     @property
     def told(self) -> bool:
@@ -58,7 +62,7 @@ class MetadataCache:
             self._topics.setdefault(item.topic, {})[item.partition] = item
             self._ids[item.topic] = item.topic_id
             self._names[item.topic_id] = item.topic
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for act in waiting:
             act()
 

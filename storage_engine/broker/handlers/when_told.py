@@ -18,10 +18,14 @@ def when_told(context: BrokerContext, answer: Callable[[], None]) -> None:
     if context.metadata.told:
         answer()
         return
-    deadline = Deadline(context.scheduler, MAX_WAIT_MS, answer)
 
     def told() -> None:
         if deadline.finish():
             answer()
 
+    def expire() -> None:
+        context.metadata.wait_no_longer(told)
+        answer()
+
+    deadline = Deadline(context.scheduler, MAX_WAIT_MS, expire)
     context.metadata.on_first_update(told)

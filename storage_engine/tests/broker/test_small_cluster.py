@@ -127,7 +127,9 @@ def test_a_broker_that_no_controller_tells_anything_says_so_after_some_seconds(t
     answers = topic.ask(1, metadata.API, 8, MetadataRequest(topics=[]))
     topic.loop.run_for(MAX_WAIT_MS - 100)
     assert not answers
+    assert len(topic[1].context.metadata._waiting) == 1
     assert topic.answer(answers).brokers == []
+    assert not topic[1].context.metadata._waiting, "a broker may be asked for hours"
 
 
 def test_a_broker_without_a_lease_sends_clients_to_the_others(topic):
