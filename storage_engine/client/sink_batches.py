@@ -20,6 +20,7 @@ from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import TRANSACTION, find_coordinator
+from storage_engine.client.enlisting import ENLIST_VERSION, enlist_request, enlisted_codes, worst
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -33,11 +34,7 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import ApiSpec
 
-_ADD_PARTITIONS = 24
 _JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
-
-_ADD_VERSION = 3
-"""The newest of producers."""
 
 TIMEOUT_MS = 60 * 60 * 1000
 """`transaction.timeout.ms` of a sink: from the last sign of any task of the micro-batch."""
@@ -120,21 +117,10 @@ class SinkBatches:
 
     def enlist(self, member: "Member", partitions: Iterable[TopicPartition]) -> None:
         """See `Member.enlist`."""
-        spec = spec_for(_ADD_PARTITIONS)
-        request_class: Any = _module(_ADD_PARTITIONS).AddPartitionsToTxnRequest
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        request = request_class(
-            v3_and_below_transactional_id=member.transactional_id,
-            v3_and_below_producer_id=member.producer_id,
-            v3_and_below_producer_epoch=member.epoch,
-            v3_and_below_topics=[
-                request_class.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
-                for topic, numbers in topics.items()
-            ],
+        spec, request = enlist_request(
+            member.transactional_id, member.producer_id, member.epoch, partitions
         )
-        self._ask(spec, request, _worst_partition, version=_ADD_VERSION)
+        self._ask(spec, request, _worst_partition, version=ENLIST_VERSION)
 
     def _ask(
         self,
@@ -234,13 +220,4 @@ def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
 
 def _worst_partition(answer: Any) -> tuple[ErrorCode, str | None]:
     """A final error rather than a retriable one, which others only wait for."""
-    codes = [
-        ErrorCode.of(row.partition_error_code)
-        for topic in answer.results_by_topic_v3_and_below
-        for row in topic.results_by_partition
-    ]
-    failed = [
-        code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    ]
-    failed.sort(key=lambda code: code.retriable)
-    return (failed[0], None) if failed else (ErrorCode.NONE, None)
+    return worst(enlisted_codes(answer)), None

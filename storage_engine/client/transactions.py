@@ -8,13 +8,14 @@ the one before is refused everywhere. Source: KIP-98, KIP-447, KIP-890. Not for 
 threads at once.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from storage_engine.client.admin import api_of
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer_errors import CommitRefusedError
 from storage_engine.client.coordinator_lookup import GROUP, TRANSACTION, find_coordinator
+from storage_engine.client.enlisting import ENLIST_VERSION, enlist_request, enlisted_codes, worst
 from storage_engine.client.group_requests import GroupMetadata
 from storage_engine.client.producer_errors import ProducerFencedError
 from storage_engine.client.retry import Retry
@@ -30,9 +31,8 @@ from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_I
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.spec import ApiSpec
 
-_ADD_PARTITIONS, _ADD_OFFSETS, _END, _OFFSET_COMMIT = 24, 25, 26, 28
+_ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
 
-_ADD_PARTITIONS_VERSION = 3
 _ADD_OFFSETS_VERSION = 3
 _OFFSET_COMMIT_VERSION = 3
 """The newest of producers that enlist what they write to."""
@@ -90,21 +90,11 @@ class ProducerTransactions:
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
         """Before the first batch for them."""
-        spec, request = api_of(_ADD_PARTITIONS)
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        message = request(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                request.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
-                for topic, numbers in topics.items()
-            ],
+        spec, message = enlist_request(
+            self.transactional_id, self.producer_id, self.epoch, partitions
         )
         self._is_empty = False
-        self._ask(spec, message, _enlisted_codes, version=_ADD_PARTITIONS_VERSION)
+        self._ask(spec, message, enlisted_codes, version=ENLIST_VERSION)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
         """Have the group's offsets, by partition the next one to read, committed with the
@@ -190,7 +180,7 @@ class ProducerTransactions:
             except (KafkaError, DeadlineExceededError) as error:
                 failure = error
             else:
-                code = _worst(codes_of(answer))
+                code = worst(codes_of(answer))
                 if code is ErrorCode.NONE:
                     return answer
                 failure = self._error(spec, code)
@@ -216,19 +206,3 @@ class ProducerTransactions:
         if code in _NO_MEMBERS_WORD:
             return CommitRefusedError(text, code)
         return KafkaError(text, code)
-
-
-def _enlisted_codes(answer: Any) -> Collection[int]:
-    codes = [
-        row.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
-        for row in topic.results_by_partition
-    ]
-    return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-
-
-def _worst(codes: Iterable[int]) -> ErrorCode:
-    """A final error rather than a retriable one, which others only wait for."""
-    failed = [ErrorCode.of(code) for code in codes if code]
-    failed.sort(key=lambda code: code.retriable)
-    return failed[0] if failed else ErrorCode.NONE
