@@ -10,7 +10,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
 
@@ -30,11 +33,15 @@ FIRST = (
 WITH_SPARK = ("integration_tests/test_spark_", "examples/")
 
 
-def pytest_configure() -> None:
-    """For every process that a test starts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """For every process that a test starts; and what hypothesis tries."""
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or a profile.
+    hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+    if not ALL_FAULTS and config.getoption("--hypothesis-profile", None) is None:
+        hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -75,7 +75,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The owner reads nothing any more of what it had."""
+    """The owner reads nothing any more of what it had: one for each Release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,8 @@ class Fail:
 
 
 class Membership:
-    """Of one consumer. Invariant: `owns` from Take until Released."""
+    """Of one consumer. Invariant: `owns` from Take until every Release since then is answered by a
+    Released: one that is late must not be taken for the end of a part that was given later."""
 
     def __init__(
         self, *, heartbeat_interval_ms: int, max_poll_interval_ms: int, is_static: bool = False
@@ -199,6 +200,8 @@ class Membership:
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.owns = False
+        self._releases = 0
+        """The owner has been told to let go and has not said that it has."""
         self._heartbeat_ms = 0
         """When the next heartbeat is due."""
         self._heartbeat_is_out = False
@@ -213,15 +216,16 @@ class Membership:
                 self._join_anew(lost=False)
             case Unsubscribed():
                 self._leave()
-                self.stage, self.owns = Stage.OUT, False
+                self.stage, self.owns, self._releases = Stage.OUT, False, 0
             case Polled():
                 is_news = event.now_ms > self._polled_ms
                 self._polled_ms = max(self._polled_ms, event.now_ms)
                 if self.stage is Stage.LAPSED and is_news:
                     self._join_anew(lost=True)
             case Released():
-                self.owns = False
-                if self.stage is Stage.LETTING_GO:
+                self._releases = max(0, self._releases - 1)
+                self.owns = self._releases > 0
+                if self.stage is Stage.LETTING_GO and not self.owns:
                     self._join()
             case Tick():
                 self._tick(event.now_ms)
@@ -288,6 +292,7 @@ class Membership:
             self.generation = NO_GENERATION
         if self.owns:
             self.stage = Stage.LETTING_GO
+            self._releases += 1
             self._effects.append(Release(lost=lost))
         else:
             self._join()

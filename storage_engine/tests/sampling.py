@@ -6,5 +6,5 @@ ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 
 
 def examples(count: int) -> int:
-    """Of hypothesis, which draws others in every run: so many in full, a third by default."""
+    """Of hypothesis: so many in full, a third by default."""
     return count if ALL_FAULTS else max(10, count // 3)

@@ -11,7 +11,7 @@ from storage_engine.client import membership
 from storage_engine.client.membership import Membership, Stage
 from storage_engine.client.range_assignment import assign_ranges
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Heartbeat, Join, Leave, Sync
+from storage_engine.core.groups.events import Heartbeat, Join, Joined, Leave, Sync
 from storage_engine.tests.core.group_bench import G, subscription
 from storage_engine.tests.core.group_world import (
     HEARTBEAT_MS,
@@ -172,7 +172,7 @@ class MembershipClient(Client):
     def answer(self, answer: Any, error: ErrorCode) -> None:
         now_ms = self.world.now_ms
         match self.what:
-            case "join" if answer is None or error is ErrorCode.NOT_COORDINATOR:
+            case "join" if not isinstance(answer, Joined):
                 self.tell(membership.JoinAnswered(error=error))
             case "join":
                 self.joined = answer

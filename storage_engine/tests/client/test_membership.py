@@ -2,7 +2,7 @@
 world where everything between them goes wrong."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client.membership import (
@@ -99,6 +99,26 @@ def test_who_was_put_out_has_lost_its_part(error, name):
     assert made.step(Released()) == [SendJoin(member_id=name)]
 
 
+def test_one_that_must_let_go_twice_joins_when_it_has_let_go_twice():
+    """The second of them would else be taken for the end of the part that comes next."""
+    made = settled()
+    rebalance = HeartbeatAnswered(error=ErrorCode.REBALANCE_IN_PROGRESS, now_ms=1)
+    assert made.step(rebalance) == [Release(lost=False)]
+    lost = HeartbeatAnswered(error=ErrorCode.ILLEGAL_GENERATION, now_ms=2)
+    assert made.step(lost) == [Release(lost=True)]
+    assert made.step(Released()) == []
+    assert made.owns
+    assert made.step(Released()) == [SendJoin(member_id="m")]
+    assert not made.owns
+
+
+def test_what_is_unsubscribed_waits_for_nothing():
+    made = settled()
+    assert made.step(TopicsChanged()) == [Release(lost=False)]
+    made.step(Unsubscribed())
+    assert made.step(Subscribed(now_ms=1)) == [SendJoin(member_id="")]
+
+
 def test_who_does_not_poll_leaves_and_comes_back_when_it_does():
     made = settled()
     assert made.step(Tick(now_ms=POLL_MS)) == [SendLeave(member_id="m")]
@@ -141,6 +161,7 @@ def live(seed: int, client: type[MembershipClient] = MembershipClient) -> World:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32))
+@example(47542621)  # Let go twice, for two reasons, and had another part in between.
 def test_members_and_coordinator_share_everything_in_the_end(seed):
     live(seed)
 
