@@ -2,7 +2,8 @@
 to talk to brokers.
 
 Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`, and of a `Consumer` in a group. The names below
+Without threads, but for the one of a `Producer`, of a `Consumer` in a group, and of a
+`ConsumerConnector`. The names below
 are imported on first use, so that no process pays for what it does not use.
 """
 
@@ -26,21 +27,27 @@ if TYPE_CHECKING:
         SerializationError,
     )
     from storage_engine.client.record_groups import RecordMetadata
+    from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
+    from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
+    from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
     from storage_engine.core.ids import TopicPartition
 
 __all__ = [
     "BufferFullError",
     "CommitRefusedError",
     "Consumer",
+    "ConsumerConnector",
     "ConsumerRecord",
     "GroupError",
     "GroupMetadata",
+    "MessageStream",
     "NoOffsetError",
     "Producer",
     "ProducerClosedError",
     "ProducerFencedError",
     "RecordMetadata",
     "SerializationError",
+    "TopicFilter",
     "TopicPartition",
 ]
 
@@ -48,15 +55,18 @@ _MODULES = {
     "BufferFullError": "client.producer_errors",
     "CommitRefusedError": "client.consumer_errors",
     "Consumer": "client.consumer",
+    "ConsumerConnector": "client.zookeeper_consumer.connector",
     "ConsumerRecord": "client.consumer_record",
     "GroupError": "client.consumer_errors",
     "GroupMetadata": "client.group_requests",
+    "MessageStream": "client.zookeeper_consumer.message_stream",
     "NoOffsetError": "client.consumer_errors",
     "Producer": "client.producer",
     "ProducerClosedError": "client.producer_errors",
     "ProducerFencedError": "client.producer_errors",
     "RecordMetadata": "client.record_groups",
     "SerializationError": "client.producer_errors",
+    "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
 }
 
