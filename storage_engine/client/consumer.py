@@ -345,7 +345,7 @@ class Consumer:
         if self._closed:
             return
         try:
-            self._let_go(lost=False, commits=commits)
+            self._let_go(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
         finally:
             self._closed = True
             if self._group is not None:
@@ -416,15 +416,16 @@ class Consumer:
             case _:
                 self._failure = change.error
 
-    def _let_go(self, *, lost: bool, commits: bool) -> None:
-        """Of all partitions. What can't be committed is read again."""
+    def _let_go(self, *, lost: bool, commits: bool, timeout_ms: int | None = None) -> None:
+        """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
         self._stop_run()
         partitions = sorted(self._positions.assigned)
         try:
             positions = self._positions.known()
             if commits and positions and self._group is not None:
                 with contextlib.suppress(HeadraceError):
-                    self._group.wait_for(self._group.commit(positions, self._caller))
+                    commit = self._group.commit(positions, self._caller, timeout_ms=timeout_ms)
+                    self._group.wait_for(commit)
             hears = self._on_lost if lost else self._on_revoked
             if hears is not None and partitions and self._subscription is not None:
                 hears(partitions)
