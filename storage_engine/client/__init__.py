@@ -2,8 +2,9 @@
 tools use to talk to brokers.
 
 Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`, and of a `Consumer` in a group. The names below
-are imported on first use, so that no process pays for what it does not use.
+Without threads, but for the one of a `Producer`, of a `Consumer` in a group, and in which clients
+for asyncio are called. The names below are imported on first use, so that no process pays for what
+it does not use.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from storage_engine.client.admin import ALL_BROKERS, ConfigEntry, NewTopic
     from storage_engine.client.admin_client import Admin, ClusterDescription
+    from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
     from storage_engine.client.cluster import EARLIEST, LATEST
     from storage_engine.client.consumer import Consumer
     from storage_engine.client.consumer_errors import (
@@ -61,6 +63,9 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "BufferFullError",
     "ClusterDescription",
     "CommitRefusedError",
@@ -99,6 +104,9 @@ __all__ = [
 _MODULES = {
     "ALL_BROKERS": "client.admin",
     "Admin": "client.admin_client",
+    "AsyncAdmin": "client.asynchronous",
+    "AsyncConsumer": "client.asynchronous",
+    "AsyncProducer": "client.asynchronous",
     "BufferFullError": "client.producer_errors",
     "ClusterDescription": "client.admin_client",
     "CommitRefusedError": "client.consumer_errors",

@@ -80,6 +80,7 @@ class Consumer:
         self._auto_commit_ms = 0
         # What iteration is at: rows of this piece, so many until the group is looked after.
         self._piece: Piece | None = None
+        self._rows: list[ConsumerRecord] = []
         self._run_left = 0
         self._closed = False
 
@@ -186,28 +187,33 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        if not self._run_left:
-            self._begin_run()
+        while not self.ready(_SLICE_MS):
+            pass
         self._run_left -= 1
         piece = self._piece
         assert piece is not None, "a run has a piece"
-        record = piece.rows[piece.index]
+        record = self._rows[piece.index]
         piece.index += 1
         return record
 
-    def _begin_run(self) -> None:
+    def ready(self, timeout_ms: int) -> int:
+        """How many records iteration can hand out without waiting, once there is one; 0 when none
+        has come in time. Hands out nothing itself."""
+        if not self._run_left:
+            self._begin_run(Deadline.after(timeout_ms))
+        return self._run_left
+
+    def _begin_run(self, deadline: Deadline) -> None:
         self._check_open()
-        while True:
-            if self._fill(Deadline.after(_SLICE_MS)):
-                piece = self._positions.next_piece()
-                if piece is not None:
-                    self._piece = piece
-                    left = piece.count - piece.index
-                    self._run_left = min(left, self._config.max_poll_records)
-                    return
+        if not self._fill(deadline):
+            return
+        piece = self._piece = self._positions.next_piece()
+        if piece is not None:
+            self._rows = piece.rows
+            self._run_left = min(piece.count - piece.index, self._config.max_poll_records)
 
     def _stop_run(self) -> None:
-        self._piece, self._run_left = None, 0
+        self._piece, self._rows, self._run_left = None, [], 0
 
     def _fill(self, deadline: Deadline) -> bool:
         """Look after the group, and fetch until something is buffered; False when the time is

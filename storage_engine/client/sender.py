@@ -112,6 +112,11 @@ class Sender:
                     )
             return known
 
+    def ready(self, topic: str) -> bool:
+        """Neither the partitions nor room for the largest record need waiting for."""
+        room = self._config.buffer_memory - self._used_bytes
+        return self._topics.known(topic) is not None and room >= self._config.max_request_size
+
     def add(
         self,
         tp: TopicPartition,

@@ -1,16 +1,23 @@
-"""Issue 6.3: `Admin` on a real broker does what it says, and says what it can't do."""
+"""Issue 6.3 on a real broker: `Admin` does what it says, and says what it can't do; with asyncio
+all clients do what they do without, also when what waits for them is cancelled at any moment."""
 
+import asyncio
+import random
 import time
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
-from integration_tests.cluster_support import shared_cluster, wait_until
+from integration_tests.cluster_support import SEED, shared_cluster, wait_until
 from storage_engine.client import (
     ALL_BROKERS,
     EARLIEST,
     LATEST,
     Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
     ConfigError,
     ConfigSource,
     Consumer,
@@ -42,10 +49,13 @@ def admin(cluster) -> Iterator[Admin]:
         yield made
 
 
-def filled(cluster: LocalCluster, admin: Admin, topic: str, records: int = 10) -> TopicPartition:
+def filled(
+    cluster: LocalCluster, admin: Admin, topic: str, records: int = 10, **settings: object
+) -> TopicPartition:
     """A topic of one partition; record n is at n seconds."""
     admin.create_topics([NewTopic(name=topic, partitions=1)])
-    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, **config}) as producer:
         for number in range(records):
             producer.send(topic, b"%d" % number, timestamp_ms=1000 * number)
     return TopicPartition(topic, 0)
@@ -201,3 +211,119 @@ def test_a_wrong_setting_and_a_closed_admin_are_told(admin):
     admin.close()
     with pytest.raises(HeadraceError, match="the admin is closed"):
         admin.list_topics()
+
+
+# --- asyncio ---
+
+
+def test_with_asyncio_records_are_sent_read_and_committed(cluster, admin):
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    group = {**servers, "group.id": "tasks", "auto.offset.reset": "earliest"}
+    tasks, each = 4, 500
+
+    async def send(producer: AsyncProducer, task: int) -> list[int]:
+        sent = [await producer.send("async", b"%d %d" % (task, n)) for n in range(each)]
+        return [(await one).offset for one in sent]
+
+    async def work() -> None:
+        async with AsyncAdmin(servers) as other:
+            await other.create_topics([NewTopic(name="async", partitions=1)])
+        async with AsyncProducer(servers) as producer:
+            offsets = await asyncio.gather(*(send(producer, task) for task in range(tasks)))
+            assert all(each == sorted(each) for each in offsets)
+            table = await producer.send_table("async", pa.table({"value": ["x"] * 10}))
+            await producer.flush()
+            assert table.done()
+        async with AsyncConsumer({**group, "enable.auto.commit": False}) as consumer:
+            await consumer.subscribe(["async"])
+            seen = []
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) == 700:
+                    await consumer.commit()
+                if len(seen) == tasks * each:
+                    break
+            assert len((await consumer.poll_table(60_000))["value"]) == 10
+        for task in range(tasks):
+            own = [value for value in seen if value.startswith(b"%d " % task)]
+            assert own == [b"%d %d" % (task, n) for n in range(each)]
+
+    asyncio.run(work())
+    assert admin.group_offsets("tasks") == {TopicPartition("async", 0): 700}
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 2))
+def test_a_consumer_that_is_cancelled_at_any_moment_skips_and_repeats_nothing(cluster, admin, seed):
+    tp = filled(cluster, admin, f"cancelled-{seed}", records=400, batch_size=1_000)
+    chance = random.Random(seed)
+
+    async def work() -> list[int]:
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        config = {**servers, "group.id": tp.topic, "fetch.max.bytes": 1}
+        seen: list[int] = []
+
+        async def one_record() -> None:
+            seen.append((await anext(consumer)).offset)
+
+        async def rows() -> None:
+            seen.extend(row.offset for row in await consumer.poll(max_records=7))
+
+        async def columns() -> None:
+            seen.extend((await consumer.poll_table())["offset"].to_pylist())
+
+        cancelled = 0
+        async with AsyncConsumer({**config, "auto.offset.reset": "earliest"}) as consumer:
+            await consumer.assign([tp])
+            # The last part at once, so that the table has something to take.
+            while len(seen) < 400:
+                kinds = [one_record, rows] + [columns] * (len(seen) > 300)
+                task = asyncio.create_task(chance.choice(kinds)())
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(0)
+                await asyncio.wait({task}, timeout=chance.choice((0, 0.001, 0.003, None)))
+                task.cancel()
+                try:
+                    await task
+                except asyncio.CancelledError:
+                    cancelled += 1
+                if chance.random() < 0.05 and seen:
+                    await consumer.commit()
+                    assert await consumer.committed([tp]) == {tp: seen[-1] + 1}
+        assert cancelled > 10
+        return seen
+
+    assert asyncio.run(work()) == list(range(400))
+
+
+def test_with_asyncio_what_was_read_is_written_in_one_transaction(cluster, admin):
+    tp = filled(cluster, admin, "source")
+    admin.create_topics([NewTopic(name="target", partitions=1)])
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+
+    async def work() -> None:
+        async with (
+            AsyncProducer({**servers, "transactional.id": "copier"}) as producer,
+            AsyncConsumer(
+                {**servers, "group.id": "copiers", "enable.auto.commit": False}
+            ) as consumer,
+        ):
+            await producer.init_transactions()
+            await consumer.assign([tp])
+            await consumer.seek_to_beginning()
+            for ends in (producer.abort_transaction, producer.commit_transaction):
+                await producer.begin_transaction()
+                for record in await consumer.poll(60_000):
+                    await producer.send("target", record.value)
+                positions = {tp: await consumer.position(tp)}
+                await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+                await ends()
+                await consumer.seek(tp, 0)
+
+    asyncio.run(work())
+    assert admin.group_offsets("copiers") == {tp: 10}
+    with Consumer({**servers, "isolation.level": "read_committed"}) as consumer:
+        target = TopicPartition("target", 0)
+        consumer.assign([target])
+        consumer.seek(target, 0)
+        rows = wait_until(consumer.poll, "the copies")
+    assert [row.value for row in rows] == [b"%d" % number for number in range(10)]
