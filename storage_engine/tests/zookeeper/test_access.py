@@ -85,7 +85,6 @@ def test_nodes_with_acl_are_read_by_all_and_written_by_their_user_alone(
     assert stranger.get("/brokers/ids/1")[0] == b"three"
 
 
-@pytest.mark.parametrize("access", [WRONG, ANYBODY])
 def test_below_consumers_everybody_may_write(
     open_as: OpenAs, loop: HandLoop, new_stranger: NewStranger
 ) -> None:
@@ -97,6 +96,7 @@ def test_below_consumers_everybody_may_write(
     assert stranger.get("/consumers/g/offsets/t/0")[0] == b"1"
 
 
+@pytest.mark.parametrize("access", [WRONG, ANYBODY])
 def test_a_broker_that_may_not_register_is_refused_with_the_remedy(
     open_as: OpenAs, loop: HandLoop, access: ZooKeeperAccess
 ) -> None:
