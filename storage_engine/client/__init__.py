@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TransactionFailedError,
     )
     from storage_engine.client.record_groups import RecordMetadata
+    from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
     from storage_engine.client.transaction_states import (
         ListedTransaction,
         TransactionDescription,
@@ -80,6 +81,7 @@ __all__ = [
     "ConsumerRecord",
     "DeadlineExceededError",
     "ErrorCode",
+    "Fetched",
     "GroupDescription",
     "GroupError",
     "GroupMember",
@@ -101,6 +103,7 @@ __all__ = [
     "RecordMetadata",
     "ReplicaLog",
     "SerializationError",
+    "SimpleConsumer",
     "TopicFilter",
     "TopicPartition",
     "TransactionDescription",
@@ -125,6 +128,7 @@ _MODULES = {
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
     "ErrorCode": "core.errors",
+    "Fetched": "client.simple_consumer",
     "GroupDescription": "client.groups",
     "GroupError": "client.consumer_errors",
     "GroupMember": "client.groups",
@@ -147,6 +151,7 @@ _MODULES = {
     "RecordMetadata": "client.record_groups",
     "ReplicaLog": "client.log_dirs",
     "SerializationError": "client.producer_errors",
+    "SimpleConsumer": "client.simple_consumer",
     "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",
