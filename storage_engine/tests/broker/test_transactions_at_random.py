@@ -1,7 +1,8 @@
 """Transactions and micro-batches under random trouble in simulated time: brokers are killed and
-restarted, links cut, sessions lost, while producers commit and abort, and drivers commit batches
-with losers, replays and zombies. Once it is over every transaction is whole or not there, batches
-are there once and in order, and nothing holds the last stable offset (KIP-98, R-SPARK2).
+restarted, links cut, sessions lost, while producers of both kinds commit and abort, and drivers
+commit batches with losers, replays and zombies. Once it is over every transaction is whole or not there, batches
+are there once and in order, and nothing holds the last stable offset (KIP-98, KIP-890,
+R-SPARK2).
 
 A failing seed replays: `HEADRACE_FAULTS=full` runs all of them.
 """
@@ -46,6 +47,8 @@ _Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 class Actor:
     """Asks one thing after another, and never waits: who is told goes on in a callback."""
+
+    produce_version = 8
 
     def __init__(self, world: "World", transactional_id: str) -> None:
         self.world = world
@@ -123,18 +126,16 @@ class Actor:
     ) -> None:
         sequence = self.sequences.get(tp, 0)
         self.sequences[tp] = sequence + 1
+        # It may be sent again when the producer is in its next transaction.
+        producer = self.producer_id, self.epoch, sequence
         world = self.world
 
         def send() -> None:
-            batch = make_batch(
-                payload=payload,
-                producer=(self.producer_id, self.epoch, sequence),
-                attributes=TRANSACTIONAL_BIT,
-            )
+            batch = make_batch(payload=payload, producer=producer, attributes=TRANSACTIONAL_BIT)
             partition = ProducePartition(*tp, batch)
             request = ProduceRequest(self.transactional_id, -1, 5_000, [partition])
             leader = world.cluster.state(tp).leader
-            world.send(leader, PRODUCE, 8, request, on_reply)
+            world.send(leader, PRODUCE, self.produce_version, request, on_reply)
 
         def on_reply(answer: Any) -> None:
             if isinstance(answer, TransportError):
@@ -153,6 +154,7 @@ class Producer(Actor):
     """A transactional producer that commits two of three transactions; after a final error another
     one takes its place, and now and then one that does not wait for that."""
 
+    end_version = 4
     replaced = False
 
     def run(self) -> None:
@@ -176,6 +178,8 @@ class Producer(Actor):
         commits = world.random.random() < 0.7
         world.sent[payload] = partitions
 
+        ends = False
+
         def added(code: ErrorCode) -> None:
             if code:
                 give_up()
@@ -183,19 +187,33 @@ class Producer(Actor):
                 self.write(partitions, payload, written)
 
         def written(code: ErrorCode) -> None:
+            if ends:
+                return
             if code:
                 give_up()
-                return
+            else:
+                end()
+
+        def end() -> None:
+            nonlocal ends
+            ends = True
             request = end_txn.EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 committed=commits,
             )
-            self.ask(end_txn.API, 4, request, lambda a: [a.error_code], ended)
+            self.ask(end_txn.API, self.end_version, request, lambda a: [a.error_code], ended)
 
-        def ended(_answer: Any, code: ErrorCode) -> None:
+        def lose_patience() -> None:
+            nonlocal commits
+            if not ends and not self.replaced:
+                commits = False
+                end()
+
+        def ended(answer: Any, code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
+                self._note_end(answer)
                 (world.committed if commits else world.aborted).add(payload)
                 world.next(self._next)
             else:
@@ -204,12 +222,30 @@ class Producer(Actor):
         def give_up() -> None:
             if not self.replaced:
                 self.replaced = True
-                world.later(Producer(world, self.transactional_id).run)
+                world.later(type(self)(world, self.transactional_id).run)
 
         if not self.replaced and world.random.random() < 0.1:
             # Somebody starts a second one, while this one goes on.
             give_up()
-        self.add(partitions, added)
+        if self.end_version < 5:
+            self.add(partitions, added)
+        else:
+            if world.random.random() < 0.3:
+                # It aborts while its batches are under way, some of them for long.
+                world.later(lose_patience)
+            self.write(partitions, payload, written)
+
+    def _note_end(self, answer: Any) -> None:
+        if self.end_version >= 5:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequences = {}
+
+
+class WritingProducer(Producer):
+    """One that enlists nothing, has an epoch for each transaction, and aborts at any moment."""
+
+    produce_version = 12
+    end_version = 5
 
 
 class Attempt(Actor):
@@ -428,6 +464,7 @@ def test_whatever_happens_transactions_are_whole_and_batches_once_and_in_order(t
     world = World(cluster, seed)
     for name in ("p", "q"):
         Producer(world, name).run()
+    WritingProducer(world, "w").run()
     Driver(world, 0).run()
     for step in range(STEPS):
         world.trouble()
