@@ -1,0 +1,189 @@
+"""Batches that one log has, as batches for another: same records, in the same order.
+
+    batch of the source                           copied
+    data, as its producer wrote it                byte for byte, but for the header
+    compacted (fewer records than offsets),       decoded and encoded with the same codec: its
+      of LogAppendTime, or begun before             offsets, or its times, are not in its records
+      `start_offset`
+    smaller than SMALL_BYTES, next to another     both in one: a log of tiny batches would cost a
+      such one                                      request for each
+    control batches, empty ones                   left out
+
+Rule: what was damaged stays refused: a checksum is made anew only where the old one was right.
+Which offsets of the source are in a batch is told in spans. Source: R-CLI6; KIP-98.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.protocol.record_batch import (
+    CODEC_MASK,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Codec,
+    crc_matches,
+    iter_headers,
+    seal,
+)
+from storage_engine.protocol.records import (
+    DecodedRecords,
+    EncodedBatch,
+    iter_decoded,
+    iter_encoded,
+)
+from storage_engine.protocol.varints import Ints
+
+SMALL_BYTES = 16 << 10
+"""Below it the fixed cost of a batch, some 100 microseconds of ours and of brokers, is more than
+that of its records."""
+
+_TOGETHER_BYTES = 1 << 20
+"""Of small batches that become one."""
+
+_CREATE_TIME = 0
+
+
+class Span(NamedTuple):
+    """Records of a batch whose offsets in the source follow one another without a gap."""
+
+    source_start: int
+    first_row: int
+    """In the batch, which has its offsets in the target without gaps, too."""
+    count: int
+
+
+class CopiedBatch(NamedTuple):
+    """A batch to be sent, not yet stamped by its producer."""
+
+    batch: EncodedBatch
+    spans: tuple[Span, ...]
+    """Ascending, never empty."""
+
+
+def copied_batches(pieces: Iterable[memoryview], *, start_offset: int) -> Iterator[CopiedBatch]:
+    """What `pieces` have from `start_offset` on; each holds whole batches in log order, none of an
+    aborted transaction. CorruptRecordError names the offset of a damaged one."""
+    waiting = _Waiting(start_offset)
+    for piece in pieces:
+        for position, header in iter_headers(piece):
+            if header.last_offset < start_offset or header.is_control or not header.records_count:
+                continue
+            batch = piece[position : position + header.size_in_bytes]
+            _check(batch, header)
+            if not waiting.has_room_for(header):
+                yield from waiting.taken()
+            if _is_whole(header, start_offset) and len(batch) >= SMALL_BYTES:
+                yield from waiting.taken()
+                yield _as_it_is(batch, header)
+            else:
+                waiting.add(batch, header)
+    yield from waiting.taken()
+
+
+class _Waiting:
+    """Neighbours that may become one batch."""
+
+    def __init__(self, start_offset: int) -> None:
+        self._start_offset = start_offset
+        self._batches: list[tuple[memoryview, BatchHeader]] = []
+        self._size = 0
+
+    def add(self, batch: memoryview, header: BatchHeader) -> None:
+        self._batches.append((batch, header))
+        self._size += len(batch)
+
+    def has_room_for(self, header: BatchHeader) -> bool:
+        if not self._batches:
+            return True
+        same_codec = self._batches[0][1].compression == header.compression
+        return same_codec and self._size + header.size_in_bytes <= _TOGETHER_BYTES
+
+    def taken(self) -> Iterator[CopiedBatch]:
+        batches, self._batches, self._size = self._batches, [], 0
+        if not batches:
+            return
+        batch, header = batches[0]
+        if len(batches) == 1 and _is_whole(header, self._start_offset):
+            yield _as_it_is(batch, header)
+            return
+        codec = Codec(header.compression).name.lower()
+        decoded = iter_decoded(
+            [batch for batch, _ in batches],
+            start_offset=self._start_offset,
+            include_headers=True,
+            check_crcs=False,
+        )
+        for records in decoded:
+            yield from _encoded(records, codec)
+
+
+def _check(batch: memoryview, header: BatchHeader) -> None:
+    problem = None
+    if header.magic != MAGIC:
+        problem = f"it has magic {header.magic}, only {MAGIC} can be copied"
+    elif not crc_matches(batch, 0, len(batch)):
+        problem = "its CRC does not match"
+    elif not 0 < header.records_count <= header.last_offset_delta + 1:
+        problem = (
+            f"it has {header.records_count} records, but a last offset delta of "
+            f"{header.last_offset_delta}"
+        )
+    elif header.compression > max(Codec):
+        problem = f"its compression codec {header.compression} is unknown"
+    if problem is not None:
+        raise CorruptRecordError(
+            f"the record batch at offset {header.base_offset} can't be copied: {problem}"
+        )
+
+
+def _is_whole(header: BatchHeader, start_offset: int) -> bool:
+    """Whether its records can stay as they are."""
+    return (
+        header.records_count == header.last_offset_delta + 1
+        and header.timestamp_type == _CREATE_TIME
+        and header.base_offset >= start_offset
+    )
+
+
+def _as_it_is(batch: memoryview, header: BatchHeader) -> CopiedBatch:
+    data = bytearray(batch)
+    # Of the attributes only the codec is the producer's: the source's leader or a compaction has
+    # set the others, or the transaction that it was part of.
+    fresh = header._replace(
+        base_offset=0,
+        partition_leader_epoch=-1,
+        crc=0,
+        attributes=header.attributes & CODEC_MASK,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+    )
+    seal(data, 0, fresh)
+    return CopiedBatch(
+        EncodedBatch(data=memoryview(data), record_count=header.records_count),
+        (Span(header.base_offset, 0, header.records_count),),
+    )
+
+
+def _encoded(records: DecodedRecords, codec: str) -> Iterator[CopiedBatch]:
+    offsets: Ints = records.offsets.to_numpy()
+    row = 0
+    for batch in iter_encoded(
+        records.values, records.keys, records.headers, records.timestamps_ms, compression=codec
+    ):
+        end = row + batch.record_count
+        yield CopiedBatch(batch, _spans(offsets[row:end]))
+        row = end
+
+
+def _spans(offsets: Ints) -> tuple[Span, ...]:
+    firsts = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 2) != 1)
+    counts = np.diff(firsts, append=len(offsets))
+    columns = (offsets[firsts], firsts, counts)
+    return tuple(Span(*row) for row in zip(*map(np.ndarray.tolist, columns), strict=True))
