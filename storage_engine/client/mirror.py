@@ -264,11 +264,12 @@ class Mirror:
                     raise
                 self.refresh()
                 continue
+            # Before the records behind them, which may have come in the same poll.
+            for tp, offset in source.jumps().items():
+                self._moved(self._copies[source.name, tp], offset)
             for fetched in found:
                 self._take(source, fetched)
                 came = True
-            for tp, offset in source.jumps().items():
-                self._moved(self._copies[source.name, tp], offset)
         if self._writer is not None:
             self._writer.poll(0)
             age_ms = monotonic_ms() - self._begun_ms

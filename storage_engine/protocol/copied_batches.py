@@ -2,8 +2,8 @@
 
     batch of the source                           copied
     data, as its producer wrote it                byte for byte, but for the header
-    compacted (fewer records than offsets),       decoded and encoded with the same codec: its
-      of LogAppendTime, or begun before             offsets, or its times, are not in its records
+    compacted (fewer records than offsets),       each record with another offset and time delta,
+      of LogAppendTime, or begun before             else byte for byte; the same codec
       `start_offset`
     smaller than SMALL_BYTES, next to another     both in one: a log of tiny batches would cost a
       such one                                      request for each
@@ -13,7 +13,7 @@ Rule: what was damaged stays refused: a checksum is made anew only where the old
 Which offsets of the source are in a batch is told in spans. Source: R-CLI6; KIP-98.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,12 +31,8 @@ from storage_engine.protocol.record_batch import (
     iter_headers,
     seal,
 )
-from storage_engine.protocol.records import (
-    DecodedRecords,
-    EncodedBatch,
-    iter_decoded,
-    iter_encoded,
-)
+from storage_engine.protocol.record_filter import OpenBatches, StoredBatch, sealed
+from storage_engine.protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, EncodedBatch
 from storage_engine.protocol.varints import Ints
 
 SMALL_BYTES = 16 << 10
@@ -47,6 +43,16 @@ _TOGETHER_BYTES = 1 << 20
 """Of small batches that become one."""
 
 _CREATE_TIME = 0
+
+_FRESH = {
+    "base_offset": 0,
+    "partition_leader_epoch": -1,
+    "crc": 0,
+    "producer_id": NO_PRODUCER_ID,
+    "producer_epoch": NO_PRODUCER_EPOCH,
+    "base_sequence": NO_SEQUENCE,
+}
+"""What is the leader's and the producer's to set."""
 
 
 class Span(NamedTuple):
@@ -112,15 +118,59 @@ class _Waiting:
         if len(batches) == 1 and _is_whole(header, self._start_offset):
             yield _as_it_is(batch, header)
             return
-        codec = Codec(header.compression).name.lower()
-        decoded = iter_decoded(
-            [batch for batch, _ in batches],
-            start_offset=self._start_offset,
-            include_headers=True,
-            check_crcs=False,
-        )
-        for records in decoded:
-            yield from _encoded(records, codec)
+        try:
+            copied = list(_together(batches, self._start_offset))
+        except CorruptRecordError:
+            # Its producer meant it so; what one reader can't make out, another may.
+            for batch, header in batches:
+                if _is_whole(header, self._start_offset):
+                    yield _as_it_is(batch, header)
+                else:
+                    yield from _together([(batch, header)], self._start_offset)
+            return
+        yield from copied
+
+
+def _together(
+    batches: Sequence[tuple[memoryview, BatchHeader]], start_offset: int
+) -> Iterator[CopiedBatch]:
+    """Their records in as few batches as can be; they have one codec."""
+    opened: list[StoredBatch] = []
+    size = 0
+    for batch, header in batches:
+        stored = StoredBatch(header, batch).decompressed(max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+        opened.append(stored)
+        size += len(stored.records)
+        if size >= _TOGETHER_BYTES:
+            yield from _renumbered(OpenBatches(opened), start_offset)
+            opened, size = [], 0
+    if opened:
+        yield from _renumbered(OpenBatches(opened), start_offset)
+
+
+def _renumbered(opened: OpenBatches, start_offset: int) -> Iterator[CopiedBatch]:
+    rows = np.flatnonzero(opened.offsets >= start_offset)
+    ends = np.cumsum(opened.sizes[rows])
+    first = done = 0
+    while first < len(rows):
+        # One record at least, however large.
+        end = max(first + 1, int(np.searchsorted(ends, done + _TOGETHER_BYTES, side="right")))
+        yield _of_rows(opened, rows[first:end])
+        first, done = end, int(ends[end - 1])
+
+
+def _of_rows(opened: OpenBatches, rows: Ints) -> CopiedBatch:
+    times = opened.timestamps_ms[rows]
+    header = opened.batches[0].header._replace(
+        **_FRESH,
+        attributes=opened.batches[0].header.compression,
+        last_offset_delta=len(rows) - 1,
+        base_timestamp=int(times[0]),
+        max_timestamp=int(times.max()),
+    )
+    data = sealed(header, opened.renumbered(rows), len(rows))
+    batch = EncodedBatch(data=memoryview(data), record_count=len(rows))
+    return CopiedBatch(batch, _spans(opened.offsets[rows]))
 
 
 def _check(batch: memoryview, header: BatchHeader) -> None:
@@ -155,31 +205,12 @@ def _as_it_is(batch: memoryview, header: BatchHeader) -> CopiedBatch:
     data = bytearray(batch)
     # Of the attributes only the codec is the producer's: the source's leader or a compaction has
     # set the others, or the transaction that it was part of.
-    fresh = header._replace(
-        base_offset=0,
-        partition_leader_epoch=-1,
-        crc=0,
-        attributes=header.attributes & CODEC_MASK,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
-    )
+    fresh = header._replace(**_FRESH, attributes=header.attributes & CODEC_MASK)
     seal(data, 0, fresh)
     return CopiedBatch(
         EncodedBatch(data=memoryview(data), record_count=header.records_count),
         (Span(header.base_offset, 0, header.records_count),),
     )
-
-
-def _encoded(records: DecodedRecords, codec: str) -> Iterator[CopiedBatch]:
-    offsets: Ints = records.offsets.to_numpy()
-    row = 0
-    for batch in iter_encoded(
-        records.values, records.keys, records.headers, records.timestamps_ms, compression=codec
-    ):
-        end = row + batch.record_count
-        yield CopiedBatch(batch, _spans(offsets[row:end]))
-        row = end
 
 
 def _spans(offsets: Ints) -> tuple[Span, ...]:
