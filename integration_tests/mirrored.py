@@ -112,12 +112,12 @@ def committed_records(servers: str, topic: str, partition: int) -> list[tuple[in
                 continue
             error = message.error()
             if error is None:
-                headers = tuple((name, value) for name, value in message.headers() or [])
-                content = Seen(message.key(), message.value(), headers, message.timestamp())
+                headers: Any = message.headers() or []
+                content = Seen(message.key(), message.value(), tuple(headers), message.timestamp())
                 found.append((message.offset(), content))
             elif error.code() == KafkaError._PARTITION_EOF:
                 # Beyond markers and aborted records, of which no message tells.
-                position = message.offset()
+                position = message.offset() or 0
             else:
                 raise AssertionError(str(error))
     return found

@@ -33,6 +33,7 @@ from storage_engine.client.mirror_plan import (
     PROGRESS_PREFIX,
     Plan,
     Selection,
+    check_keeps_times,
     copied_settings,
     missing_partitions,
 )
@@ -133,6 +134,8 @@ class Mirror:
         self._begun_ms = 0
         self._refreshed_ms = 0
         self._copied: dict[Copy, int] = {}
+        self._checked: set[str] = set()
+        self._is_fenced = False
 
     def start(self) -> None:
         """Take over from a mirror of the same name, and find out how far it was."""
@@ -223,6 +226,9 @@ class Mirror:
         for name in wanted:
             if name not in view.topics:
                 raise self._target.unknown(TopicPartition(name, 0))
+            if name not in self._checked:
+                check_keeps_times(name, describe_topic_configs(self._target, name))
+                self._checked.add(name)
         return {name: topic.topic_id for name, topic in view.topics.items()}
 
     def _read_on(self, name: str, before: Mapping[Copy, TopicIds]) -> None:
@@ -245,6 +251,7 @@ class Mirror:
             return self._step(wait_ms)
         except KafkaError as error:
             if error.code in _FENCED:
+                self._is_fenced = True
                 raise MirrorFencedError(
                     f"another mirror of the name '{self.config.name}' has taken over, or this one "
                     f"stood still for {self.config.transaction_timeout_ms} ms; where it is the "
@@ -314,7 +321,7 @@ class Mirror:
         self._transactions.end(commits=True)
         self.progress.committed(moved)
         for copy, (_, runs) in moved.items():
-            count = sum(run.count for run in runs)
+            count = sum(run.records for run in runs)
             self._copied[copy] = self._copied.get(copy, 0) + count
         self._writer = None
         self._pending = {}
@@ -370,6 +377,8 @@ class Mirror:
             return
         self._writer.abandon()
         self._writer = None
+        if self._is_fenced:
+            return
         try:
             self._transactions.end(commits=False)
         except HeadraceError as error:

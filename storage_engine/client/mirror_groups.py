@@ -16,9 +16,14 @@ from storage_engine.client.mirror_source import Tell
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import monotonic_ms
 
 DEADLINE_MS = 5_000
 """Of each request: a coordinator that is away must not stop the copying for long."""
+
+LOOK_AGAIN_MS = 3_600_000
+"""At a group that has not moved: brokers forget offsets that nobody commits (offsets.retention.minutes,
+a week)."""
 
 _SIMPLE = ""
 """The protocol of a group that only stores offsets."""
@@ -52,8 +57,8 @@ class MirroredGroups:
         self._sources = {
             name: Cluster(servers, deadline_ms=DEADLINE_MS) for name, servers in sources.items()
         }
-        # What each was moved to the last time, which need not be asked for again.
-        self._known: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        # What each was moved to the last time, and until when that need not be asked for again.
+        self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
 
     def sync(self) -> list[SyncedGroup]:
         """One round over all groups; those that were moved. What fails is told."""
@@ -81,7 +86,9 @@ class MirroredGroups:
 
     def _sync(self, source: str, cluster: Cluster, group: str) -> int:
         wanted = self._translated(source, group_offsets(cluster, group))
-        if not wanted or wanted == self._known.get((source, group)):
+        now_ms = monotonic_ms()
+        known, until_ms = self._known.get((source, group), ({}, now_ms))
+        if not wanted or (wanted == known and now_ms < until_ms):
             return 0
         # A reader before the beginning would be sent to the end by `auto.offset.reset`.
         starts = self._target.list_offsets(dict.fromkeys(wanted, EARLIEST))
@@ -98,7 +105,7 @@ class MirroredGroups:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
                 return 0
-        self._known[source, group] = wanted
+        self._known[source, group] = wanted, now_ms + LOOK_AGAIN_MS
         return len(later)
 
     def _translated(

@@ -5,7 +5,7 @@ before it, so that some records are read twice and none is left out.
 Copies have other offsets: each transaction ends with a marker, in the source as in the target, and
 compaction leaves gaps. What was copied is remembered in runs:
 
-    run     source_start .. source_end (exclusive)  ->  target_start, `count` records
+    run     source_start .. source_end (exclusive)  ->  target_start, so many `records`
 
 A partition's runs are numbered from 1 on. Run 1 is kept for good. Of the others level n keeps the
 last PER_LEVEL whose number is an odd multiple of 2**n, so that the last 2 * PER_LEVEL runs are all
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     source_end: int
     """Exclusive; right behind the last."""
     target_start: int
-    count: int
+    records: int
     """As many as there are offsets, or fewer where the source has gaps; in the target, where others
     may write in between, they take as many offsets at least."""
 
@@ -45,7 +45,7 @@ class Run(NamedTuple):
         """`offset` is in the run, or anywhere behind it."""
         # So many records at most are not before `offset`.
         left = max(0, self.source_end - offset)
-        return self.target_start + max(0, self.count - left)
+        return self.target_start + max(0, self.records - left)
 
 
 class Slot(NamedTuple):
@@ -75,10 +75,10 @@ def runs_of(delivered: Iterable[Delivered], *, target_end: int) -> list[Run]:
     """By source offset. `target_end`: no record of them lies before it."""
     runs = []
     for base_offset, spans in sorted(delivered, key=lambda batch: batch.spans[0]):
-        for start, row, count in spans:
+        for start, row, records in spans:
             target_start = base_offset + row if base_offset >= 0 else target_end
-            runs.append(Run(start, start + count, target_start, count))
-            target_end = target_start + count
+            runs.append(Run(start, start + records, target_start, records))
+            target_end = target_start + records
     return runs
 
 
@@ -101,19 +101,19 @@ def joined(runs: Iterable[Run], limit: int = RUNS_AT_ONCE) -> list[Run]:
 def _follows(last: Run, run: Run) -> bool:
     return (
         last.source_end == run.source_start
-        and last.target_start + last.count == run.target_start
+        and last.target_start + last.records == run.target_start
         and _is_dense(last)
         and _is_dense(run)
     )
 
 
 def _is_dense(run: Run) -> bool:
-    return run.count == run.source_end - run.source_start
+    return run.records == run.source_end - run.source_start
 
 
 def _both(first: Run, second: Run) -> Run:
     return Run(
-        first.source_start, second.source_end, first.target_start, first.count + second.count
+        first.source_start, second.source_end, first.target_start, first.records + second.records
     )
 
 
@@ -152,7 +152,7 @@ class OffsetMap:
     def target_end(self) -> int:
         """Behind the last record; 0 when nothing was copied."""
         _, last = max(self._kept.values(), default=(0, Run(0, 0, 0, 0)))
-        return last.target_start + last.count
+        return last.target_start + last.records
 
     def __len__(self) -> int:
         return len(self._kept)

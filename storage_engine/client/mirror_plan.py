@@ -118,6 +118,17 @@ def copied_settings(settings: Mapping[str, Setting]) -> dict[str, str]:
     return {**chosen, **KEEPS_TIMES}
 
 
+def check_keeps_times(topic: str, settings: Mapping[str, Setting]) -> None:
+    """ConfigError for a topic of the target that would give copies times of its own."""
+    for name, value in KEEPS_TIMES.items():
+        found = settings.get(name)
+        if found is not None and found.value != value:
+            raise ConfigError(
+                f"topic '{topic}' of the target has {name}={found.value}: copies would not keep "
+                f"their times; set it with headrace topics alter {topic} --config {name}={value}"
+            )
+
+
 def missing_partitions(
     wanted: Mapping[str, int], present: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:

@@ -61,7 +61,8 @@ class Span(NamedTuple):
     source_start: int
     first_row: int
     """In the batch, which has its offsets in the target without gaps, too."""
-    count: int
+    records: int
+    """How many."""
 
 
 class CopiedBatch(NamedTuple):

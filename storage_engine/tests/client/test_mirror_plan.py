@@ -8,6 +8,7 @@ from storage_engine.client.admin import Setting
 from storage_engine.client.mirror_plan import (
     Plan,
     Selection,
+    check_keeps_times,
     copied_settings,
     missing_partitions,
 )
@@ -65,6 +66,16 @@ def test_settings_of_the_topic_are_copied_but_not_those_about_its_brokers():
         "max.message.bytes": "2000000",
         "message.timestamp.type": "CreateTime",
     }
+
+
+def test_a_topic_that_gives_copies_times_of_its_own_is_refused():
+    def settings(value):
+        return {"message.timestamp.type": Setting("message.timestamp.type", value, 5, False)}
+
+    check_keeps_times("orders", {})
+    check_keeps_times("orders", settings("CreateTime"))
+    with pytest.raises(ConfigError, match=r"topic 'orders' .*LogAppendTime.*topics alter"):
+        check_keeps_times("orders", settings("LogAppendTime"))
 
 
 def test_topics_are_created_and_grown_never_shrunk():

@@ -91,11 +91,11 @@ def test_the_same_records_come_with_their_offsets_in_the_source(log, bounds, ski
         )
         validate_for_append(batch.data, max_message_bytes=1 << 20)
         records = decode_batch(bytes(batch.data))
-        assert len(records) == batch.record_count == sum(span.count for span in spans)
+        assert len(records) == batch.record_count == sum(span.records for span in spans)
         assert [record.offset for record in records] == list(range(len(records)))
         assert spans[0].first_row == 0
         for span in spans:
-            for row in range(span.count):
+            for row in range(span.records):
                 record = records[span.first_row + row]
                 found.append(
                     NaiveRecord(
