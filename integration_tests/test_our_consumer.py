@@ -251,7 +251,7 @@ def test_who_does_not_poll_loses_its_part_and_gets_it_again(cluster):
             on_revoked=lambda _: heard.append("revoked"),
             on_lost=lambda _: heard.append("lost"),
         )
-        wait_until(lambda: ours.poll(50) or ours.assignment, "it has its part")
+        wait_until(lambda: ours.poll(50, max_records=1), "it has read something of its part")
         client = admin(cluster)
 
         def members() -> int:
@@ -261,6 +261,9 @@ def test_who_does_not_poll_loses_its_part_and_gets_it_again(cluster):
         with pytest.raises(CommitRefusedError):
             ours.commit({TopicPartition(topic, 0): 1})
         before = len(heard)
+        # What it has fetched and not handed out is another's to read by now.
+        assert ours.poll(0) == []
+        assert heard[before:] == ["lost"]
 
         def is_back() -> bool:
             ours.poll(50)

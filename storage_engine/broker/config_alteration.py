@@ -8,8 +8,9 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from storage_engine.broker.dynamic_config import ConfigSource, DynamicConfig, live_setting
+from storage_engine.broker.dynamic_config import DynamicConfig, live_setting
 from storage_engine.broker.topic_config import check_together, topic_setting
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.setting import Setting, SettingType, SettingValue
 

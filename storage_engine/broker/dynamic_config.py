@@ -5,27 +5,17 @@ Rule: only settings that a running broker can honour are overridden (`Setting.ch
 is stored and impossible is told in the log and counts as absent. Source: KIP-226.
 """
 
-import enum
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from storage_engine.broker.config import BrokerConfig, check_relations
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings import ALIASES, BY_BROKER_KEY
 
 log = logging.getLogger(__name__)
-
-
-class ConfigSource(enum.IntEnum):
-    """Where a value comes from, by the protocol's number; the smaller one counts."""
-
-    TOPIC = 1
-    BROKER = 2
-    ALL_BROKERS = 3
-    FILE = 4
-    DEFAULT = 5
 
 
 class SourcedValue(NamedTuple):

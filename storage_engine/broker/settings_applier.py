@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from storage_engine.broker.config_entity import ConfigEntity, EntityKind
 from storage_engine.broker.controller_runner import ControllerRunner
-from storage_engine.broker.dynamic_config import ConfigSource, DynamicConfig
+from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.ids import BrokerId
 
 log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.retry import Retry, pause_ms
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -25,6 +26,9 @@ from storage_engine.protocol.apis.spec import ApiSpec
 
 BROKER_DEFAULT = -1
 """As number of partitions or replicas: what the broker's settings say."""
+
+ALL_BROKERS = ""
+"""In the place of a broker's id: its settings count for every broker."""
 
 _CREATE_TOPICS = 19
 _DELETE_TOPICS = 20
@@ -49,14 +53,14 @@ class NewTopic:
     assignment: Mapping[int, Sequence[int]] | None = None
 
 
-class Setting(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
     """One setting of a topic or broker as it is in force."""
 
     name: str
     value: str | None
-    source: int
-    """1 set on the topic, 2 for the broker at run time, 3 for all brokers at run time, 4 in the
-    broker's file, 5 the default."""
+    """None where the broker does not tell it."""
+    source: ConfigSource
     read_only: bool
 
 
@@ -230,7 +234,7 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
     )
 
 
-def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, Setting]:
+def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntry]:
     """The settings in force for a topic, by name."""
     spec, message = _describe_request(_TOPIC_RESOURCE, topic)
     retry = Retry(f"settings of topic '{topic}'", Deadline.after(cluster.deadline_ms))
@@ -243,7 +247,7 @@ def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, Setting]:
         retry.pause(_error("settings of topic", outcome))
 
 
-def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, Setting]:
+def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
     """The settings of a broker, which it tells itself."""
     spec, message = _describe_request(_BROKER_RESOURCE, str(broker_id))
     outcome, settings = _described(cluster.request(broker_id, spec, message))
@@ -260,14 +264,18 @@ def _describe_request(resource_type: int, name: str) -> tuple[ApiSpec, Any]:
     return spec, request(resources=[resource], include_synonyms=False, include_documentation=False)
 
 
-def _described(answer: Any) -> tuple[_Outcome, dict[str, Setting]]:
+def _described(answer: Any) -> tuple[_Outcome, dict[str, ConfigEntry]]:
     result = answer.results[0]
     outcome = _Outcome(result.resource_name, ErrorCode.of(result.error_code), result.error_message)
-    settings = [
-        Setting(each.name, each.value, each.config_source, each.read_only)
+    return outcome, {
+        each.name: ConfigEntry(
+            name=each.name,
+            value=each.value,
+            source=ConfigSource(each.config_source),
+            read_only=each.read_only,
+        )
         for each in result.configs
-    ]
-    return outcome, {setting.name: setting for setting in settings}
+    }
 
 
 def alter_topic_configs(
@@ -280,7 +288,7 @@ def alter_topic_configs(
 def alter_broker_configs(
     cluster: Cluster, broker: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
 ) -> None:
-    """Set some of a broker's settings at run time, of all brokers where `broker` is empty."""
+    """Set some of a broker's settings at run time, or of ALL_BROKERS."""
     _alter_configs(cluster, _BROKER_RESOURCE, broker, values, remove)
 
 
@@ -313,6 +321,7 @@ def _alter_configs(
             for each in answer.responses
         ],
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        what="topic" if resource_type == _TOPIC_RESOURCE else "broker",
     )
 
 
@@ -343,6 +352,7 @@ def _ask_controller(
     *,
     done_already: ErrorCode | None = None,
     final: ErrorCode | None = None,
+    what: str = "topic",
 ) -> None:
     """Ask until every name is done, or one has a final error, or the deadline is over.
 
@@ -365,11 +375,11 @@ def _ask_controller(
         ]
         for row in failed:
             if not row.code.retriable or row.code is final:
-                raise _error("topic", row)
+                raise _error(what, row)
             answer_lost |= row.code is ErrorCode.REQUEST_TIMED_OUT
         left = [row.name for row in failed]
         if failed:
-            pause(cluster, retry, _error("topic", failed[0]))
+            pause(cluster, retry, _error(what, failed[0]))
 
 
 def pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:

@@ -80,6 +80,7 @@ class Consumer:
         self._auto_commit_ms = 0
         # What iteration is at: rows of this piece, so many until the group is looked after.
         self._piece: Piece | None = None
+        self._rows: list[ConsumerRecord] = []
         self._run_left = 0
         self._closed = False
 
@@ -186,28 +187,33 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        if not self._run_left:
-            self._begin_run()
+        while not self.ready(_SLICE_MS):
+            pass
         self._run_left -= 1
         piece = self._piece
         assert piece is not None, "a run has a piece"
-        record = piece.rows[piece.index]
+        record = self._rows[piece.index]
         piece.index += 1
         return record
 
-    def _begin_run(self) -> None:
+    def ready(self, timeout_ms: int) -> int:
+        """How many records iteration can hand out without waiting, once there is one; 0 when none
+        has come in time. Hands out nothing itself."""
+        if not self._run_left:
+            self._begin_run(Deadline.after(timeout_ms))
+        return self._run_left
+
+    def _begin_run(self, deadline: Deadline) -> None:
         self._check_open()
-        while True:
-            if self._fill(Deadline.after(_SLICE_MS)):
-                piece = self._positions.next_piece()
-                if piece is not None:
-                    self._piece = piece
-                    left = piece.count - piece.index
-                    self._run_left = min(left, self._config.max_poll_records)
-                    return
+        if not self._fill(deadline):
+            return
+        piece = self._piece = self._positions.next_piece()
+        if piece is not None:
+            self._rows = piece.rows
+            self._run_left = min(piece.count - piece.index, self._config.max_poll_records)
 
     def _stop_run(self) -> None:
-        self._piece, self._run_left = None, 0
+        self._piece, self._rows, self._run_left = None, [], 0
 
     def _fill(self, deadline: Deadline) -> bool:
         """Look after the group, and fetch until something is buffered; False when the time is
@@ -345,7 +351,7 @@ class Consumer:
         if self._closed:
             return
         try:
-            self._let_go(lost=False, commits=commits)
+            self._let_go(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
         finally:
             self._closed = True
             if self._group is not None:
@@ -416,15 +422,16 @@ class Consumer:
             case _:
                 self._failure = change.error
 
-    def _let_go(self, *, lost: bool, commits: bool) -> None:
-        """Of all partitions. What can't be committed is read again."""
+    def _let_go(self, *, lost: bool, commits: bool, timeout_ms: int | None = None) -> None:
+        """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
         self._stop_run()
         partitions = sorted(self._positions.assigned)
         try:
             positions = self._positions.known()
             if commits and positions and self._group is not None:
                 with contextlib.suppress(HeadraceError):
-                    self._group.wait_for(self._group.commit(positions, self._caller))
+                    commit = self._group.commit(positions, self._caller, timeout_ms=timeout_ms)
+                    self._group.wait_for(commit)
             hears = self._on_lost if lost else self._on_revoked
             if hears is not None and partitions and self._subscription is not None:
                 hears(partitions)

@@ -339,6 +339,7 @@ class FetchReader:
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         if self._on_out_of_range is not None:
             self.read_from(tp, self._on_out_of_range(tp, cursor.position, start_offset, end_offset))
+            self.pause(tp, paused=cursor.paused)
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
 

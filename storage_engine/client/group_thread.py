@@ -159,8 +159,10 @@ class GroupThread:
         """To be applied before the next one is asked for."""
         with self._changed:
             self._polled_ms = monotonic_ms()
-            if self._lapsed and not self._ended:
+            while self._lapsed and not self._ended:
+                # What it had may be another's: first it hears of that.
                 self._waker.wake()
+                self._changed.wait(1.0)
             if self._ended and self._closing is None:
                 raise HeadraceError(
                     "the thread of the group has ended, by a bug: see its traceback"
@@ -172,9 +174,11 @@ class GroupThread:
         offsets: Mapping[TopicPartition, int],
         caller: Caller,
         callback: Callable[[HeadraceError | None], None] | None = None,
+        timeout_ms: int | None = None,
     ) -> Commit:
-        """Begin to store offsets; commits are stored one after the other."""
-        deadline = Deadline.after(self._config.default_api_timeout_ms)
+        """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
+        are stored one after the other."""
+        deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
         commit = Commit(offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback)
         with self._changed:
             if self._ended:
@@ -247,6 +251,7 @@ class GroupThread:
         self._send_commit(now_ms)
         with self._changed:
             self._lapsed = self._membership.stage is membership.Stage.LAPSED
+            self._changed.notify_all()
             if closing is not None and (not self._commits or closing.passed):
                 return False
         ready = wait_readable([self._waker, *self._calls.sockets], self._wait_ms())

@@ -269,6 +269,10 @@ class Producer:
         since the last flush; DeadlineExceededError after `timeout_ms`."""
         self._sender.flush(timeout_ms)
 
+    def ready(self, topic: str) -> bool:
+        """Whether `send` to it, of whatever size, would not wait now."""
+        return self._sender.ready(topic)
+
     def partitions_for(self, topic: str) -> int:
         """How many partitions it has; KafkaError when it does not exist."""
         return self._sender.topic(topic).partition_count

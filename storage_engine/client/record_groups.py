@@ -6,6 +6,7 @@ Rule: vectorised: Python per record only to set its future.
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage_engine.client.accumulator import RecordGroup
+from storage_engine.client.record_future import resolve
 from storage_engine.core.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -51,10 +52,9 @@ def tell(group: RecordGroup[Any], base_offset: int, error: HeadraceError | None)
     if group.encoded is not None:
         group.waiters[0].settled(group, base_offset, error)
     elif error is not None:
-        for future in group.waiters:
-            future.set_exception(error)
+        resolve(group.waiters, error)
     else:
         topic, partition = group.tp
-        for number, future in enumerate(group.waiters):
-            offset = base_offset + number if base_offset >= 0 else -1
-            future.set_result(RecordMetadata(topic, partition, offset))
+        count = len(group.waiters)
+        offsets = range(base_offset, base_offset + count) if base_offset >= 0 else [-1] * count
+        resolve(group.waiters, [RecordMetadata(topic, partition, offset) for offset in offsets])

@@ -6,7 +6,11 @@ Source: R-CTL8, KIP-73.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage_engine.client.admin import alter_broker_configs, alter_topic_configs
+from storage_engine.client.admin import (
+    ALL_BROKERS,
+    alter_broker_configs,
+    alter_topic_configs,
+)
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.settings import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
@@ -17,9 +21,6 @@ from storage_engine.core.topic_settings import (
 
 _RATES = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE)
 _REPLICAS = (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS)
-
-ALL_BROKERS = ""
-"""The name of the entity whose settings count for every broker."""
 
 
 def set_throttle(

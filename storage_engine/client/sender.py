@@ -25,6 +25,7 @@ from storage_engine.client.producer_errors import (
     ProducerClosedError,
     TransactionFailedError,
 )
+from storage_engine.client.record_future import next_future
 from storage_engine.client.record_groups import RecordMetadata, encode_group, tell
 from storage_engine.client.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.transactions import ProducerTransactions
@@ -68,8 +69,10 @@ class Sender:
                 deadline_ms=config.max_block_ms,
             )
         self._waker = Waker()
+        self._futures_lock = threading.RLock()
         # Guards all below, and tells of memory, topics and groups that are done.
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._accumulator: Accumulator[Any] = Accumulator(
             batch_bytes=config.batch_size, linger_ms=config.linger_ms
         )
@@ -112,6 +115,11 @@ class Sender:
                     )
             return known
 
+    def ready(self, topic: str) -> bool:
+        """Neither the partitions nor room for the largest record need waiting for."""
+        room = self._config.buffer_memory - self._used_bytes
+        return self._topics.known(topic) is not None and room >= self._config.max_request_size
+
     def add(
         self,
         tp: TopicPartition,
@@ -122,9 +130,7 @@ class Sender:
         size: int,
     ) -> "Future[RecordMetadata]":
         """Put a record that takes `size` bytes at most into the open batch of its partition."""
-        future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()
-        with self._changed:
+        with self._lock:
             self._reserve(size)
             group, look = self._accumulator.room_for(tp, size, monotonic_ms())
             if not group.waiters:
@@ -133,6 +139,7 @@ class Sender:
             group.values.append(value)
             group.headers.append(headers)
             group.timestamps.append(timestamp_ms)
+            future = next_future(group.waiters, self._futures_lock)
             group.waiters.append(future)
             group.size += size
             group.reserved += size

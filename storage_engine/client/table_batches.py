@@ -29,6 +29,9 @@ SLICE_ROWS = 131_072
 """Rows that are sorted and encoded together: the first batches are under way while the rest is
 made, and columns stay near the CPU."""
 
+LONG_RUN_ROWS = 500
+"""Rows of one partition behind one another, on average, that are not sorted."""
+
 COLUMNS = ("value", "key", "headers", "timestamp", "partition")
 
 _OPEN = -1
@@ -106,7 +109,7 @@ def table_batches(
         part = {name: _flat(each.slice(start, SLICE_ROWS)) for name, each in columns.items()}
         partitions, turn = _partitions(part, partition_count, turn, batch_bytes)
         for partition, rows in _by_partition(partitions):
-            picked = part if rows is None else {name: c.take(rows) for name, c in part.items()}
+            picked = {name: _picked(column, rows) for name, column in part.items()}
             for batch in iter_encoded(
                 picked["value"],
                 picked.get("key"),
@@ -197,11 +200,19 @@ def _partitions(
     return partitions, turn
 
 
+def _picked(column: Any, rows: Any) -> Any:
+    if isinstance(rows, slice):
+        return column.slice(rows.start, rows.stop - rows.start)
+    return column.take(rows)
+
+
 def _by_partition(partitions: Any) -> Iterator[tuple[int, Any]]:
-    """Each partition with the indices of its rows, ascending; None stands for all rows."""
-    first = int(partitions[0])
-    if (partitions == first).all():
-        yield first, None
+    """Partitions with the indices of their rows, ascending: long runs as slices, which copy nothing
+    (a partition may come several times then), else each partition once."""
+    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    if len(bounds) - 1 <= max(1, len(partitions) // LONG_RUN_ROWS):
+        for start, end in pairwise(bounds):
+            yield int(partitions[start]), slice(start, end)
         return
     # numpy sorts 16-bit integers by radix, which is stable and linear.
     narrow = partitions.astype(np.uint16) if partitions.max() < 1 << 16 else partitions

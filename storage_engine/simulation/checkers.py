@@ -106,7 +106,7 @@ class Checker:
         self._registered_since.pop(broker.id, None)
         for record in self.records.values():
             if record.partition.topic not in self._durable:
-                record.cut.add(broker.id)
+                record.lose_power(broker.id)
 
     def started(self, broker: SimulatedBroker) -> None:
         """A new life begins."""
@@ -334,10 +334,16 @@ class Checker:
                 record.assign(replicas, move)
 
     def _broker_registered(self, broker: int, data: bytes) -> None:
-        if broker in self._lost_power:
+        node = self._cluster.zookeeper.nodes[BrokerIdZNode.path(broker)]
+        if broker in self._lost_power and self._lives_in(broker, node.owner):
             epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
-            created = self._cluster.zookeeper.nodes[BrokerIdZNode.path(broker)].czxid
-            self._registered_since[broker] = created if epoch == TAIL_LOST_NOW else epoch
+            self._registered_since[broker] = node.czxid if epoch == TAIL_LOST_NOW else epoch
+
+    def _lives_in(self, broker: int, session: int) -> bool:
+        """Whether a session is that of the broker as it is now: a write that was on its way when
+        the power was lost arrives all the same."""
+        lives = (life.broker for life in self._lives.values())
+        return any(b.id == broker and b.up and b.session.session_id == session for b in lives)
 
     def _check_controller_epoch(self, epoch: int) -> None:
         if epoch < self._controller_epoch:

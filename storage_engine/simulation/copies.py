@@ -52,6 +52,11 @@ class NotedLog:
             dropped.append(note)
         return dropped
 
+    def has(self, note: BatchNote) -> bool:
+        """Whether it holds a batch, and all before it as the log that the note is of."""
+        place = self.place_of_end.get(note.end_offset)
+        return place is not None and self.notes[place].chain == note.chain
+
     def holds(self, other: "NotedLog") -> bool:
         """Whether it begins with all of the other."""
         count = len(other.notes)

@@ -44,6 +44,8 @@ class PartitionRecord:
     cut: set[int] = field(default_factory=set)
     """Brokers whose logs may lack what is committed, since they lost their power; until a state
     says that they joined the ISR later."""
+    before_cut: dict[int, list[NotedLog]] = field(default_factory=dict)
+    """Of brokers in `cut`: their logs as they were when the power was lost."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that has led under it."""
     chains: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -53,6 +55,20 @@ class PartitionRecord:
 
     def copy(self, broker: int) -> NotedLog:
         return self.copies.setdefault(broker, NotedLog())
+
+    def lose_power(self, broker: int) -> None:
+        """Its log may be shorter from now on, or gone."""
+        self.cut.add(broker)
+        if broker in self.copies:
+            self.before_cut.setdefault(broker, []).append(self.copies[broker])
+
+    def holders(self, note: BatchNote) -> int:
+        """How many replicas have a batch, or had it and lost it with their power: nobody could know
+        that of them when the batch was acknowledged."""
+        logs = {broker: [copy] for broker, copy in self.copies.items()}
+        for broker, before in self.before_cut.items():
+            logs.setdefault(broker, []).extend(before)
+        return sum(any(copy.has(note) for copy in copies) for copies in logs.values())
 
     def committed_at(self, offset: int) -> BatchNote | None:
         """The committed batch that begins at an offset."""
@@ -175,6 +191,7 @@ class PartitionRecord:
                 )
             self.unclean = True
         self.cut.discard(broker)
+        self.before_cut.pop(broker, None)
 
     def _check_sequence(self, note: BatchNote) -> None:
         """No batch of an idempotent producer is committed twice or out of order (R-CLI7)."""

@@ -199,12 +199,7 @@ class Producer(Client):
                 f"{self.partition} at {offset}: {self.name}'s batch, committed is up to"
                 f" {record.committed.end_offset}",
             )
-        holders = sum(
-            1
-            for copy in record.copies.values()
-            if (place := copy.place_of_end.get(note.end_offset)) is not None
-            and copy.notes[place].chain == note.chain
-        )
+        holders = record.holders(note)
         if holders < min(record.min_in_sync, len(record.assigned)):
             raise InvariantViolation(
                 "acks=all means min.insync.replicas",

@@ -14,27 +14,14 @@ examples:
 """
 
 import argparse
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.groups import (
-    DEAD,
-    GroupDescription,
-    delete_group,
-    describe_group,
-    group_offsets,
-    list_groups,
-    set_group_offsets,
-)
-from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.client.groups import delete_group, describe_group, list_groups
+from storage_engine.client.offset_resets import reset_offsets
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, natural_number
-from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table, write_line
-
-NONE = -1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,16 +132,7 @@ def _list(cluster: Cluster, args: argparse.Namespace) -> None:
 
 
 def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
-    description = _existing(cluster, args.group)
-    committed = group_offsets(cluster, args.group)
-    owners = {tp: member for member in description.members for tp in member.partitions}
-    ends = _offsets_at(cluster, {*committed, *owners}, LATEST)
-    rows = []
-    for tp in sorted({*committed, *owners}):
-        offset, end = committed.get(tp, NONE), ends.get(tp, NONE)
-        lag = max(0, end - offset) if NONE not in (offset, end) else None
-        owner = owners.get(tp)
-        rows.append((tp, offset, end, lag, "" if owner is None else owner.member_id))
+    description = describe_group(cluster, args.group)
     if args.json:
         print_json(
             {
@@ -162,17 +140,17 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
                 "state": description.state,
                 "protocol": description.protocol,
                 "coordinator": description.coordinator,
-                "lag": sum(lag or 0 for _, _, _, lag, _ in rows),
+                "lag": description.lag,
                 "partitions": [
                     {
-                        "topic": tp.topic,
-                        "partition": tp.partition,
-                        "offset": None if offset == NONE else offset,
-                        "end_offset": None if end == NONE else end,
-                        "lag": lag,
-                        "member": owner or None,
+                        "topic": each.tp.topic,
+                        "partition": each.tp.partition,
+                        "offset": each.offset,
+                        "end_offset": each.end_offset,
+                        "lag": each.lag,
+                        "member": each.member_id,
                     }
-                    for tp, offset, end, lag, owner in rows
+                    for each in description.partitions
                 ],
                 "members": [
                     {
@@ -194,50 +172,28 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
     print_table(
         ("topic", "partition", "offset", "end", "lag", "member"),
         [
-            (
-                tp.topic,
-                tp.partition,
-                "-" if offset == NONE else offset,
-                "-" if end == NONE else end,
-                "-" if lag is None else lag,
-                owner,
-            )
-            for tp, offset, end, lag, owner in rows
+            (*each.tp, each.offset, each.end_offset, each.lag, each.member_id or "")
+            for each in description.partitions
         ],
     )
-
-
-def _existing(cluster: Cluster, group: str) -> GroupDescription:
-    description = describe_group(cluster, group)
-    if description.state == DEAD:
-        raise CommandError(f"there is no group '{group}': 'headrace groups list' shows all")
-    return description
 
 
 # --- reset and delete ---
 
 
 def _reset(cluster: Cluster, args: argparse.Namespace) -> None:
-    description = describe_group(cluster, args.group)
-    if description.members:
-        raise CommandError(
-            f"group '{args.group}' has {len(description.members)} members: stop them first, since "
-            "they would go on from where they are"
-        )
-    committed = group_offsets(cluster, args.group)
-    wanted = set(committed)
-    if args.topic:
-        wanted = {
-            TopicPartition(topic, number)
-            for topic in args.topic
-            for number in cluster.topic(topic).partitions
-        }
-    if not wanted:
-        raise CommandError(f"group '{args.group}' has no offsets: name its topics with --topic")
-    targets = _targets(cluster, args, wanted, committed)
-    if not args.dry_run:
-        set_group_offsets(cluster, args.group, targets)
-    rows = [(tp, committed.get(tp, NONE), targets[tp]) for tp in sorted(targets)]
+    at_ms = args.to_time
+    if args.to_earliest or args.to_latest:
+        at_ms = EARLIEST if args.to_earliest else LATEST
+    resets = reset_offsets(
+        cluster,
+        args.group,
+        topics=args.topic,
+        at_ms=at_ms,
+        offset=args.to_offset,
+        shift_by=args.shift_by,
+        dry_run=args.dry_run,
+    )
     if args.json:
         print_json(
             {
@@ -245,73 +201,24 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> None:
                 "done": not args.dry_run,
                 "partitions": [
                     {
-                        "topic": tp.topic,
-                        "partition": tp.partition,
-                        "offset": None if before == NONE else before,
-                        "new_offset": after,
+                        "topic": each.tp.topic,
+                        "partition": each.tp.partition,
+                        "offset": each.before,
+                        "new_offset": each.after,
                     }
-                    for tp, before, after in rows
+                    for each in resets
                 ],
             }
         )
         return
     print_table(
         ("topic", "partition", "offset", "new"),
-        [(tp.topic, tp.partition, "-" if b == NONE else b, a) for tp, b, a in rows],
+        [(*each.tp, each.before, each.after) for each in resets],
     )
     if args.dry_run:
         write_line("nothing is changed (--dry-run)")
 
 
-def _targets(
-    cluster: Cluster,
-    args: argparse.Namespace,
-    wanted: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """Within what the partitions hold."""
-    first = _offsets_at(cluster, wanted, EARLIEST)
-    last = _offsets_at(cluster, wanted, LATEST)
-    gone = sorted(set(wanted) - set(last))
-    if gone:
-        raise CommandError(f"{gone[0]} does not exist any more: name the topics with --topic")
-    if args.to_earliest:
-        return first
-    if args.to_latest:
-        return last
-    if args.to_time is not None:
-        at_time = _offsets_at(cluster, wanted, args.to_time)
-        return {tp: last[tp] if at == NONE else at for tp, at in at_time.items()}
-    if args.to_offset is not None:
-        return {tp: min(max(args.to_offset, first[tp]), last[tp]) for tp in last}
-    missing = sorted(set(last) - set(committed))
-    if missing:
-        raise CommandError(f"the group has no offset of {missing[0]} that could be shifted")
-    return {tp: min(max(committed[tp] + args.shift_by, first[tp]), last[tp]) for tp in last}
-
-
-def _offsets_at(
-    cluster: Cluster, partitions: Iterable[TopicPartition], at_ms: int
-) -> dict[TopicPartition, int]:
-    """Without those of topics that are gone."""
-    wanted = set(partitions)
-    names = {tp.topic for tp in wanted}
-    view = cluster.metadata(sorted(names)) if names else None
-    there = {
-        tp: at_ms
-        for tp in wanted
-        if view is not None
-        and tp.topic in view.topics
-        and tp.partition in view.topics[tp.topic].partitions
-    }
-    return cluster.list_offsets(there)
-
-
 def _delete(cluster: Cluster, args: argparse.Namespace) -> None:
-    try:
-        delete_group(cluster, args.group)
-    except KafkaError as error:
-        if error.code is ErrorCode.NON_EMPTY_GROUP:
-            raise CommandError(f"group '{args.group}' has members: stop them first") from None
-        raise
+    delete_group(cluster, args.group)
     write_line(f"deleted group '{args.group}'")

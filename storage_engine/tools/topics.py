@@ -20,7 +20,7 @@ from typing import Any
 
 from storage_engine.client.admin import (
     BROKER_DEFAULT,
-    Setting,
+    ConfigEntry,
     alter_topic_configs,
     create_partitions,
     create_topic,
@@ -30,6 +30,7 @@ from storage_engine.client.admin import (
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.record_deletion import ALL, delete_records
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.arguments import (
@@ -46,8 +47,14 @@ NO_LEADER = -1
 MAX_OFFSET = 2**63 - 1
 """What the protocol can carry; far beyond the end of any log, which the broker then says."""
 
-_SOURCES = {1: "topic", 2: "broker", 3: "broker", 4: "broker", 5: "default"}
-"""Where a setting comes from, by the protocol's number."""
+_SOURCES = {
+    ConfigSource.UNKNOWN: "unknown",
+    ConfigSource.TOPIC: "topic",
+    ConfigSource.BROKER: "broker",
+    ConfigSource.ALL_BROKERS: "broker",
+    ConfigSource.FILE: "broker",
+    ConfigSource.DEFAULT: "default",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +200,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
         _print_description(description)
 
 
-def describe_topic(topic: TopicMetadata, settings: dict[str, Setting]) -> dict[str, Any]:
+def describe_topic(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> dict[str, Any]:
     """The document of `describe --json` for one topic."""
     return {
         "name": topic.topic,
@@ -211,7 +218,7 @@ def describe_topic(topic: TopicMetadata, settings: dict[str, Setting]) -> dict[s
             for partition in topic.partitions.values()
         ],
         "configs": {
-            name: {"value": setting.value, "source": _SOURCES.get(setting.source, "unknown")}
+            name: {"value": setting.value, "source": _SOURCES[setting.source]}
             for name, setting in sorted(settings.items())
         },
     }

@@ -18,8 +18,8 @@ from storage_engine.broker.config_alteration import (
 )
 from storage_engine.broker.config_entity import ConfigEntity, EntityKind
 from storage_engine.broker.config_store import Compute
-from storage_engine.broker.dynamic_config import ConfigSource
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.protocol.apis.alter_configs import AlterConfigsResponse

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from storage_engine.broker.config_entity import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntity
-from storage_engine.broker.dynamic_config import ConfigSource
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.topic_configs import possible_overrides
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.setting import Setting
 from storage_engine.core.settings import BY_BROKER_KEY, BY_TOPIC_KEY

@@ -2,7 +2,8 @@
 
 import pytest
 
-from storage_engine.broker.dynamic_config import ConfigSource, DynamicConfig, live_setting
+from storage_engine.broker.dynamic_config import DynamicConfig, live_setting
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings import BY_BROKER_KEY
 from storage_engine.tests.broker.test_config import config

@@ -4,6 +4,8 @@
 import subprocess
 import sys
 
+from storage_engine import client
+
 HEAVY = ("asyncio", "kafka", "numpy", "pyarrow", "kazoo", "ssl")
 
 
@@ -16,3 +18,8 @@ def test_the_client_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    for name in client.__all__:
+        assert getattr(client, name) is not None

@@ -78,3 +78,19 @@ def test_where_to_go_on_after_an_offset_out_of_range_is_asked(filled, cluster: C
     assert (fetched.start_offset, fetched.next_offset) == (57, 3 * BATCHES)
     assert asked == [(T0, 1_000, 0, 3 * BATCHES)]
     reader.close()
+
+
+def test_a_partition_that_is_paused_stays_so_where_it_goes_on_elsewhere(filled, cluster: Cluster):
+    def answer(*_: object) -> int:
+        reader.pause(T0)
+        return 0
+
+    reader = FetchReader(cluster, {}, on_out_of_range=answer)
+    reader.read_from(T0, 1_000)
+    while reader.position(T0):
+        assert reader.poll(50) == []
+    assert reader.poll(50) == []
+    reader.pause(T0, paused=False)
+    (fetched,) = reader.poll(POLL_MS)
+    assert fetched.start_offset == 0
+    reader.close()

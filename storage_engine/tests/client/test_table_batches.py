@@ -100,3 +100,20 @@ def test_a_table_that_can_not_be_sent_is_told_by_its_column(table, message):
 
 def test_an_empty_table_makes_no_batch():
     assert list(batches(pa.table({"value": pa.array([], pa.binary())}), 3)) == []
+
+
+@pytest.mark.parametrize("run", [1, 400, 600, 10_000])
+def test_runs_short_and_long_keep_the_order(run):
+    """Short ones are sorted, long ones are slices."""
+    count = 10_000
+    table = pa.table(
+        {
+            "value": [b"%d" % number for number in range(count)],
+            "partition": [number // run % 3 for number in range(count)],
+        }
+    )
+    found = rows_by_partition(table, 3, batch_bytes=4_000)
+    for partition, rows in found.items():
+        wanted = [number for number in range(count) if number // run % 3 == partition]
+        assert [int(value) for _, value in rows] == wanted
+    assert sum(map(len, found.values())) == count

@@ -41,6 +41,8 @@ FOUND = {
     200870: "5,8,20,23,24,32",  # high watermarks after a loss of power, test_data_folder
     213188: "11,12,13,15",  # a topic as it was before it grew, test_controller
     201513: "13,14,18",  # the checker's again: a topic made while a broker without power counted
+    224861: "1,3",  # the checker's: a batch acknowledged after one that had it had lost its power
+    223667: "8,10,11",  # the checker's: a registration that arrived after the power was lost
 }
 """Seeds that have failed, and the faults that it took."""
 

@@ -1,0 +1,334 @@
+"""`Producer`, `Consumer` and `Admin` for programs that use asyncio.
+
+    from storage_engine.client import AsyncConsumer, AsyncProducer
+
+    async with AsyncProducer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+        acknowledged = await producer.send("clicks", b"/home", key=b"user-7")
+        print((await acknowledged).offset)
+
+    async with AsyncConsumer({**config, "group.id": "billing"}) as consumer:
+        await consumer.subscribe(["clicks"])
+        async for record in consumer:
+            print(record.value)
+
+Rule: methods, settings and errors are those of the class without Async; what may wait is awaited,
+and done one after the other in a thread of the client's own. A call that is cancelled before it has
+begun is never made. One that has begun goes on to its end there, and whatever is called next comes
+after it, `close` too; so a cancelled commit may be done all the same. A cancelled `poll` or
+iteration hands out nothing and loses nothing. For tasks of one event loop.
+"""
+
+import asyncio
+import contextlib
+import functools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from storage_engine.client.admin_client import Admin
+from storage_engine.client.consumer import POLL_MS, Consumer
+from storage_engine.client.consumer_record import ConsumerRecord
+from storage_engine.client.group_requests import GroupMetadata
+from storage_engine.client.producer import Producer, RecordHeaders
+from storage_engine.client.record_groups import RecordMetadata
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from storage_engine.client.table_batches import TableMetadata
+
+_SLICE_MS = 100
+"""Of a wait for records: so long a cancelled one may keep the next call waiting."""
+
+Client = TypeVar("Client", bound=AbstractContextManager[Any])
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Taken = TypeVar("Taken", bound=Sized)
+Positions = dict[TopicPartition, int]
+
+
+class InThread(Generic[Client]):
+    """A client, and the one thread in which it is called."""
+
+    def __init__(self, client: Client) -> None:
+        self.blocking = client
+        """For callbacks, which run in the client's thread and may call it."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="headrace-async")
+        self._closed = False
+        # Of the calls made, which are done in this order.
+        self._last: Future[Any] = Future()
+        self._last.set_result(None)
+
+    def _submit(
+        self,
+        work: Callable[Arguments, Result],
+        /,
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> "Future[Result]":
+        if self._closed:
+            raise HeadraceError(f"the {type(self.blocking).__name__.lower()} is closed")
+        future = self._last = self._thread.submit(work, *arguments, **named)
+        return future
+
+    async def _call(
+        self,
+        work: Callable[Arguments, Result],
+        /,
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        return await asyncio.wrap_future(self._submit(work, *arguments, **named))
+
+    async def close(self) -> None:
+        """When what was called before is done. A second time it does nothing."""
+        await self.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As the client's own `with` block. Goes on in the thread if this is cancelled."""
+        if self._closed:
+            return
+        ended = self._submit(self.blocking.__exit__, kind, error, traceback)
+        self._closed = True
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(ended))
+
+
+def _awaited(
+    method: Callable[Concatenate[Any, Arguments], Result],
+) -> Callable[Concatenate[InThread[Any], Arguments], Coroutine[Any, Any, Result]]:
+    """A method of a client, done in its thread."""
+
+    @functools.wraps(method)
+    async def call(
+        self: InThread[Any], /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        return await self._call(method, self.blocking, *arguments, **named)
+
+    return call
+
+
+class AsyncAdmin(InThread[Admin]):
+    """See `Admin`."""
+
+    def __init__(self, config: Any) -> None:
+        """As `Admin`."""
+        super().__init__(Admin(config))
+
+    create_topics = _awaited(Admin.create_topics)
+    delete_topics = _awaited(Admin.delete_topics)
+    create_partitions = _awaited(Admin.create_partitions)
+    list_topics = _awaited(Admin.list_topics)
+    describe_topics = _awaited(Admin.describe_topics)
+    describe_topic_configs = _awaited(Admin.describe_topic_configs)
+    describe_broker_configs = _awaited(Admin.describe_broker_configs)
+    alter_topic_configs = _awaited(Admin.alter_topic_configs)
+    alter_broker_configs = _awaited(Admin.alter_broker_configs)
+    list_groups = _awaited(Admin.list_groups)
+    describe_group = _awaited(Admin.describe_group)
+    delete_group = _awaited(Admin.delete_group)
+    group_offsets = _awaited(Admin.group_offsets)
+    alter_group_offsets = _awaited(Admin.alter_group_offsets)
+    reset_group_offsets = _awaited(Admin.reset_group_offsets)
+    delete_group_offsets = _awaited(Admin.delete_group_offsets)
+    list_offsets = _awaited(Admin.list_offsets)
+    delete_records = _awaited(Admin.delete_records)
+    describe_cluster = _awaited(Admin.describe_cluster)
+    describe_log_dirs = _awaited(Admin.describe_log_dirs)
+    alter_reassignments = _awaited(Admin.alter_reassignments)
+    list_reassignments = _awaited(Admin.list_reassignments)
+    elect_leaders = _awaited(Admin.elect_leaders)
+    list_transactions = _awaited(Admin.list_transactions)
+    describe_transaction = _awaited(Admin.describe_transaction)
+
+
+class AsyncProducer(InThread[Producer]):
+    """See `Producer`."""
+
+    def __init__(self, config: Any, **named: Any) -> None:
+        """As `Producer`. Encoders and the partitioner must not wait: they may run in the loop."""
+        super().__init__(Producer(config, **named))
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        headers: RecordHeaders = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        """Put one record on its way, when there is room for it. What is returned is done when it is
+        acknowledged; to cancel that does not call the record back."""
+        record = (topic, value, key, headers, timestamp_ms, partition)
+        if not self._closed and self._last.done() and self.blocking.ready(topic):
+            return asyncio.wrap_future(self.blocking.send(*record))
+        return asyncio.wrap_future(await self._call(self.blocking.send, *record))
+
+    async def send_table(
+        self, topic: str, table: "pa.Table | pa.RecordBatch"
+    ) -> "asyncio.Future[TableMetadata]":
+        """The same for the rows of an Arrow table."""
+        return asyncio.wrap_future(await self._call(self.blocking.send_table, topic, table))
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """As `Producer.flush`. Sending goes on meanwhile."""
+        await asyncio.to_thread(self.blocking.flush, timeout_ms)
+
+    partitions_for = _awaited(Producer.partitions_for)
+    init_transactions = _awaited(Producer.init_transactions)
+    begin_transaction = _awaited(Producer.begin_transaction)
+    send_offsets_to_transaction = _awaited(Producer.send_offsets_to_transaction)
+    commit_transaction = _awaited(Producer.commit_transaction)
+    abort_transaction = _awaited(Producer.abort_transaction)
+
+
+class AsyncConsumer(InThread[Consumer]):
+    """See `Consumer`. Callbacks run in the client's thread: what they need of the consumer
+    they call on `blocking`."""
+
+    def __init__(self, config: Any) -> None:
+        """As `Consumer`."""
+        super().__init__(Consumer(config))
+        # So many records iteration can take at once; while it is not 0, nothing runs in the thread.
+        self._ready = 0
+        self._getting_ready = asyncio.Lock()
+        # Polls whose callers were cancelled, and what tells where they began.
+        self._unseen: deque[tuple[Future[Any], Callable[[Any], Positions]]] = deque()
+
+    subscribe = _awaited(Consumer.subscribe)
+    assign = _awaited(Consumer.assign)
+    unsubscribe = _awaited(Consumer.unsubscribe)
+    partitions_of = _awaited(Consumer.partitions_of)
+    position = _awaited(Consumer.position)
+    seek = _awaited(Consumer.seek)
+    seek_to_beginning = _awaited(Consumer.seek_to_beginning)
+    seek_to_end = _awaited(Consumer.seek_to_end)
+    pause = _awaited(Consumer.pause)
+    resume = _awaited(Consumer.resume)
+    offsets_for_times = _awaited(Consumer.offsets_for_times)
+    beginning_offsets = _awaited(Consumer.beginning_offsets)
+    end_offsets = _awaited(Consumer.end_offsets)
+    commit = _awaited(Consumer.commit)
+    committed = _awaited(Consumer.committed)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What it reads now."""
+        return self.blocking.assignment
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return self.blocking.paused
+
+    def group_metadata(self) -> GroupMetadata:
+        """For a producer's `send_offsets_to_transaction`."""
+        return self.blocking.group_metadata()
+
+    async def poll(
+        self, timeout_ms: int = POLL_MS, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """As `Consumer.poll`."""
+        return await self._take(
+            lambda wait_ms: self.blocking.poll(wait_ms, max_records), timeout_ms, _firsts_of_rows
+        )
+
+    async def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
+        """As `Consumer.poll_table`."""
+        return await self._take(self.blocking.poll_table, timeout_ms, _firsts_of_table)
+
+    async def _take(
+        self,
+        poll: Callable[[int], Taken],
+        timeout_ms: int,
+        firsts: Callable[[Taken], Positions],
+    ) -> Taken:
+        """In slices, so that the thread is soon free when this is cancelled."""
+        deadline = Deadline.after(timeout_ms)
+        while True:
+            polled = self._submit(poll, min(deadline.left_ms, _SLICE_MS))
+            try:
+                taken = await asyncio.wrap_future(polled)
+            except asyncio.CancelledError:
+                if not polled.cancel():
+                    self._unseen.append((polled, firsts))
+                raise
+            if len(taken) or deadline.passed:
+                return taken
+
+    def _submit(
+        self,
+        work: Callable[Arguments, Result],
+        /,
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> "Future[Result]":
+        def in_turn() -> Result:
+            self._read_again()
+            return work(*arguments, **named)
+
+        # It may move positions.
+        self._ready = 0
+        return super()._submit(in_turn)
+
+    def _read_again(self) -> None:
+        """What was polled, and then cancelled: nobody has seen it, nor may it be committed."""
+        while self._unseen:
+            polled, firsts = self._unseen.popleft()
+            # Where that poll has failed the next one does, too.
+            with contextlib.suppress(HeadraceError):
+                for tp, offset in firsts(polled.result()).items():
+                    if tp in self.blocking.assignment:
+                        self.blocking.seek(tp, offset)
+
+    async def tables(self) -> "AsyncIterator[pa.Table]":
+        """Tables with rows, for ever."""
+        while True:
+            table = await self.poll_table()
+            if table.num_rows:
+                yield table
+
+    def __aiter__(self) -> Self:
+        """As `Consumer.__iter__`."""
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        async with self._getting_ready:
+            while not self._ready:
+                asked = self._submit(self.blocking.ready, _SLICE_MS)
+                count = await asyncio.wrap_future(asked)
+                if asked is self._last:
+                    self._ready = count
+            self._ready -= 1
+            return next(self.blocking)
+
+
+def _firsts_of_rows(rows: Iterable[ConsumerRecord]) -> Positions:
+    firsts: Positions = {}
+    for row in rows:
+        firsts.setdefault(TopicPartition(row.topic, row.partition), row.offset)
+    return firsts
+
+
+def _firsts_of_table(table: "pa.Table") -> Positions:
+    firsts: Positions = {}
+    for batch in table.to_batches():
+        # One partition each.
+        if batch.num_rows:
+            topic, partition, offset = (batch.column(n)[0].as_py() for n in range(3))
+            firsts.setdefault(TopicPartition(topic, partition), offset)
+    return firsts

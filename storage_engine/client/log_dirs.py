@@ -1,0 +1,98 @@
+"""What lies in the data folders of brokers, and how many bytes partitions hold on their leaders.
+
+Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
+KIP-113, DescribeLogDirs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import spec_for
+
+_DESCRIBE_LOG_DIRS = 35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLog:
+    """One replica as it lies on a disk."""
+
+    tp: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    """Records behind the high watermark."""
+    is_future: bool
+    """To take the place of the one in another folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDir:
+    """A data folder of a broker."""
+
+    path: str
+    error: ErrorCode
+    """KAFKA_STORAGE_ERROR where the disk has failed."""
+    replicas: tuple[ReplicaLog, ...]
+
+
+def describe_log_dirs(
+    cluster: Cluster, broker_id: int, partitions: Iterable[TopicPartition] | None = None
+) -> tuple[LogDir, ...]:
+    """The folders of one broker, with what they hold of these partitions (None: of all). KafkaError
+    or DeadlineExceededError where it does not tell."""
+    answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
+    code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(f"the folders of broker {broker_id}: {code.meaning}", code)
+    return tuple(
+        LogDir(
+            path=folder.log_dir,
+            error=ErrorCode.of(folder.error_code),
+            replicas=tuple(
+                ReplicaLog(
+                    tp=TopicPartition(topic.name, row.partition_index),
+                    size_bytes=row.partition_size,
+                    offset_lag=row.offset_lag,
+                    is_future=row.is_future_key,
+                )
+                for topic in folder.topics
+                for row in topic.partitions
+            ),
+        )
+        for folder in answer.results
+    )
+
+
+def sizes_on_leaders(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Bytes of each log as they lie on the disk, compressed where producers compress. Errors as
+    `describe_log_dirs`."""
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        by_leader.setdefault(cluster.leader(tp).broker_id, []).append(tp)
+    sizes: dict[TopicPartition, int] = {}
+    for broker_id, asked in by_leader.items():
+        for folder in describe_log_dirs(cluster, broker_id, asked):
+            for log in folder.replicas:
+                if not log.is_future:
+                    sizes[log.tp] = sizes.get(log.tp, 0) + log.size_bytes
+    return sizes
+
+
+def _request(partitions: Iterable[TopicPartition] | None) -> Any:
+    # Now, since most clients never need it.
+    from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+
+    if partitions is None:
+        return DescribeLogDirsRequest(topics=None)
+    by_topic: dict[str, list[int]] = {}
+    for tp in partitions:
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    row = DescribeLogDirsRequest.DescribableLogDirTopic
+    return DescribeLogDirsRequest(
+        topics=[row(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
+    )
