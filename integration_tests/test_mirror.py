@@ -65,7 +65,7 @@ def fatal(*args, **kwargs):
     return result
 
 setattr(owner, name, fatal)
-mirror_source.FETCH_BYTES = 64 << 10  # many small transactions
+mirror_source.FETCH_BYTES = mirror.TRANSACTION_BYTES = 1  # a batch each, and a commit after it
 sys.exit(main(sys.argv[3:]))
 """
 
@@ -129,18 +129,22 @@ def test_a_mirror_that_is_killed_leaves_nothing_out_and_copies_nothing_twice(pai
     for moment in moments:
         filler.fill(RECORDS_A_ROUND)
         turn = 1 if moment == "started" else pick.randint(2, 4)
-        more = ("--name", topic, "--commit-interval", "0.001", "--exit-at-end")
+        more = ("--name", topic, "--exit-at-end")
         run = [sys.executable, "-c", KILLED, moment, str(turn), *arguments(pair, topic, *more)]
         assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
     groups = place_groups(pair, topic, pick)
     last = copy(pair, topic, "--name", topic, "--groups", "billing-.*", capsys=capsys)
     assert last["lag"] == last["skipped"] == 0
+    moved = {group: committed_offsets(pair.target, group, topic, PARTITIONS) for group in groups}
     for number in range(PARTITIONS):
         originals = committed_records(pair.source, topic, number)
         copies = committed_records(pair.target, topic, number)
         assert len(originals) > KILLS * RECORDS_A_ROUND / PARTITIONS / 2
         assert [seen for _, seen in copies] == [seen for _, seen in originals]
-        check_groups(pair, topic, number, groups, originals, copies)
+        for group, offsets in groups.items():
+            # It reads on at the record at which it would have read on in the source.
+            read_before = bisect_left(originals, (offsets[number],))
+            assert bisect_left(copies, (moved[group][number],)) == read_before, (group, offsets)
     assert committed_offsets(pair.target, "others", topic, PARTITIONS) == {}
     with Cluster(pair.target) as target:
         settings = describe_topic_configs(target, topic)
@@ -162,14 +166,6 @@ def place_groups(pair: Pair, topic: str, pick: random.Random) -> dict[str, dict[
         commit_offsets(pair.source, group, topic, offsets)
     commit_offsets(pair.source, "others", topic, {0: 1})
     return groups
-
-
-def check_groups(pair, topic, number, groups, originals, copies) -> None:
-    """Each reads on at the record at which it would have read on in the source."""
-    for group, offsets in groups.items():
-        moved = committed_offsets(pair.target, group, topic, PARTITIONS)[number]
-        read_before = bisect_left(originals, (offsets[number],))
-        assert bisect_left(copies, (moved,)) == read_before, f"{group} at {offsets[number]}"
 
 
 def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_takes_over(pair):

@@ -52,6 +52,9 @@ from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.copied_batches import Span, copied_batches
 from storage_engine.protocol.records import iter_decoded, iter_encoded
 
+TRANSACTION_BYTES = 64 << 20
+"""A transaction ends when it has so many, if it has not by time."""
+
 _FENCED = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -76,8 +79,6 @@ class MirrorConfig:
     """Of the topics that it creates."""
     commit_interval_ms: int = 1000
     """The longest that a record waits for its transaction to end."""
-    transaction_bytes: int = 64 << 20
-    """A transaction ends when it has so many."""
     transaction_timeout_ms: int = 60_000
     """A killed mirror holds up readers of its target for so long, unless it is started again."""
     refresh_interval_ms: int = 5_000
@@ -280,7 +281,7 @@ class Mirror:
         if self._writer is not None:
             self._writer.poll(0)
             age_ms = monotonic_ms() - self._begun_ms
-            full = self._pending_bytes >= self.config.transaction_bytes
+            full = self._pending_bytes >= TRANSACTION_BYTES
             if full or age_ms >= self.config.commit_interval_ms:
                 self.commit()
         return came

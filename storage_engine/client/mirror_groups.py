@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from storage_engine.client.cluster import EARLIEST, Cluster
-from storage_engine.client.groups import group_offsets, list_groups, set_group_offsets
+from storage_engine.client.group_offsets import GroupOffsets
+from storage_engine.client.groups import group_offsets, list_groups
 from storage_engine.client.mirror import Mirror
 from storage_engine.client.mirror_source import Tell
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
@@ -22,8 +23,8 @@ DEADLINE_MS = 5_000
 """Of each request: a coordinator that is away must not stop the copying for long."""
 
 LOOK_AGAIN_MS = 3_600_000
-"""At a group that has not moved: brokers forget offsets that nobody commits (offsets.retention.minutes,
-a week)."""
+"""At a group that has not moved: brokers forget offsets that nobody commits for a week
+(offsets.retention.minutes)."""
 
 _SIMPLE = ""
 """The protocol of a group that only stores offsets."""
@@ -100,7 +101,7 @@ class MirroredGroups:
         }
         if later:
             try:
-                set_group_offsets(self._target, group, later)
+                GroupOffsets(self._target, group).commit(later)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise

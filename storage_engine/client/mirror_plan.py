@@ -10,7 +10,8 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from storage_engine.client.admin import Setting
+from storage_engine.client.admin import ConfigEntry
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
@@ -42,7 +43,6 @@ KEEPS_TIMES = {"message.timestamp.type": "CreateTime"}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
 """The topic of the progress: read as a whole at each start."""
 
-_SET_ON_TOPIC = 1
 _FIELDS = {"source", "topic"}
 
 
@@ -106,19 +106,19 @@ class Plan:
                 self.names[source, topic] = target
 
 
-def copied_settings(settings: Mapping[str, Setting]) -> dict[str, str]:
+def copied_settings(settings: Mapping[str, ConfigEntry]) -> dict[str, str]:
     """Those that a topic's copy is created with."""
     chosen = {
         setting.name: setting.value
         for setting in settings.values()
         if setting.name not in NOT_COPIED
-        and (setting.source == _SET_ON_TOPIC or setting.name in IN_FORCE)
+        and (setting.source is ConfigSource.TOPIC or setting.name in IN_FORCE)
         and setting.value is not None
     }
     return {**chosen, **KEEPS_TIMES}
 
 
-def check_keeps_times(topic: str, settings: Mapping[str, Setting]) -> None:
+def check_keeps_times(topic: str, settings: Mapping[str, ConfigEntry]) -> None:
     """ConfigError for a topic of the target that would give copies times of its own."""
     for name, value in KEEPS_TIMES.items():
         found = settings.get(name)

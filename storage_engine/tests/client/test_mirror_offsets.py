@@ -58,7 +58,7 @@ def loaded(rows) -> Progress:
     return progress
 
 
-@settings(max_examples=examples(240), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(copies(), st.sampled_from([1, 2, 64]), st.randoms(use_true_random=False))
 def test_no_record_is_left_out_behind_a_translated_offset(made, limit, random):
     transactions, places = made

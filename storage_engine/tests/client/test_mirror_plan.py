@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from storage_engine.client.admin import Setting
+from storage_engine.client.admin import ConfigEntry
 from storage_engine.client.mirror_plan import (
     Plan,
     Selection,
@@ -12,6 +12,7 @@ from storage_engine.client.mirror_plan import (
     copied_settings,
     missing_partitions,
 )
+from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ConfigError
 
 
@@ -21,6 +22,10 @@ def selection(include, exclude=None, target_name="{topic}"):
         exclude=exclude and re.compile(exclude),
         target_name=target_name,
     )
+
+
+def setting(name, value, source):
+    return ConfigEntry(name=name, value=value, source=source, read_only=False)
 
 
 def test_topics_whose_whole_name_matches_are_copied_but_for_the_brokers_own_and_the_mirrors():
@@ -53,14 +58,14 @@ def test_a_name_that_no_topic_can_have_is_refused():
 
 def test_settings_of_the_topic_are_copied_but_not_those_about_its_brokers():
     settings = [
-        Setting("retention.ms", "1000", 1, False),
-        Setting("segment.bytes", "1048576", 5, False),
-        Setting("cleanup.policy", "compact", 4, False),
-        Setting("max.message.bytes", "2000000", 5, False),
-        Setting("min.insync.replicas", "2", 1, False),
-        Setting("message.timestamp.type", "LogAppendTime", 1, False),
+        setting("retention.ms", "1000", ConfigSource.TOPIC),
+        setting("segment.bytes", "1048576", ConfigSource.DEFAULT),
+        setting("cleanup.policy", "compact", ConfigSource.FILE),
+        setting("max.message.bytes", "2000000", ConfigSource.DEFAULT),
+        setting("min.insync.replicas", "2", ConfigSource.TOPIC),
+        setting("message.timestamp.type", "LogAppendTime", ConfigSource.TOPIC),
     ]
-    assert copied_settings({setting.name: setting for setting in settings}) == {
+    assert copied_settings({each.name: each for each in settings}) == {
         "retention.ms": "1000",
         "cleanup.policy": "compact",
         "max.message.bytes": "2000000",
@@ -70,7 +75,9 @@ def test_settings_of_the_topic_are_copied_but_not_those_about_its_brokers():
 
 def test_a_topic_that_gives_copies_times_of_its_own_is_refused():
     def settings(value):
-        return {"message.timestamp.type": Setting("message.timestamp.type", value, 5, False)}
+        return {
+            "message.timestamp.type": setting("message.timestamp.type", value, ConfigSource.DEFAULT)
+        }
 
     check_keeps_times("orders", {})
     check_keeps_times("orders", settings("CreateTime"))
