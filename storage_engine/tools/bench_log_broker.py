@@ -118,9 +118,7 @@ def _many_partitions(plan: Plan) -> Iterator[Result]:
         idle_mib = _memory(cluster, "RssAnon") - before
         for connection in connections:
             connection.close()
-        yield alone(
-            f"idle broker: {count} idle connections, MiB", idle_mib, goal=IDLE_GOAL_MIB
-        )
+        yield alone(f"idle broker: {count} idle connections, MiB", idle_mib, goal=IDLE_GOAL_MIB)
         _move(cluster, plan.bytes_moved // 4)
         quarter = _memory(cluster, "RssAnon")
         _move(cluster, plan.bytes_moved - plan.bytes_moved // 4)
