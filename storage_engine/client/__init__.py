@@ -2,9 +2,9 @@
 tools use to talk to brokers.
 
 Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`, of a `Consumer` in a group, and in which clients
-for asyncio are called. The names below are imported on first use, so that no process pays for what
-it does not use.
+Without threads, but for the one of a `Producer`, of a `Consumer` in a group, of a
+`ConsumerConnector`, and in which clients for asyncio are called. The names below are imported on
+first use, so that no process pays for what it does not use.
 """
 
 import importlib
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
         ListedTransaction,
         TransactionDescription,
     )
+    from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
+    from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
+    from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
     from storage_engine.core.config_source import ConfigSource
     from storage_engine.core.errors import (
         ConfigError,
@@ -73,6 +76,7 @@ __all__ = [
     "ConfigError",
     "ConfigSource",
     "Consumer",
+    "ConsumerConnector",
     "ConsumerRecord",
     "DeadlineExceededError",
     "ErrorCode",
@@ -86,6 +90,7 @@ __all__ = [
     "ListedGroup",
     "ListedTransaction",
     "LogDir",
+    "MessageStream",
     "NewTopic",
     "NoOffsetError",
     "OffsetOutOfRangeError",
@@ -96,6 +101,7 @@ __all__ = [
     "RecordMetadata",
     "ReplicaLog",
     "SerializationError",
+    "TopicFilter",
     "TopicPartition",
     "TransactionDescription",
     "TransactionFailedError",
@@ -114,6 +120,7 @@ _MODULES = {
     "ConfigError": "core.errors",
     "ConfigSource": "core.config_source",
     "Consumer": "client.consumer",
+    "ConsumerConnector": "client.zookeeper_consumer.connector",
     "ConsumerRecord": "client.consumer_record",
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
@@ -129,6 +136,7 @@ _MODULES = {
     "ListedGroup": "client.groups",
     "ListedTransaction": "client.transaction_states",
     "LogDir": "client.log_dirs",
+    "MessageStream": "client.zookeeper_consumer.message_stream",
     "NewTopic": "client.admin",
     "NoOffsetError": "client.consumer_errors",
     "OffsetOutOfRangeError": "core.errors",
@@ -139,6 +147,7 @@ _MODULES = {
     "RecordMetadata": "client.record_groups",
     "ReplicaLog": "client.log_dirs",
     "SerializationError": "client.producer_errors",
+    "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",
     "TransactionFailedError": "client.producer_errors",
