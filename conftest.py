@@ -38,10 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or a profile.
-    hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
-    if not ALL_FAULTS and config.getoption("--hypothesis-profile", None) is None:
-        hypothesis.settings.load_profile("repeatable")
+    # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
+    # "search". No deadlines: a busy machine fails no test.
+    profiles = hypothesis.settings
+    profiles.register_profile("search", deadline=None)
+    profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+    if config.getoption("--hypothesis-profile", None) is None:
+        profiles.load_profile("search" if ALL_FAULTS else "repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

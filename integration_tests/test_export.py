@@ -47,7 +47,11 @@ def topic(cluster) -> str:
         replication_factor=1,
         config={"retention.ms": "-1"},
     )
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "lz4"}
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "compression.type": "lz4",
+        "log_level": 0,
+    }
     producer = ConfluentProducer({**config, "transactional.id": "mixed", "linger.ms": 0})
     producer.init_transactions(60)
     for number in range(ROUNDS * EACH):
@@ -195,7 +199,7 @@ def test_splits_begin_and_end_at_a_time(cluster):
     create_topic(
         cluster, "timed", partitions=2, replication_factor=1, config={"retention.ms": "-1"}
     )
-    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for number in range(100):
         producer.produce("timed", b"x", partition=number % 2, timestamp=1000 + number)
     assert producer.flush(60) == 0
@@ -216,7 +220,7 @@ def test_splits_begin_and_end_at_a_time(cluster):
 
 def test_a_split_whose_records_are_gone_is_no_short_split(cluster):
     create_topic(cluster, "going", replication_factor=1)
-    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for _ in range(10):
         producer.produce("going", b"x")
     assert producer.flush(60) == 0

@@ -2,9 +2,9 @@
 tools use to talk to brokers.
 
 Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`, of a `Consumer` in a group, and in which clients
-for asyncio are called. The names below are imported on first use, so that no process pays for what
-it does not use.
+Without threads, but for the one of a `Producer`, of a `Consumer` in a group, of a
+`ConsumerConnector`, and in which clients for asyncio are called. The names below are imported on
+first use, so that no process pays for what it does not use.
 """
 
 import importlib
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
         ListedTransaction,
         TransactionDescription,
     )
+    from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
+    from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
+    from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
     from storage_engine.core.config_source import ConfigSource
     from storage_engine.core.errors import (
         ConfigError,
@@ -75,6 +78,7 @@ __all__ = [
     "ConfigError",
     "ConfigSource",
     "Consumer",
+    "ConsumerConnector",
     "ConsumerRecord",
     "DeadlineExceededError",
     "ErrorCode",
@@ -88,6 +92,7 @@ __all__ = [
     "ListedGroup",
     "ListedTransaction",
     "LogDir",
+    "MessageStream",
     "NewTopic",
     "NoOffsetError",
     "OffsetOutOfRangeError",
@@ -100,6 +105,7 @@ __all__ = [
     "ReplicaLog",
     "SerializationError",
     "Split",
+    "TopicFilter",
     "TopicPartition",
     "TransactionDescription",
     "TransactionFailedError",
@@ -119,6 +125,7 @@ _MODULES = {
     "ConfigError": "core.errors",
     "ConfigSource": "core.config_source",
     "Consumer": "client.consumer",
+    "ConsumerConnector": "client.zookeeper_consumer.connector",
     "ConsumerRecord": "client.consumer_record",
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
@@ -134,6 +141,7 @@ _MODULES = {
     "ListedGroup": "client.groups",
     "ListedTransaction": "client.transaction_states",
     "LogDir": "client.log_dirs",
+    "MessageStream": "client.zookeeper_consumer.message_stream",
     "NewTopic": "client.admin",
     "NoOffsetError": "client.consumer_errors",
     "OffsetOutOfRangeError": "core.errors",
@@ -146,6 +154,7 @@ _MODULES = {
     "ReplicaLog": "client.log_dirs",
     "SerializationError": "client.producer_errors",
     "Split": "client.bulk_reader",
+    "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",
     "TransactionFailedError": "client.producer_errors",

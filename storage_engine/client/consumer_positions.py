@@ -5,7 +5,7 @@ else the end that `auto.offset.reset` names. What can't be found out now is trie
 call; after `default.api.timeout.ms` its error is raised. Source: R-CLI2.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
@@ -34,12 +34,17 @@ _FIND_MS = 1_000
 
 _RETRY_MS = 100
 
+Committed = Callable[[Cluster], Mapping[TopicPartition, int]]
+"""What is committed, as far as it is; asked for when partitions begin."""
+
 
 class Positions:
     """See above. For one thread."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, committed: Committed | None = None) -> None:
+        """`committed`: None for what the group's coordinator has stored."""
         self._config = config
+        self._committed = committed or self._of_group
         self._cluster = Cluster(
             config.bootstrap_servers,
             client_id=config.client_id,
@@ -126,10 +131,8 @@ class Positions:
         self._find_at_ms = monotonic_ms() + _RETRY_MS
 
     def _beginnings(self) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
-        if self._config.group_id is not None:
-            stored = group_offsets(self._cluster, self._config.group_id)
-            found = {tp: stored[tp] for tp in self._missing if tp in stored}
+        stored = self._committed(self._cluster)
+        found = {tp: stored[tp] for tp in self._missing if tp in stored}
         left = self._missing - found.keys()
         if not left:
             return found
@@ -144,6 +147,10 @@ class Positions:
         wanted = dict.fromkeys(left, end)
         isolation = self._config.isolation_level
         return found | self._cluster.list_offsets(wanted, isolation=isolation)
+
+    def _of_group(self, cluster: Cluster) -> Mapping[TopicPartition, int]:
+        group = self._config.group_id
+        return {} if group is None else group_offsets(cluster, group)
 
     def _out_of_range(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
         reset = self._config.auto_offset_reset

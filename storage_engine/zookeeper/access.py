@@ -4,20 +4,23 @@ Rule: the password is in a file of its own, never in a setting, which DescribeCo
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
-the root is secret, but a stranger's write could take the cluster apart. Nodes that exist keep the
+the root is secret, but a stranger's write could take the cluster apart. Below /consumers there is
+nothing of the cluster's, and everybody may write. Nodes that exist keep the
 rights they have, the root of ZooKeeper among them: who may write there may remove /controller, so
 that a path of its own in zookeeper.connect is needed to be safe.
 """
 
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.security import (
     ACL,
+    OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
     Permissions,
     make_digest_acl,
@@ -27,12 +30,24 @@ from kazoo.security import (
 from storage_engine.core.errors import ConfigError, HeadraceError
 
 CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
-_WRITTEN_BY_BROKERS = ("/brokers/ids", "/brokers", "/")
-"""The deepest that exists tells whether a broker may register."""
+_OF_EVERYBODY = "/consumers"
+"""What groups that meet in ZooKeeper write into: their members have no credentials."""
 
 
 class ZooKeeperRefusedError(HeadraceError):
-    """The broker may not write where it has to."""
+    """A broker or consumer may not write where it has to."""
+
+
+class Written(NamedTuple):
+    """Where somebody makes nodes; the first of `paths` that exists says if that is allowed."""
+
+    paths: Sequence[str]
+    remedy: str
+
+
+BY_BROKERS = Written(
+    ("/brokers/ids", "/brokers", "/"), "are the user and password those of the other brokers?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +69,22 @@ class ZooKeeperAccess:
             options["default_acl"] = [own, *READ_ACL_UNSAFE]
         return options
 
-    def check(self, client: KazooClient) -> None:
-        """ZooKeeperRefusedError when a broker with this access could not register."""
-        for path in _WRITTEN_BY_BROKERS:
+    def acl_of(self, path: str) -> list[ACL] | None:
+        """Of a node that is to be made; None for that of all nodes of this client."""
+        return OPEN_ACL_UNSAFE if path == _OF_EVERYBODY else None
+
+    def check(self, client: KazooClient, written: Written = BY_BROKERS) -> None:
+        """ZooKeeperRefusedError when nodes could not be made with this access."""
+        for path in written.paths:
             try:
                 found = client.get_acls(path)
             except KazooException:
                 continue  # not there, or not ours to look at: the next operation tells
             if not any(self._may_create(acl) for acl in found[0]):
-                remedy = "are the user and password those of the other brokers?"
-                who = f"user '{self.user}'" if self.user else f"a broker without {CREDENTIALS_KEY}"
-                raise ZooKeeperRefusedError(f"ZooKeeper lets {who} not write {path}: {remedy}")
+                who = f"user '{self.user}'" if self.user else f"one without {CREDENTIALS_KEY}"
+                raise ZooKeeperRefusedError(
+                    f"ZooKeeper lets {who} not write {path}: {written.remedy}"
+                )
             return
 
     def _may_create(self, acl: ACL) -> bool:

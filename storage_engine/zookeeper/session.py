@@ -37,7 +37,13 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper import replies
-from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess, ZooKeeperRefusedError
+from storage_engine.zookeeper.access import (
+    ANYBODY,
+    BY_BROKERS,
+    Written,
+    ZooKeeperAccess,
+    ZooKeeperRefusedError,
+)
 from storage_engine.zookeeper.call_window import MAX_BACKLOG, Call, CallWindow
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import (
@@ -77,15 +83,18 @@ class ZooKeeperSession:
         clock: Clock,
         data_dir: Path | None = None,
         access: ZooKeeperAccess = ANYBODY,
+        written: Written = BY_BROKERS,
     ) -> None:
         """`loop_call_soon` is the loop's `call_soon_threadsafe`. `data_dir` (locked by the caller)
-        keeps the session's credentials; without it no predecessor's session is closed."""
+        keeps the session's credentials; without it no predecessor's session is closed. `written`:
+        where nodes will be made."""
         self._access = access
         self._connect = ConnectString.parse(connect)
         self._requested_timeout_ms = session_timeout_ms
         self._loop_call_soon = loop_call_soon
         self._clock = clock
         self._data_dir = data_dir
+        self._written = written
         self._listeners: list[Callable[[SessionState], None]] = []
         self._calls = CallWindow(self._post, clock, self._on_answer)
         self._closed = False
@@ -104,8 +113,8 @@ class ZooKeeperSession:
 
     def start(self, timeout_ms: int) -> None:
         """Close the predecessor's session, make the chroot, open a session; blocks at most about
-        `timeout_ms`. ZooKeeperUnreachableError when nobody answers, ZooKeeperRefusedError when a
-        broker may not register; it is closed then."""
+        `timeout_ms`. ZooKeeperUnreachableError when nobody answers, ZooKeeperRefusedError when
+        nodes may not be made; it is closed then."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         prepare(
             self._connect,
@@ -120,7 +129,7 @@ class ZooKeeperSession:
             stop_client(self._client, 0)
             raise unreachable(self._connect)
         try:
-            self._access.check(self._client)
+            self._access.check(self._client, self._written)
         except ZooKeeperRefusedError:
             self.close()
             raise
@@ -223,6 +232,7 @@ class ZooKeeperSession:
             self._client.create_async,
             path,
             data,
+            acl=self._access.acl_of(path),
             ephemeral=ephemeral,
             sequence=sequence,
             makepath=make_parents,

@@ -85,6 +85,17 @@ def test_nodes_with_acl_are_read_by_all_and_written_by_their_user_alone(
     assert stranger.get("/brokers/ids/1")[0] == b"three"
 
 
+def test_below_consumers_everybody_may_write(
+    open_as: OpenAs, loop: HandLoop, new_stranger: NewStranger
+) -> None:
+    """R-CLI3: members of groups that meet in ZooKeeper have no credentials."""
+    session = open_as(OWN)
+    assert loop.reply_of(session.create, "/consumers", b"", make_parents=True).ok
+    stranger = new_stranger()
+    stranger.create("/consumers/g/offsets/t/0", b"1", makepath=True)
+    assert stranger.get("/consumers/g/offsets/t/0")[0] == b"1"
+
+
 @pytest.mark.parametrize("access", [WRONG, ANYBODY])
 def test_a_broker_that_may_not_register_is_refused_with_the_remedy(
     open_as: OpenAs, loop: HandLoop, access: ZooKeeperAccess

@@ -1,0 +1,76 @@
+"""Which streams of a group read which partitions: the range assignment over consumer streams.
+
+Rule: whoever computes it from the same znodes gets the same. Of a topic's partitions, in the order
+of their leaders and numbers, each stream, in the order of consumers and numbers, gets a run; the
+first size(P) mod size(C) runs are longer by one, which the document's integer division forgets.
+Streams beyond the partitions get none. Source: document 002 (rebalancing algorithm), R-CLI3.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage_engine.core.internal_topics import INTERNAL_TOPICS
+
+
+class LedPartition(NamedTuple):
+    """Sorted, partitions of one broker are side by side."""
+
+    leader: int
+    partition: int
+
+
+def assign_topic(
+    consumer: str, streams: Mapping[str, int], partitions: Iterable[LedPartition]
+) -> dict[int, int]:
+    """Of one topic, what `consumer` gets: by partition the number of its stream. `streams`: of each
+    consumer that reads the topic, `consumer` among them."""
+    before = sum(count for other, count in streams.items() if other < consumer)
+    ordered = sorted(partitions)
+    least, longer = divmod(len(ordered), sum(streams.values()))
+    assigned: dict[int, int] = {}
+    for stream in range(streams[consumer]):
+        index = before + stream
+        start = index * least + min(index, longer)
+        if start >= len(ordered):
+            break
+        for led in ordered[start : start + least + (index < longer)]:
+            assigned[led.partition] = stream
+    return assigned
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Topics by a pattern that whole names match (white list) or do not (black list). The brokers'
+    own topics pass no filter."""
+
+    pattern: re.Pattern[str]
+    allows: bool
+
+    @classmethod
+    def white_list(cls, pattern: str | re.Pattern[str]) -> "TopicFilter":
+        return cls(re.compile(pattern), allows=True)
+
+    @classmethod
+    def black_list(cls, pattern: str | re.Pattern[str]) -> "TopicFilter":
+        return cls(re.compile(pattern), allows=False)
+
+    def passes(self, topic: str) -> bool:
+        matches = self.pattern.fullmatch(topic) is not None
+        return topic not in INTERNAL_TOPICS and matches == self.allows
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """What a consumer asks for: streams by topic, or as many over all topics of a filter."""
+
+    by_topic: Mapping[str, int]
+    filter: TopicFilter | None = None
+    filtered: int = 0
+
+    def of(self, topics: Iterable[str]) -> dict[str, int]:
+        """By topic, with `topics` those that there are."""
+        if self.filter is None:
+            return dict(self.by_topic)
+        return {topic: self.filtered for topic in topics if self.filter.passes(topic)}

@@ -1,0 +1,126 @@
+"""The brokers, topics and members of a group as their znodes tell them, and a member's part of it.
+
+Rule: None while something has yet to be read; what others wrote amiss counts as nothing, and is
+logged. Source: document 002 (rebalancing algorithm), R-CLI3, R-CTL10.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from storage_engine.client.zookeeper_consumer.assignment import LedPartition, assign_topic
+from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
+from storage_engine.core.ids import NO_LEADER, TopicPartition
+from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, ConsumerIdZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
+
+log = logging.getLogger(__name__)
+
+Decoded = TypeVar("Decoded")
+
+
+class ClusterView:
+    """Everything is read with watches: its owner looks again when one fires."""
+
+    def __init__(self, nodes: NodeView, paths: ConsumerGroupPaths) -> None:
+        self._nodes = nodes
+        self._paths = paths
+        self._decoded: dict[str, tuple[Seen, Any]] = {}
+        """By path what was decoded last, and from what."""
+
+    def topics(self) -> tuple[str, ...] | None:
+        seen = self._nodes.children(TopicZNode.PARENT)
+        return None if seen is None else seen.children
+
+    def addresses(self) -> str | None:
+        """`host:port,…` of the live brokers; empty where there is none."""
+        listed = self._nodes.children(BrokerIdZNode.PARENT)
+        if listed is None:
+            return None
+        nodes = [
+            self._read(BrokerIdZNode.path(int(name)), _decoder(BrokerIdZNode.decode, int(name)))
+            for name in listed.children
+            if name.isdecimal()
+        ]
+        if not all(known for known, _ in nodes):
+            return None
+        return ",".join(sorted(f"{node.host}:{node.port}" for _, node in nodes if node is not None))
+
+    def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:
+        """What `consumer`, which wants streams of these topics, gets: by partition the number of
+        its stream."""
+        members = self._members()
+        # All is asked for before anything is waited for.
+        led = {topic: self._partitions(topic) for topic in wanted}
+        if members is None or consumer not in members:
+            return None
+        planned: dict[TopicPartition, int] = {}
+        for topic, partitions in led.items():
+            if partitions is None:
+                return None
+            streams = {
+                member: counts[topic] for member, counts in members.items() if topic in counts
+            }
+            if consumer not in streams:
+                return None
+            for partition, stream in assign_topic(consumer, streams, partitions).items():
+                planned[TopicPartition(topic, partition)] = stream
+        return planned
+
+    def _members(self) -> dict[str, Mapping[str, int]] | None:
+        listed = self._nodes.children(self._paths.ids)
+        if listed is None:
+            return None
+        nodes = {
+            name: self._read(path, _decoder(ConsumerIdZNode.decode, path))
+            for name in listed.children
+            for path in [self._paths.id(name)]
+        }
+        if not all(known for known, _ in nodes.values()):
+            return None
+        return {name: node.streams for name, (_, node) in nodes.items() if node is not None}
+
+    def _partitions(self, topic: str) -> list[LedPartition] | None:
+        known, node = self._read(TopicZNode.path(topic), _decoder(TopicZNode.decode, topic))
+        if not known:
+            return None
+        partitions = [] if node is None else list(node.assignment)
+        states = {
+            partition: self._read(
+                PartitionStateZNode.path(topic, partition), _state_decoder(topic, partition)
+            )
+            for partition in partitions
+        }
+        if not all(known for known, _ in states.values()):
+            return None
+        return [
+            LedPartition(NO_LEADER if state is None else state.leader, partition)
+            for partition, (_, state) in states.items()
+        ]
+
+    def _read(self, path: str, decode: Callable[[bytes], Decoded]) -> tuple[bool, Decoded | None]:
+        """(whether it is known, what it holds; None where there is nothing that can be read)."""
+        seen = self._nodes.data(path)
+        if seen is None or not seen.there:
+            return seen is not None, None
+        from_what, decoded = self._decoded.get(path, (None, None))
+        if from_what is not seen:
+            try:
+                decoded = decode(seen.data)
+            except ZnodeFormatError as error:
+                log.warning("%s", error)
+                decoded = None
+            self._decoded[path] = seen, decoded
+        return True, decoded
+
+
+Name = TypeVar("Name", str, int)
+
+
+def _decoder(decode: Callable[[Name, bytes], Decoded], name: Name) -> Callable[[bytes], Decoded]:
+    return lambda data: decode(name, data)
+
+
+def _state_decoder(topic: str, partition: int) -> Callable[[bytes], PartitionStateZNode]:
+    return lambda data: PartitionStateZNode.decode(topic, partition, data)

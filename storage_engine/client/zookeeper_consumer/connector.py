@@ -1,0 +1,309 @@
+"""Reads topics as a member of a group that meets in ZooKeeper: the consumer of document 002.
+
+    from storage_engine.client import ConsumerConnector
+
+    config = {"zookeeper.connect": "127.0.0.1:2181", "group.id": "billing"}
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            print(message.partition, message.offset, message.value)
+
+Rule: each partition is read by one stream of the group at a time. A message comes again when its
+consumer dies before the next commit, and is never left out. Source: document 002, R-CLI3; groups
+that meet at a broker: `Consumer`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
+from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
+from storage_engine.client.zookeeper_consumer.ledger import Ledger
+from storage_engine.client.zookeeper_consumer.loop_thread import LoopThread
+from storage_engine.client.zookeeper_consumer.member import GroupMember, Taken
+from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
+from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
+from storage_engine.core.ids import TopicPartition, topic_name_problem
+from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.zookeeper.access import Written
+from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
+from storage_engine.zookeeper.session import ZooKeeperSession
+from storage_engine.zookeeper.znodes import BrokerIdZNode
+
+OnPartitions = Callable[[list[TopicPartition]], None]
+"""Hears of partitions that come or go, in the thread of the group."""
+
+_ALL = ""
+"""In the place of a topic: what passes the filter."""
+
+_STOP_MS = 5_000
+"""For letting go of everything when the connector is shut down: after that its session ends."""
+
+
+class ConsumerConnector:
+    """Use it in a `with` block, or `shutdown` it: its partitions go to others at once then."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+    ) -> None:
+        """`config`: see `connector_config.SETTINGS`, values also as text; ConfigError for a wrong
+        one. Opens nothing before streams are created.
+
+        `on_assigned` hears of partitions before their first message; `on_revoked` of those that go,
+        when no more of their messages are handed out, and before another can have them; it may
+        `commit_offsets`. Of those that are lost with the session it hears afterwards. Both should
+        take less than the session's timeout: it ends when they don't.
+        """
+        self._config = ConnectorConfig.of(config)
+        self.consumer_id = new_consumer_id()
+        """Its name in the group's znodes."""
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._loop = LoopThread("headrace-zookeeper-group", self._broken)
+        self._session: ZooKeeperSession | None = None
+        self._member: GroupMember | None = None
+        self._streams: list[MessageStream] = []
+        self._ledgers: dict[str, list[Ledger]] = {}
+        """By topic; _ALL with a filter."""
+        self._commits = self._config.enable_auto_commit
+        self._commit_asked = False
+        """By `on_revoked`, while it runs."""
+        self._closed = False
+
+    # --- streams ---
+
+    def create_message_streams(
+        self, topic_counts: Mapping[str, int]
+    ) -> dict[str, list[MessageStream]]:
+        """By topic so many streams, each for a thread of its own. Once for a connector: all topics
+        at once spare the group rebalances."""
+        for topic, count in topic_counts.items():
+            if problem := topic_name_problem(topic):
+                raise ConfigError(problem)
+            _check_count(count)
+        if not topic_counts:
+            raise ConfigError("create_message_streams needs a topic; give {'topic': 1}")
+        return self._create(dict(topic_counts), StreamCounts(dict(topic_counts)))
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, streams: int = 1
+    ) -> list[MessageStream]:
+        """Streams over all topics that pass, also those that will be made. Once for a connector."""
+        _check_count(streams)
+        return self._create({_ALL: streams}, StreamCounts({}, topic_filter, streams))[_ALL]
+
+    def _create(
+        self, counts: Mapping[str, int], wanted: StreamCounts
+    ) -> dict[str, list[MessageStream]]:
+        if self._session is not None or self._closed:
+            raise HeadraceError("a connector makes its streams once: make another connector")
+        self._session = session = self._open()
+        streams = {}
+        for topic, count in counts.items():
+            self._ledgers[topic] = [Ledger(session) for _ in range(count)]
+            streams[topic] = [
+                MessageStream(self._config.streams, ledger) for ledger in self._ledgers[topic]
+            ]
+            self._streams += streams[topic]
+        member = GroupMember(
+            session,
+            self._loop,
+            self,
+            group=self._config.group_id,
+            consumer=self.consumer_id,
+            streams=wanted,
+        )
+        self._member = member
+        self._loop.start()
+        self._check_cluster(session)
+        self._loop.call_soon(member.start)
+        if self._config.enable_auto_commit:
+            self._loop.call_soon(self._commit_later)
+        return streams
+
+    def _open(self) -> ZooKeeperSession:
+        config = self._config
+        paths = ConsumerGroupPaths(config.group_id)
+        session = ZooKeeperSession(
+            config.zookeeper_connect,
+            config.session_timeout_ms,
+            self._loop.call_soon,
+            clock=self._loop,
+            written=Written(
+                (paths.ids, paths.root, ConsumerGroupPaths.PARENT, "/"),
+                "consumers make their nodes below it; its ACL must let them",
+            ),
+        )
+        session.start(config.connection_timeout_ms)
+        return session
+
+    def _check_cluster(self, session: ZooKeeperSession) -> None:
+        replies: list[ZkReply] = []
+        answered = threading.Event()
+
+        def on_reply(reply: ZkReply) -> None:
+            replies.append(reply)
+            answered.set()
+
+        self._loop.call_soon(lambda: session.exists(BrokerIdZNode.PARENT, on_reply))
+        answered.wait(self._config.connection_timeout_ms / 1000)
+        if replies and replies[0].status is ZkStatus.NO_NODE:
+            self.shutdown()
+            raise ConfigError(
+                f"zookeeper.connect={self._config.zookeeper_connect}: no broker has ever "
+                "registered there; check the servers and the path"
+            )
+
+    # --- offsets ---
+
+    def commit_offsets(self) -> None:
+        """Store the offsets of all messages that count as consumed: of the streams that this thread
+        reads, every message handed out; of others, all but the last. CommitRefusedError when a
+        partition is another's by now. In `on_revoked` it takes effect before the partitions go."""
+        member = self._member
+        if member is None or self._closed or not self._loop.is_alive:
+            raise HeadraceError("the connector has no streams, or is shut down")
+        if self._loop.is_current:
+            self._commit_asked = True
+            member.commit(self._positions(), _ignore)
+            return
+        for ledger in self._all_ledgers():
+            ledger.settle()
+        errors: list[HeadraceError | None] = []
+        done = threading.Event()
+
+        def on_done(error: HeadraceError | None) -> None:
+            errors.append(error)
+            done.set()
+
+        self._loop.call_soon(lambda: member.commit(self._positions(), on_done))
+        timeout_ms = self._config.streams.default_api_timeout_ms
+        if not done.wait(timeout_ms / 1000):
+            raise DeadlineExceededError(f"ZooKeeper has not stored the offsets in {timeout_ms} ms")
+        if errors[0] is not None:
+            raise errors[0]
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        return {
+            tp: offset
+            for ledger in self._all_ledgers()
+            for tp, offset in ledger.positions().items()
+        }
+
+    def _commit_later(self) -> None:
+        def commit() -> None:
+            if self._member is not None and not self._closed:
+                # What is refused is read again by its next owner.
+                self._member.commit(self._positions(), _ignore)
+                self._commit_later()
+
+        self._loop.call_later(self._config.auto_commit_interval_ms, commit)
+
+    # --- the end ---
+
+    def shutdown(self) -> None:
+        """Commit where that is automatic, and leave the group. Streams end; those that are read
+        meanwhile once their thread asks them for more."""
+        self._shutdown(commits=self._config.enable_auto_commit)
+
+    def _shutdown(self, *, commits: bool) -> None:
+        if self._loop.is_current:
+            raise HeadraceError("a callback can't shut its connector down: do it in another thread")
+        if self._closed:
+            return
+        self._closed = True
+        ledgers = self._all_ledgers()
+        if commits:
+            for ledger in ledgers:
+                ledger.settle()
+        if self._member is not None and self._loop.is_alive:
+            self._commits = commits
+            stopped = threading.Event()
+            member = self._member
+            self._loop.call_soon(lambda: member.stop(stopped.set))
+            stopped.wait(_STOP_MS / 1000)
+        self._loop.stop(_STOP_MS)
+        if self._session is not None:
+            self._session.close()
+        for ledger, stream in zip(ledgers, self._streams, strict=True):
+            ledger.close()
+            if ledger.is_callers:
+                stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """After an error in the block nothing is committed: what was read since the last commit
+        comes again."""
+        self._shutdown(commits=self._config.enable_auto_commit and kind is None)
+
+    # --- what the member tells: `member.Holder`, on the loop ---
+
+    def meet(self, addresses: str) -> None:
+        for ledger in self._all_ledgers():
+            ledger.meet(addresses)
+
+    def take(self, taken: Sequence[Taken]) -> None:
+        if self._on_assigned is not None:
+            self._on_assigned(sorted(each.tp for each in taken))
+        for each in taken:
+            self._of_topic(each.tp.topic)[each.stream].give({each.tp: each.offset})
+
+    def let_go(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        positions = self._take_away(partitions)
+        self._commit_asked = False
+        if self._on_revoked is not None:
+            self._on_revoked(sorted(partitions))
+        return positions if self._commits or self._commit_asked else {}
+
+    def lose(self, partitions: Sequence[TopicPartition]) -> None:
+        self._take_away(partitions)
+        if self._on_revoked is not None:
+            self._on_revoked(sorted(partitions))
+
+    def fail(self, error: HeadraceError) -> None:
+        for ledger in self._all_ledgers():
+            ledger.close(error)
+
+    def _take_away(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        positions: dict[TopicPartition, int] = {}
+        for topic in {tp.topic for tp in partitions}:
+            of_topic = [tp for tp in partitions if tp.topic == topic]
+            for ledger in self._of_topic(topic):
+                positions.update(ledger.take_away(of_topic))
+        return positions
+
+    def _of_topic(self, topic: str) -> list[Ledger]:
+        return self._ledgers[topic if topic in self._ledgers else _ALL]
+
+    def _all_ledgers(self) -> list[Ledger]:
+        return [ledger for ledgers in self._ledgers.values() for ledger in ledgers]
+
+    def _broken(self) -> None:
+        self.fail(
+            HeadraceError(
+                "the thread of the group has ended, by an error of a callback or a bug: see its "
+                "traceback"
+            )
+        )
+
+
+def _ignore(_error: HeadraceError | None) -> None:
+    """Nobody waits for it."""
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise ConfigError(f"the number of streams is {count!r}; it must be 1 or more")

@@ -1,0 +1,154 @@
+"""What one stream may hand out, and how far it has: where the group's thread and the stream's
+reader meet.
+
+Rule: a message counts as consumed once the reader asks for the next one, or commits; nothing is
+handed out of a partition that was taken away, or while the session may have expired. Every method
+holds one lock, for moments. Source: R-CLI3.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import monotonic_ms
+
+
+class Lease(Protocol):
+    """Of a session."""
+
+    @property
+    def lease_end_monotonic_ms(self) -> int:
+        """Until then nobody else can own what is given."""
+        ...
+
+
+class Claim:
+    """A partition from the time it was given until it is taken away. Given again it is another
+    one."""
+
+    __slots__ = ("consumed_to", "handed_out_to", "tp")
+
+    def __init__(self, tp: TopicPartition, offset: int | None) -> None:
+        self.tp = tp
+        # The next offset after what counts as consumed; None while nobody knows where it begins.
+        self.consumed_to = offset
+        # The next offset after what was handed out; None when that counts as consumed.
+        self.handed_out_to: int | None = None
+
+
+class Ledger:
+    """Of one stream."""
+
+    def __init__(self, session: Lease) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._claims: dict[TopicPartition, Claim] = {}
+        self._handed_out: list[Claim] = []
+        """Claims with a `handed_out_to`."""
+        self._reader = 0
+        """The thread that has asked last."""
+        self._addresses = ""
+        self._closed = False
+        self._error: HeadraceError | None = None
+
+    # --- the group's thread ---
+
+    def meet(self, addresses: str) -> None:
+        with self._lock:
+            self._addresses = addresses
+
+    def give(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Partitions, with what is committed of each."""
+        with self._lock:
+            for tp, offset in offsets.items():
+                self._claims[tp] = Claim(tp, offset)
+
+    def take_away(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that it had, with the offsets that count as consumed where one is known."""
+        with self._lock:
+            claims = [self._claims.pop(tp) for tp in partitions if tp in self._claims]
+            return {
+                claim.tp: claim.consumed_to for claim in claims if claim.consumed_to is not None
+            }
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offsets that count as consumed."""
+        with self._lock:
+            return {
+                tp: claim.consumed_to
+                for tp, claim in self._claims.items()
+                if claim.consumed_to is not None
+            }
+
+    def close(self, error: HeadraceError | None = None) -> None:
+        """Hand out nothing more; `error` is what the reader hears."""
+        with self._lock:
+            self._closed = True
+            self._error = self._error or error
+            self._claims.clear()
+
+    # --- the reader's thread ---
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def is_callers(self) -> bool:
+        """No other thread can be reading."""
+        return self._reader in (0, threading.get_ident())
+
+    @property
+    def addresses(self) -> str:
+        return self._addresses
+
+    def begin(self) -> dict[TopicPartition, Claim] | None:
+        """The reader asks for more: what it got counts as consumed. What it may read now; None when
+        it is closed. Raises why it was closed."""
+        with self._lock:
+            self._reader = threading.get_ident()
+            self._consume()
+            if self._error is not None:
+                raise self._error
+            return None if self._closed else dict(self._claims)
+
+    def settle(self) -> None:
+        """The thread that calls commits: what it got itself counts as consumed."""
+        with self._lock:
+            if self._reader == threading.get_ident():
+                self._consume()
+
+    def _consume(self) -> None:
+        for claim in self._handed_out:
+            claim.consumed_to, claim.handed_out_to = claim.handed_out_to, None
+        self._handed_out.clear()
+
+    def found(
+        self, positions: Mapping[TopicPartition, int], claims: Mapping[TopicPartition, Claim]
+    ) -> None:
+        """Where the reader is, with nothing handed out: also over what is left out of the log."""
+        with self._lock:
+            assert not self._handed_out, "what was handed out is consumed first"
+            for tp, offset in positions.items():
+                claims[tp].consumed_to = offset
+
+    @property
+    def may_hand_out(self) -> bool:
+        """Nobody else can own what is this stream's."""
+        return monotonic_ms() < self._session.lease_end_monotonic_ms
+
+    def hand_out(self, claim: Claim, next_offset: int, *, consumes: bool = False) -> bool:
+        """Whether the reader may have the records of `claim` below `next_offset`. With `consumes`
+        what it got before counts as consumed."""
+        with self._lock:
+            if consumes:
+                self._reader = threading.get_ident()
+                self._consume()
+            if self._claims.get(claim.tp) is not claim or not self.may_hand_out:
+                return False
+            if claim.handed_out_to is None:
+                self._handed_out.append(claim)
+            claim.handed_out_to = next_offset
+            return True

@@ -1,0 +1,124 @@
+"""What a member knows of znodes: read once, known until a watch fires.
+
+Rule: what is known has a watch that has not fired; what is asked for and not known is read, and
+whoever uses it is told when to look again. So a look costs reads of what has changed only, and at
+most one watch a node. All calls are on the loop.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from storage_engine.core.ports import Coordination, Scheduler, SessionState, ZkReply, ZkStatus
+
+RETRY_MS = 100
+"""After an answer that says nothing."""
+
+
+class Seen(NamedTuple):
+    """A node with its data, or with the names of its children."""
+
+    there: bool
+    data: bytes = b""
+    owner: int = 0
+    """The session of an ephemeral node, else 0."""
+    children: tuple[str, ...] = ()
+
+
+ABSENT = Seen(there=False)
+
+
+class NodeView:
+    """Calls `on_change` when something that was asked for may be another."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._on_change = on_change
+        self._data: dict[str, Seen] = {}
+        self._children: dict[str, Seen] = {}
+        self.changes = 0
+        """Grows whenever something that is known changes."""
+        self._reading: set[tuple[bool, str]] = set()
+        """(whether its children, path): their answers will come."""
+        self._connected = coordination.session_id != 0
+        coordination.add_state_listener(self._on_state)
+
+    def data(self, path: str) -> Seen | None:
+        """None while it is being read."""
+        seen = self._data.get(path)
+        if seen is None:
+            self._read(path, children=False)
+        return seen
+
+    def children(self, path: str) -> Seen | None:
+        """None while it is being read."""
+        seen = self._children.get(path)
+        if seen is None:
+            self._read(path, children=True)
+        return seen
+
+    def forget(self, path: str) -> None:
+        """The data was written, or may have been: read it again when it is asked for."""
+        self._data.pop(path, None)
+        self.changes += 1
+
+    def _on_state(self, state: SessionState) -> None:
+        self._connected = state is SessionState.CONNECTED
+        if state is SessionState.LOST:
+            self._data.clear()
+            self._children.clear()
+            self.changes += 1
+
+    def _read(self, path: str, *, children: bool) -> None:
+        if not self._connected or (children, path) in self._reading:
+            return
+        self._reading.add((children, path))
+        read = self._coordination.children if children else self._coordination.get
+        read(
+            path,
+            functools.partial(self._on_read, path, children),
+            functools.partial(self._on_watch, path, children),
+        )
+
+    def _on_read(self, path: str, children: bool, reply: ZkReply) -> None:
+        if reply.status is ZkStatus.NO_NODE:
+            # Only this one sets a watch on what is not there.
+            self._coordination.exists(
+                path,
+                functools.partial(self._on_absent, path, children),
+                functools.partial(self._on_watch, path, children),
+            )
+            return
+        self._reading.discard((children, path))
+        if not reply.ok:
+            self._scheduler.call_later(RETRY_MS, self._on_change)
+            return
+        self.changes += 1
+        if children:
+            self._children[path] = Seen(there=True, children=tuple(reply.value))
+        else:
+            owner = reply.stat.ephemeral_owner if reply.stat else 0
+            self._data[path] = Seen(there=True, data=reply.value, owner=owner)
+        self._on_change()
+
+    def _on_absent(self, path: str, children: bool, reply: ZkReply) -> None:
+        self._reading.discard((children, path))
+        if reply.status is ZkStatus.NO_NODE:
+            (self._children if children else self._data)[path] = ABSENT
+        elif not reply.ok:
+            self._scheduler.call_later(RETRY_MS, self._on_change)
+            return
+        # Else it has come meanwhile: whoever asks for it again has it read.
+        self.changes += 1
+        self._on_change()
+
+    def _on_watch(self, path: str, children: bool) -> None:
+        (self._children if children else self._data).pop(path, None)
+        self.changes += 1
+        self._on_change()

@@ -1,0 +1,95 @@
+"""The znodes of groups that share partitions through ZooKeeper: each owns its path and its content.
+
+/consumers/<group>/ids/<consumer>             ephemeral   {"topic": streams, …}
+/consumers/<group>/owners/<topic>/<partition> ephemeral   the consumer's id
+/consumers/<group>/offsets/<topic>/<partition>            the next offset to read, in decimal
+
+Rule: the documented content exactly. The document's `<broker>-` before the number of the partition
+is left out: leaders move. Source: document 002 (ZooKeeper directories), R-CLI3.
+"""
+
+import re
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.zookeeper.znode_json import (
+    ZnodeFormatError,
+    decode_object,
+    encode_object,
+    int_field,
+)
+
+_NUMBER = re.compile(rb"[0-9]{1,19}")
+
+
+class ConsumerGroupPaths:
+    """Of one group."""
+
+    PARENT: ClassVar[str] = "/consumers"
+
+    def __init__(self, group: str) -> None:
+        self.root = f"{self.PARENT}/{group}"
+        self.ids = f"{self.root}/ids"
+        self.owners = f"{self.root}/owners"
+        self.offsets = f"{self.root}/offsets"
+
+    def id(self, consumer: str) -> str:
+        return f"{self.ids}/{consumer}"
+
+    def owner(self, tp: TopicPartition) -> str:
+        return f"{self.owners}/{tp.topic}/{tp.partition}"
+
+    def offset(self, tp: TopicPartition) -> str:
+        return f"{self.topic_offsets(tp.topic)}/{tp.partition}"
+
+    def topic_offsets(self, topic: str) -> str:
+        return f"{self.offsets}/{topic}"
+
+
+def group_problem(group: str) -> str | None:
+    """Why `group` can't be part of a path, or None when it can."""
+    if group in (".", "..") or "/" in group or any(ord(each) < 32 for each in group):
+        return f"the group '{group}' can't be a part of a path in ZooKeeper"
+    return None
+
+
+def new_consumer_id() -> str:
+    """`<host>:<uuid>`, of this machine, never twice."""
+    return f"{socket.gethostname()}:{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerIdZNode:
+    """What one consumer reads: streams by topic, one at least."""
+
+    streams: Mapping[str, int]
+
+    def encode(self) -> bytes:
+        return encode_object(dict(sorted(self.streams.items())))
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> "ConsumerIdZNode":
+        fields: dict[str, Any] = decode_object(path, data)
+        streams = {topic: int_field(path, fields, topic) for topic in fields}
+        for topic, count in streams.items():
+            if count < 1:
+                raise ZnodeFormatError(f"znode {path}: '{topic}' has {count} streams")
+        return cls(streams)
+
+
+class OffsetZNode:
+    """The next offset that a group reads of a partition: a bare number."""
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        return b"%d" % offset
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> int:
+        if not _NUMBER.fullmatch(data):
+            raise ZnodeFormatError(f"znode {path} holds {data[:40]!r} where an offset is expected")
+        return int(data)
