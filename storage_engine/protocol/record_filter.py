@@ -1,4 +1,5 @@
-"""Record batches -> the same batches with fewer records: what compaction needs of the codec.
+"""Record batches -> the same batches with fewer records: what compaction needs of the codec. And
+their records anew in another batch, for another log.
 
 Its one rule: what stays is copied byte for byte. Offsets in a batch count from its base offset,
 which never changes, so that records are left out by leaving out their bytes; a batch that loses
@@ -125,6 +126,39 @@ class OpenBatches:
         return bases + self._fields.offset_deltas
 
     @property
+    def timestamps_ms(self) -> Ints:
+        """As readers see them."""
+        bases: Ints = self.per_record(self._of_headers("base_timestamp"))
+        created = bases + self._fields.timestamp_deltas
+        appended = self.per_record(self._of_headers("timestamp_type")) == 1
+        if not appended.any():
+            return created
+        return np.where(appended, self.per_record(self._of_headers("max_timestamp")), created)
+
+    @property
+    def sizes(self) -> Ints:
+        """In bytes, of each record."""
+        sizes: Ints = self._spans.stops - self._starts
+        return sizes
+
+    def renumbered(self, rows: Ints) -> BytesLike:
+        """These records as those of one batch: offsets count from 0, times from the first one's.
+        Key, value and headers are copied byte for byte."""
+        times = self.timestamps_ms[rows]
+        stops = self._spans.stops[rows]
+        # The attributes byte is skipped, then both deltas.
+        _, at = read_column(
+            self._bytes, self._spans.bodies[rows] + 1, stops, max_bytes=VARLONG_BYTES
+        )
+        _, rests = read_column(self._bytes, at, stops)
+        time, offset = zigzag_column(times - times[0]), zigzag_column(np.arange(len(rows)))
+        sizes = 1 + time.sizes + offset.sizes + (stops - rests)
+        prefix = varint_rows(
+            zigzag_column(sizes), _ATTRIBUTES, time, offset, rooms=np.zeros(len(rows), np.int64)
+        )
+        return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
+
+    @property
     def keys(self) -> Any:
         """A pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
@@ -171,7 +205,7 @@ class OpenBatches:
             header = header._replace(
                 base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_BIT
             )
-        return _sealed(header, records, len(rows))
+        return sealed(header, records, len(rows))
 
     def _copied(self, rows: Ints) -> BytesLike:
         """The bytes of these records, in one piece."""
@@ -214,11 +248,11 @@ class OpenBatches:
 
 def emptied(header: BatchHeader) -> BytesLike:
     """The batch without records: it still tells its producer's epoch and sequence."""
-    return _sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
+    return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
 
 
-def _sealed(header: BatchHeader, records: BytesLike, count: int) -> BytesLike:
-    """With the codec of `header`, unless that makes it larger."""
+def sealed(header: BatchHeader, records: BytesLike, count: int) -> bytearray:
+    """A batch of uncompressed records, with the codec of `header` unless that makes it larger."""
     codec = Codec(header.compression)
     if codec is not Codec.NONE:
         compressed = compress(codec, records)

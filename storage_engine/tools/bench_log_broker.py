@@ -30,17 +30,23 @@ from storage_engine.protocol.apis.produce import ProducePartition, ProduceReques
 from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.tools.bench_log_batches import sealed_batch, sealed_batches
 from storage_engine.tools.bench_rounds import Goal, Result, alone, rounded, seconds
+from storage_engine.tools.broker import raise_descriptor_limit
 from storage_engine.tools.cluster_plan import UpRequest
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local_cluster import LocalCluster
 
 OPEN_GOAL_S = Goal(most=5.0)
 MEMORY_GOAL_MIB = Goal(most=150.0)
+IDLE_GOAL_MIB = Goal(most=30.0)
 SHARED_GOAL = Goal(least=8.0)
-"""What the project asks of itself, for 1,000 partitions and 16 producers."""
+"""What the project asks of itself, for 1,000 partitions, 1,000 connections and 16 producers."""
 
 IN_FLIGHT = 5
 """Requests of one producer without an answer, as an idempotent client has."""
+
+_IDLE_CONNECTIONS = 1_000
+_OTHER_DESCRIPTORS = 100
+"""Of this process."""
 
 _TOPIC = "bench"
 _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -107,6 +113,12 @@ def _many_partitions(plan: Plan) -> Iterator[Result]:
         )
         before = _memory(cluster, "RssAnon")
         yield alone("idle broker: RssAnon, MiB", before)
+        count = min(_IDLE_CONNECTIONS, raise_descriptor_limit() - _OTHER_DESCRIPTORS)
+        connections = _several(cluster, count)
+        idle_mib = _memory(cluster, "RssAnon") - before
+        for connection in connections:
+            connection.close()
+        yield alone(f"idle broker: {count} idle connections, MiB", idle_mib, goal=IDLE_GOAL_MIB)
         _move(cluster, plan.bytes_moved // 4)
         quarter = _memory(cluster, "RssAnon")
         _move(cluster, plan.bytes_moved - plan.bytes_moved // 4)

@@ -34,6 +34,7 @@ def test_a_broker_is_measured_too(tmp_path, capsys):
     for what in (
         "20 partitions closed in order: opened by the log alone, s",
         "20 partitions closed in order: RSS of the idle broker, MiB",
+        "idle broker: 1000 idle connections, MiB",
         "broker after 12 MiB in and out: RssAnon, MiB",
         "3 durable producers, 1 partition(s): batches per fsync call",
         "3 durable producers, 3 partition(s): batches per round of fsyncs",

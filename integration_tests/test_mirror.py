@@ -1,0 +1,279 @@
+"""`headrace mirror` between real clusters: killed at the worst moments it leaves nothing out and
+copies nothing twice. Read by confluent-kafka. Source: R-CLI6.
+"""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from integration_tests.cluster_support import (
+    ALL_FAULTS,
+    SEED,
+    create_topic,
+    shared_cluster,
+    wait_until,
+)
+from integration_tests.command_line import fail_here, start
+from integration_tests.mirrored import (
+    Filler,
+    commit_offsets,
+    committed_offsets,
+    committed_records,
+)
+from storage_engine.client.admin import create_partitions, delete_topics, describe_topic_configs
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.record_deletion import delete_records
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.cli import main
+
+PARTITIONS = 3
+KILLS = 20 if ALL_FAULTS else 3
+RECORDS_A_ROUND = 1_000_000 // KILLS if ALL_FAULTS else 2_000
+
+MOMENTS = ("taken", "appended", "written", "ending", "ended", "started")
+
+KILLED = """
+import os, signal, sys
+from storage_engine.client import mirror, mirror_progress, mirror_source, produce, transactions
+from storage_engine.tools.cli import main
+
+owner, name, is_before = {
+    "taken": (mirror.Mirror, "_take", True),
+    "appended": (produce.BatchWriter, "append", False),
+    "written": (mirror_progress.Progress, "rows", True),
+    "ending": (transactions.ProducerTransactions, "end", True),
+    "ended": (transactions.ProducerTransactions, "end", False),
+    "started": (transactions.ProducerTransactions, "init", False),
+}[sys.argv[1]]
+work, left = getattr(owner, name), [int(sys.argv[2])]
+
+def fatal(*args, **kwargs):
+    left[0] -= 1
+    if not left[0] and is_before:
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = work(*args, **kwargs)
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+setattr(owner, name, fatal)
+mirror_source.FETCH_BYTES = mirror.TRANSACTION_BYTES = 1  # a batch each, and a commit after it
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+class Pair(NamedTuple):
+    """Bootstrap servers."""
+
+    source: str
+    target: str
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> Iterator[Pair]:
+    settings = (("transaction.state.log.num.partitions", "2"),)
+    folder = tmp_path_factory.mktemp("clusters")
+    with (
+        shared_cluster(folder / "source", brokers=1, settings=settings) as source,
+        shared_cluster(folder / "target", brokers=1, settings=settings) as target,
+    ):
+        yield Pair(source.bootstrap_servers, target.bootstrap_servers)
+
+
+class Servers(NamedTuple):
+    bootstrap_servers: str
+
+
+def make_topic(servers: str, topic: str, *, partitions: int = PARTITIONS, **config: str) -> None:
+    create_topic(
+        Servers(servers), topic, partitions=partitions, replication_factor=1, config=config
+    )
+
+
+def produce(servers: str, topic: str, values: list[bytes], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def values_in(servers: str, topic: str, partition: int = 0) -> list[bytes | None]:
+    return [seen.value for _, seen in committed_records(servers, topic, partition)]
+
+
+def arguments(pair: Pair, topics: str, *more: str) -> list[str]:
+    return ["mirror", "--source", pair.source, "--target", pair.target, "--topics", topics, *more]
+
+
+def copy(pair, topics, *more, capsys) -> dict:
+    """One run to the end: what it says with --json, and in "err" on stderr."""
+    assert main(arguments(pair, topics, "--exit-at-end", "--json", *more)) == 0
+    told = capsys.readouterr()
+    return {**json.loads(told.out.splitlines()[-1]), "err": told.err}
+
+
+def test_a_mirror_that_is_killed_leaves_nothing_out_and_copies_nothing_twice(pair, capsys):
+    topic = "killed"
+    make_topic(pair.source, topic, **{"retention.ms": "-1", "max.message.bytes": "2000000"})
+    filler = Filler(pair.source, topic, PARTITIONS, SEED)
+    pick = random.Random(SEED)
+    moments = pick.choices(MOMENTS, k=KILLS) if ALL_FAULTS else pick.sample(MOMENTS, KILLS)
+    for moment in moments:
+        filler.fill(RECORDS_A_ROUND)
+        turn = 1 if moment == "started" else pick.randint(2, 4)
+        more = ("--name", topic, "--exit-at-end")
+        run = [sys.executable, "-c", KILLED, moment, str(turn), *arguments(pair, topic, *more)]
+        assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+    groups = place_groups(pair, topic, pick)
+    last = copy(pair, topic, "--name", topic, "--groups", "billing-.*", capsys=capsys)
+    assert last["lag"] == last["skipped"] == 0
+    moved = {group: committed_offsets(pair.target, group, topic, PARTITIONS) for group in groups}
+    for number in range(PARTITIONS):
+        originals = committed_records(pair.source, topic, number)
+        copies = committed_records(pair.target, topic, number)
+        assert len(originals) > KILLS * RECORDS_A_ROUND / PARTITIONS / 2
+        assert [seen for _, seen in copies] == [seen for _, seen in originals]
+        for group, offsets in groups.items():
+            # It reads on at the record at which it would have read on in the source.
+            read_before = bisect_left(originals, (offsets[number],))
+            assert bisect_left(copies, (moved[group][number],)) == read_before, (group, offsets)
+    assert committed_offsets(pair.target, "others", topic, PARTITIONS) == {}
+    with Cluster(pair.target) as target:
+        settings = describe_topic_configs(target, topic)
+    assert settings["retention.ms"].value == "-1"
+    assert settings["max.message.bytes"].value == "2000000"
+
+
+def place_groups(pair: Pair, topic: str, pick: random.Random) -> dict[str, dict[int, int]]:
+    """Groups that have read the source as far as that."""
+    groups: dict[str, dict[int, int]] = {f"billing-{n}": {} for n in range(5)}
+    for number in range(PARTITIONS):
+        with Cluster(pair.source) as source:
+            tp = TopicPartition(topic, number)
+            end = source.list_offsets({tp: -1}, isolation="read_committed")[tp]
+        for group, offset in zip(groups, (0, 1, end - 1, end), strict=False):
+            groups[group][number] = offset
+        groups["billing-4"][number] = pick.randrange(end)
+    for group, offsets in groups.items():
+        commit_offsets(pair.source, group, topic, offsets)
+    commit_offsets(pair.source, "others", topic, {0: 1})
+    return groups
+
+
+def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_takes_over(pair):
+    # The target is a source, too: of topics under other names.
+    clusters = ["--source", f"east={pair.source}", "--source", f"west={pair.target}"]
+    names = ["--target-topic", "{source}.{topic}", "--name", "all", "--topics", "grown-."]
+    command = ["mirror", *clusters, "--target", pair.target, *names]
+    for servers, value in ((pair.source, b"of the east"), (pair.target, b"of the west")):
+        make_topic(servers, "grown-1", partitions=1)
+        produce(servers, "grown-1", [value])
+    first = start(*command)
+    try:
+        for topic, value in (("east.grown-1", b"of the east"), ("west.grown-1", b"of the west")):
+            there(pair, topic, [value])
+        second = start(*command, "--json", "--interval", "0.5")
+        try:
+            assert second.stdout is not None
+            json.loads(second.stdout.readline())
+            produce(pair.source, "grown-1", [b"for the second"])
+            _, told = first.communicate(timeout=60)
+            assert first.returncode == 1
+            assert told.startswith("headrace: another mirror of the name 'all' has taken over")
+            assert told.count("\n") == 1
+            there(pair, "east.grown-1", [b"of the east", b"for the second"])
+
+            with Cluster(pair.source) as source:
+                create_partitions(source, {"grown-1": 2})
+            produce(pair.source, "grown-1", [b"of the new partition"], partition=1)
+            make_topic(pair.source, "grown-2", partitions=1)
+            produce(pair.source, "grown-2", [b"of the new topic"])
+            there(pair, "east.grown-1", [b"of the new partition"], partition=1)
+            there(pair, "east.grown-2", [b"of the new topic"])
+            second.terminate()
+            assert second.wait(60) == 0
+        finally:
+            second.kill()
+            second.communicate()
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def there(pair: Pair, topic: str, values: list[bytes], partition: int = 0) -> None:
+    """Wait until the target has exactly these."""
+
+    def is_there() -> bool:
+        with Cluster(pair.target) as target:
+            partitions = target.metadata([topic]).topics
+            if topic not in partitions or partition not in partitions[topic].partitions:
+                return False
+        found = values_in(pair.target, topic, partition)
+        assert found == values[: len(found)]
+        return found == values
+
+    wait_until(is_there, f"{topic}-{partition} is copied")
+
+
+def test_what_retention_took_is_told_and_a_topic_that_was_made_again_is_copied_anew(pair, capsys):
+    topic = "made-again"
+    make_topic(pair.source, topic, partitions=1)
+    produce(pair.source, topic, [b"%d" % n for n in range(10)])
+    assert copy(pair, topic, capsys=capsys)["topics"][0]["copied"] == 10
+    produce(pair.source, topic, [b"%d" % n for n in range(10, 30)])
+    with Cluster(pair.source) as source:
+        # In the middle of a batch.
+        delete_records(source, {TopicPartition(topic, 0): 15})
+    told = copy(pair, topic, capsys=capsys)
+    assert (told["skipped"], told["lag"]) == (5, 0)
+    assert "made-again-0 of source: offsets 10 to 14 were deleted in the source" in told["err"]
+    expected = [b"%d" % n for n in (*range(10), *range(15, 30))]
+    assert values_in(pair.target, topic) == expected
+
+    with Cluster(pair.source) as source:
+        delete_records(source, {TopicPartition(topic, 0): 30})
+        assert copy(pair, topic, capsys=capsys)["skipped"] == 0
+        delete_topics(source, [topic])
+    make_topic(pair.source, topic, partitions=1)
+    produce(pair.source, topic, [b"new"])
+    assert copy(pair, topic, capsys=capsys)["topics"][0]["copied"] == 1
+    assert values_in(pair.target, topic) == [*expected, b"new"]
+
+
+def test_groups_of_the_target_are_never_moved_back(pair, capsys):
+    topic = "ahead"
+    make_topic(pair.source, topic, partitions=1)
+    produce(pair.source, topic, [b"%d" % n for n in range(10)])
+    commit_offsets(pair.source, "ahead", topic, {0: 4})
+    copy(pair, topic, "--groups", "ahead", capsys=capsys)
+    assert committed_offsets(pair.target, "ahead", topic, 1) == {0: 4}
+    commit_offsets(pair.target, "ahead", topic, {0: 7})
+    copy(pair, topic, "--groups", "ahead", capsys=capsys)
+    assert committed_offsets(pair.target, "ahead", topic, 1) == {0: 7}
+    commit_offsets(pair.source, "ahead", topic, {0: 9})
+    assert copy(pair, topic, "--groups", "ahead", capsys=capsys)["groups"] == [
+        {"source": "source", "group": "ahead", "partitions": 1}
+    ]
+    assert committed_offsets(pair.target, "ahead", topic, 1) == {0: 9}
+
+
+def test_mistakes_are_one_line(pair, capsys):
+    def told(*more: str, status: int = 1, target: str = pair.target) -> str:
+        both = ("--source", pair.source, "--target", target, "--topics", "none")
+        return fail_here(capsys, "mirror", *both, *more, status=status)
+
+    assert "are one cluster" in told(target=pair.source)
+    assert "two sources have one name" in told("--source", pair.target, status=2)
+    assert "can't be the name of a mirror" in told("--name", "a/b")
+    assert "must have {topic} in it" in told("--target-topic", "copy")
+    with pytest.raises(SystemExit):
+        main(arguments(pair, "("))
+    assert "'(' is no regular expression" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
+
+Rule: after an error the reader is made anew from the positions that the mirror has, because what it
+had fetched by then may be lost with it. Source: R-CLI6.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.fetch import FetchedBatches, FetchReader
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import sleep_ms
+
+READ_COMMITTED = "read_committed"
+
+FETCH_BYTES = 4 << 20
+
+Tell = Callable[[str], None]
+"""Takes a line for the operator."""
+
+
+class SourceShrunkError(HeadraceError):
+    """A source has fewer records than were copied from it."""
+
+
+class MirrorSource:
+    """`name` is how the operator calls it."""
+
+    def __init__(self, name: str, cluster: Cluster, tell: Tell) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.skipped = 0
+        """Offsets that retention, or somebody's command, has deleted before they were copied."""
+        self._tell = tell
+        self._positions: dict[TopicPartition, int] = {}
+        self._jumped: dict[TopicPartition, int] = {}
+        self._reader: FetchReader | None = None
+
+    def topics(self) -> dict[str, tuple[UUID, int]]:
+        """Id and number of partitions of those that are not the brokers' own, asked for anew."""
+        return {
+            name: (topic.topic_id, len(topic.partitions))
+            for name, topic in self.cluster.metadata().topics.items()
+            if not topic.is_internal
+        }
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Their first offsets."""
+        return self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where those that are read end for read_committed, exclusive."""
+        wanted = dict.fromkeys(self._positions, LATEST)
+        return self.cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """By partition that is read, the next offset that `poll` brings."""
+        return self._positions
+
+    def jumps(self) -> dict[TopicPartition, int]:
+        """Positions that have moved without records since this was asked before."""
+        jumped, self._jumped = self._jumped, {}
+        return jumped
+
+    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        """From now on these, each from its offset on, and no others."""
+        self._positions = dict(positions)
+        self.close()
+
+    def poll(self, wait_ms: int) -> list[FetchedBatches]:
+        """What has come. KafkaError UNKNOWN_TOPIC_OR_PARTITION when a topic is gone."""
+        if not self._positions:
+            sleep_ms(wait_ms)
+            return []
+        if self._reader is None:
+            self._reader = FetchReader(
+                self.cluster,
+                {tp: (offset, None) for tp, offset in self._positions.items()},
+                max_bytes=FETCH_BYTES,
+                isolation=READ_COMMITTED,
+                on_out_of_range=self._go_on_at,
+            )
+        try:
+            found = self._reader.poll(wait_ms)
+        except HeadraceError:
+            self.close()
+            raise
+        for fetched in found:
+            self._positions[fetched.tp] = fetched.next_offset
+        return found
+
+    def _go_on_at(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
+        if offset > end:
+            raise SourceShrunkError(
+                f"{tp} of {self.name} ends at offset {end}, but was copied up to {offset}: the "
+                "source has lost records (an unclean election?); delete the topic in the target to "
+                "copy it anew"
+            )
+        self._tell(
+            f"{tp} of {self.name}: offsets {offset} to {start - 1} were deleted in the source "
+            "before they were copied"
+        )
+        self.skipped += start - offset
+        self._positions[tp] = self._jumped[tp] = start
+        return start
+
+    def close(self) -> None:
+        """Give the connections back; `poll` takes new ones."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def is_gone(error: HeadraceError) -> bool:
+    """Whether `poll` has failed because a topic was deleted."""
+    return isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
