@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         TransactionFailedError,
     )
     from storage_engine.client.record_groups import RecordMetadata
+    from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
     from storage_engine.client.transaction_states import (
         ListedTransaction,
         TransactionDescription,
@@ -82,6 +83,7 @@ __all__ = [
     "ConsumerRecord",
     "DeadlineExceededError",
     "ErrorCode",
+    "Fetched",
     "GroupDescription",
     "GroupError",
     "GroupMember",
@@ -104,6 +106,7 @@ __all__ = [
     "RecordsGoneError",
     "ReplicaLog",
     "SerializationError",
+    "SimpleConsumer",
     "Split",
     "TopicFilter",
     "TopicPartition",
@@ -130,6 +133,7 @@ _MODULES = {
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
     "ErrorCode": "core.errors",
+    "Fetched": "client.simple_consumer",
     "GroupDescription": "client.groups",
     "GroupError": "client.consumer_errors",
     "GroupMember": "client.groups",
@@ -153,6 +157,7 @@ _MODULES = {
     "RecordsGoneError": "client.bulk_reader",
     "ReplicaLog": "client.log_dirs",
     "SerializationError": "client.producer_errors",
+    "SimpleConsumer": "client.simple_consumer",
     "Split": "client.bulk_reader",
     "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
