@@ -33,6 +33,7 @@ from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.record_deletion import delete_records
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.cli import main
+from storage_engine.tools.local_cluster import LocalCluster
 
 PARTITIONS = 3
 KILLS = 20 if ALL_FAULTS else 3
@@ -87,10 +88,11 @@ sys.exit(main(arguments))
 
 
 class Pair(NamedTuple):
-    """Bootstrap servers."""
+    """Bootstrap servers of two clusters, each of one broker."""
 
     source: str
     target: str
+    source_cluster: LocalCluster
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,7 @@ def pair(tmp_path_factory) -> Iterator[Pair]:
         shared_cluster(folder / "source", brokers=1, settings=settings) as source,
         shared_cluster(folder / "target", brokers=1, settings=settings) as target,
     ):
-        yield Pair(source.bootstrap_servers, target.bootstrap_servers)
+        yield Pair(source.bootstrap_servers, target.bootstrap_servers, source)
 
 
 class Servers(NamedTuple):
@@ -225,6 +227,13 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
             produce(pair.source, "grown-2", [b"of the new topic"])
             there(pair, "east.grown-1", [b"of the new partition"], partition=1)
             there(pair, "east.grown-2", [b"of the new topic"])
+
+            pair.source_cluster.kill_broker(1)
+            produce(pair.target, "grown-1", [b"while the east is away"])
+            there(pair, "west.grown-1", [b"of the west", b"while the east is away"])
+            pair.source_cluster.start_broker(1)
+            produce(pair.source, "grown-2", [b"again"])
+            there(pair, "east.grown-2", [b"of the new topic", b"again"])
             second.terminate()
             assert second.wait(60) == 0
         finally:
