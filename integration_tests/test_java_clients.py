@@ -1,51 +1,19 @@
-"""Kafka's own Java client, unmodified, with no special setting. It comes from Maven's central
-repository, once; Spark's jars have what it needs besides.
-"""
+"""Kafka's own Java client, unmodified, with no special setting."""
 
-import hashlib
-import os
-import shutil
 import subprocess
-import urllib.request
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_cluster
+from integration_tests.java_clients import NEWEST, SHA256, compiled
 from storage_engine.tools.local_cluster import LocalCluster
 
 SOURCE = Path(__file__).with_name("JavaClients.java")
-JARS = Path(pyspark.__file__).parent / "jars"
-REPOSITORY = "https://repo1.maven.org/maven2/org/apache/kafka/kafka-clients"
-SHA256 = {
-    "3.9.1": "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
-    "4.1.0": "eb74709dc3be35e06208827860c87a94872e8a4b00f466880670785c85a20627",
-}
-VERSIONS = list(SHA256) if ALL_FAULTS else ["4.1.0"]
+VERSIONS = list(SHA256) if ALL_FAULTS else [NEWEST]
 RECORDS = 500
 PARTITIONS = 3
 LIMIT_S = 600.0
-
-
-def client_jar(version: str) -> Path:
-    """From the cache, or fetched and checked; skips where neither can be."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-tests"
-    jar = cache / f"kafka-clients-{version}.jar"
-    if not jar.exists():
-        url = f"{REPOSITORY}/{version}/{jar.name}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                data = answer.read()
-        except OSError as error:
-            pytest.skip(f"{url} can't be fetched: {error}")
-        cache.mkdir(parents=True, exist_ok=True)
-        partial = jar.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(data)
-        partial.rename(jar)
-    found = hashlib.sha256(jar.read_bytes()).hexdigest()
-    assert found == SHA256[version], f"{jar} is another file; remove it"
-    return jar
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -53,15 +21,11 @@ def said(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
     """Feature -> the lines that the client said of it."""
-    if shutil.which("javac") is None:
-        pytest.skip("javac is not installed: a JRE alone can't compile the client's program")
-    jar = client_jar(request.param)
-    classes = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-cp", jar, "-d", classes, SOURCE], check=True, timeout=LIMIT_S)
+    path = compiled(SOURCE, request.param, tmp_path_factory.mktemp("classes"))
     settings = (("group.initial.rebalance.delay.ms", "200"),)
     folder = tmp_path_factory.mktemp("cluster")
     with running_cluster(folder, brokers=1, settings=settings) as cluster:
-        return run_client(cluster, f"{classes}:{jar}:{JARS}/*")
+        return run_client(cluster, path)
 
 
 def run_client(cluster: LocalCluster, path: str) -> dict[str, list[str]]:

@@ -61,8 +61,7 @@ class Appends:
         transaction.
         """
         try:
-            partition = self.writable(tp, acks)
-            _check_producers_may(partition)
+            partition = self.writable_by_producers(tp, acks)
         except KafkaError as failure:
             return [failure] * len(appends)
         return self._append_run(partition, appends, in_transaction)
@@ -74,8 +73,7 @@ class Appends:
         they could not be stored. None, and nothing is done, when they must be looked at one by one.
         """
         try:
-            partition = self.writable(tp, acks)
-            _check_producers_may(partition)
+            partition = self.writable_by_producers(tp, acks)
         except KafkaError:
             return None
         try:
@@ -165,6 +163,12 @@ class Appends:
                 f"{partition.min_in_sync_count}",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
+        return partition
+
+    def writable_by_producers(self, tp: TopicPartition, acks: int) -> HostedPartition:
+        """As `writable`, for what is not written by its coordinator alone. Raises KafkaError."""
+        partition = self.writable(tp, acks)
+        _check_producers_may(partition)
         return partition
 
     def _append_run(

@@ -113,8 +113,21 @@ HANDLERS: dict[int, Handler] = {
 }
 """What this broker serves."""
 
-_ADVERTISED = api_versions.ApiVersionsResponse.of(
-    {key: versions for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items() if key in HANDLERS}
+_EPOCH_PER_TRANSACTION = api_versions.Feature("transaction.version", 2, 2)
+"""Clients that know it enlist partitions by writing to them, and end each transaction under the
+next epoch (KIP-890); the others do as they always did. No other level can be chosen."""
+
+_ADVERTISED = api_versions.ApiVersionsResponse(
+    api_keys=api_versions.ApiVersionsResponse.of(
+        {
+            key: versions
+            for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items()
+            if key in HANDLERS
+        }
+    ).api_keys,
+    supported_features=[_EPOCH_PER_TRANSACTION],
+    finalized_features=[_EPOCH_PER_TRANSACTION],
+    finalized_features_epoch=0,
 )
 
 assert set(HANDLERS) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)

@@ -318,6 +318,7 @@ def build(
         broker_id=broker_id,
         transport=transport,
         scheduler=scheduler,
+        clock=clock,
     )
     context = BrokerContext(
         broker_id=broker_id,

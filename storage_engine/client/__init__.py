@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from storage_engine.client.admin import ALL_BROKERS, ConfigEntry, NewTopic
     from storage_engine.client.admin_client import Admin, ClusterDescription
     from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
+    from storage_engine.client.bulk_reader import BulkReader, RecordsGoneError, Split
     from storage_engine.client.cluster import EARLIEST, LATEST
     from storage_engine.client.consumer import Consumer
     from storage_engine.client.consumer_errors import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         TransactionFailedError,
     )
     from storage_engine.client.record_groups import RecordMetadata
+    from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
     from storage_engine.client.transaction_states import (
         ListedTransaction,
         TransactionDescription,
@@ -70,6 +72,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "BufferFullError",
+    "BulkReader",
     "ClusterDescription",
     "CommitRefusedError",
     "ConfigEntry",
@@ -80,6 +83,7 @@ __all__ = [
     "ConsumerRecord",
     "DeadlineExceededError",
     "ErrorCode",
+    "Fetched",
     "GroupDescription",
     "GroupError",
     "GroupMember",
@@ -99,8 +103,11 @@ __all__ = [
     "ProducerClosedError",
     "ProducerFencedError",
     "RecordMetadata",
+    "RecordsGoneError",
     "ReplicaLog",
     "SerializationError",
+    "SimpleConsumer",
+    "Split",
     "TopicFilter",
     "TopicPartition",
     "TransactionDescription",
@@ -114,6 +121,7 @@ _MODULES = {
     "AsyncConsumer": "client.asynchronous",
     "AsyncProducer": "client.asynchronous",
     "BufferFullError": "client.producer_errors",
+    "BulkReader": "client.bulk_reader",
     "ClusterDescription": "client.admin_client",
     "CommitRefusedError": "client.consumer_errors",
     "ConfigEntry": "client.admin",
@@ -125,6 +133,7 @@ _MODULES = {
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
     "ErrorCode": "core.errors",
+    "Fetched": "client.simple_consumer",
     "GroupDescription": "client.groups",
     "GroupError": "client.consumer_errors",
     "GroupMember": "client.groups",
@@ -145,8 +154,11 @@ _MODULES = {
     "ProducerClosedError": "client.producer_errors",
     "ProducerFencedError": "client.producer_errors",
     "RecordMetadata": "client.record_groups",
+    "RecordsGoneError": "client.bulk_reader",
     "ReplicaLog": "client.log_dirs",
     "SerializationError": "client.producer_errors",
+    "SimpleConsumer": "client.simple_consumer",
+    "Split": "client.bulk_reader",
     "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",

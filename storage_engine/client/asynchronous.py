@@ -156,12 +156,57 @@ class AsyncAdmin(InThread[Admin]):
     describe_transaction = _awaited(Admin.describe_transaction)
 
 
+class Completions:
+    """Futures of a producer as futures of the loop, which is woken once for all that are done at
+    the same time, and not for each."""
+
+    def __init__(self) -> None:
+        self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        # It was told, and has not looked yet.
+        self._told = False
+
+    def awaitable(self, future: "Future[Result]") -> "asyncio.Future[Result]":
+        """To cancel it does nothing to `future`."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Result] = loop.create_future()
+        future.add_done_callback(lambda done: self._tell(loop, waiting, done))
+        return waiting
+
+    def _tell(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        waiting: "asyncio.Future[Any]",
+        done: "Future[Any]",
+    ) -> None:
+        """In whatever thread."""
+        self._done.append((waiting, done))
+        if not self._told:
+            self._told = True
+            # Closed: nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        # Before it looks: what is done from now on tells again.
+        self._told = False
+        while self._done:
+            waiting, done = self._done.popleft()
+            if waiting.cancelled():
+                continue
+            error = done.exception()
+            if error is None:
+                waiting.set_result(done.result())
+            else:
+                waiting.set_exception(error)
+
+
 class AsyncProducer(InThread[Producer]):
     """See `Producer`."""
 
     def __init__(self, config: Any, **named: Any) -> None:
         """As `Producer`. Encoders and the partitioner must not wait: they may run in the loop."""
         super().__init__(Producer(config, **named))
+        self._completions = Completions()
 
     async def send(
         self,
@@ -176,14 +221,15 @@ class AsyncProducer(InThread[Producer]):
         acknowledged; to cancel that does not call the record back."""
         record = (topic, value, key, headers, timestamp_ms, partition)
         if not self._closed and self._last.done() and self.blocking.ready(topic):
-            return asyncio.wrap_future(self.blocking.send(*record))
-        return asyncio.wrap_future(await self._call(self.blocking.send, *record))
+            return self._completions.awaitable(self.blocking.send(*record))
+        return self._completions.awaitable(await self._call(self.blocking.send, *record))
 
     async def send_table(
         self, topic: str, table: "pa.Table | pa.RecordBatch"
     ) -> "asyncio.Future[TableMetadata]":
         """The same for the rows of an Arrow table."""
-        return asyncio.wrap_future(await self._call(self.blocking.send_table, topic, table))
+        sent = await self._call(self.blocking.send_table, topic, table)
+        return self._completions.awaitable(sent)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """As `Producer.flush`. Sending goes on meanwhile."""
@@ -307,14 +353,18 @@ class AsyncConsumer(InThread[Consumer]):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        if not self._ready:
+            await self._get_ready()
+        self._ready -= 1
+        return next(self.blocking)
+
+    async def _get_ready(self) -> None:
         async with self._getting_ready:
             while not self._ready:
                 asked = self._submit(self.blocking.ready, _SLICE_MS)
                 count = await asyncio.wrap_future(asked)
                 if asked is self._last:
                     self._ready = count
-            self._ready -= 1
-            return next(self.blocking)
 
 
 def _firsts_of_rows(rows: Iterable[ConsumerRecord]) -> Positions:

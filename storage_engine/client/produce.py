@@ -56,6 +56,9 @@ WORK_BYTES = 64 << 10
 WORK_MS = 5
 """And once in so many milliseconds, if it is called at all."""
 
+NEWEST_OF_ENLISTED = 10
+"""The newest version of Produce in transactions whose partitions the client enlists by itself."""
+
 _ANSWER_GRACE_MS = 2_000
 """The leader gives up waiting for replicas after the request timeout; its answer gets some time to
 arrive."""
@@ -334,13 +337,20 @@ class BatchWriter:
                 connection = self._cluster.take(broker_id, deadline)
                 lane = self._lanes[broker_id] = Lane(broker_id, connection)
             lane.requests.append(request)
+            version = lane.connection.version_for(PRODUCE)
+            name = None
+            if self._transaction is not None:
+                name = self._transaction.transactional_id
+                version = min(version, NEWEST_OF_ENLISTED)
             message = ProduceRequest(
-                None if self._transaction is None else self._transaction.transactional_id,
+                name,
                 self._acks,
                 self._request_timeout_ms,
                 [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
             )
-            lane.connection.send(PRODUCE, message, deadline, answered=self._acks != 0)
+            lane.connection.send(
+                PRODUCE, message, deadline, version=version, answered=self._acks != 0
+            )
         except (KafkaError, DeadlineExceededError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise

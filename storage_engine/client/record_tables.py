@@ -24,18 +24,21 @@ SCHEMA = pa.schema(
 
 def table_of(parts: Iterable[tuple[TopicPartition, DecodedRecords, int]]) -> pa.Table:
     """The parts one after the other, each without so many of its first rows."""
-    batches = []
-    for tp, records, first in parts:
-        count = len(records)
-        columns = [
-            pa.repeat(pa.scalar(tp.topic, pa.string()), count),
-            pa.array(np.full(count, tp.partition, np.int32)),
-            records.offsets,
-            records.timestamps,
-            records.timestamp_types,
-            records.keys,
-            records.values,
-            records.headers,
-        ]
-        batches.append(pa.record_batch(columns, schema=SCHEMA).slice(first))
+    batches = [batch_of(tp, records).slice(first) for tp, records, first in parts]
     return pa.Table.from_batches(batches, SCHEMA)
+
+
+def batch_of(tp: TopicPartition, records: DecodedRecords) -> pa.RecordBatch:
+    """Decoded with their headers."""
+    count = len(records)
+    columns = [
+        pa.repeat(pa.scalar(tp.topic, pa.string()), count),
+        pa.array(np.full(count, tp.partition, np.int32)),
+        records.offsets,
+        records.timestamps,
+        records.timestamp_types,
+        records.keys,
+        records.values,
+        records.headers,
+    ]
+    return pa.record_batch(columns, schema=SCHEMA)

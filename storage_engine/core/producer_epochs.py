@@ -23,10 +23,16 @@ BUMPING_CLIENT = 2
 
 def may_go_on(event: InitProducer, record: TransactionRecord) -> bool:
     """Whether a producer that names its id and epoch is the one that is known (KIP-360)."""
-    return event.producer_id in (NO_PRODUCER_ID, record.producer_id) or (
+    return event.producer_id in (NO_PRODUCER_ID, record.producer_id, record.next_producer_id) or (
         event.producer_id == record.previous_producer_id
         and event.producer_epoch >= LAST_CLIENT_EPOCH
     )
+
+
+def is_early(producer: tuple[int, int], record: TransactionRecord) -> bool:
+    """Whether a producer (id, epoch) goes on under the id that it was given for the time when its
+    last transaction is complete."""
+    return record.next_producer_id != NO_PRODUCER_ID and producer == (record.next_producer_id, 0)
 
 
 def is_repeat(event: EndTransaction, record: TransactionRecord) -> bool:

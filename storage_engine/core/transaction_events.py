@@ -36,7 +36,10 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """AddPartitionsToTxn; AddOffsetsToTxn too, with the group's partition of the offsets topic."""
+    """AddPartitionsToTxn; AddOffsetsToTxn too, with the group's partition of the offsets topic.
+
+    `by_leader`: who is written to asks, for a client whose transactions each have an epoch of their
+    own."""
 
     request: int
     transactional_id: str
@@ -44,6 +47,7 @@ class AddPartitions:
     producer_epoch: int
     partitions: frozenset[TopicPartition]
     now_ms: int
+    by_leader: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

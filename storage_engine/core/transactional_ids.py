@@ -3,6 +3,7 @@ transaction has ended when every partition has its marker, and only then may the
 
     request        state      outcome
     any            in flight  CONCURRENT_TRANSACTIONS: a failover may still undo what we know
+    AddPartitions  in flight  if open: answered when both are replicated, since leaders ask at once
     InitProducer   open       abort it under the next epoch, which fences it; "ask again"
                    ending     CONCURRENT_TRANSACTIONS
                    else       the next epoch, or a new producer id when the epochs are used up
@@ -14,8 +15,10 @@ transaction has ended when every partition has its marker, and only then may the
 
 With an epoch bump (KIP-890) a transaction ends under the next epoch, its markers carry it, and the
 answer names it: whatever comes late under the old epoch is refused everywhere, and a repeat is told
-from a new request by its epoch. The last epoch is kept for fencing: a producer id that has used up
-the others is replaced when its transaction is complete. Source: KIP-98, KIP-360, KIP-890.
+from a new request by its epoch. A transaction that a leader has enlisted a partition in always ends
+so, however its client ends it: a batch that comes late would enlist in the next one. The last epoch
+is kept for fencing: a producer id that has used up the others is replaced when its transaction is
+complete. Source: KIP-98, KIP-360, KIP-890.
 """
 
 from collections.abc import Iterator
@@ -24,9 +27,11 @@ from dataclasses import replace
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.producer_epochs import (
+    BUMPING_CLIENT,
     LAST_CLIENT_EPOCH,
     bumped,
     completed,
+    is_early,
     is_repeat,
     may_go_on,
 )
@@ -131,11 +136,15 @@ class TransactionalIds:
             return
         open_already = record.state is TransactionState.ONGOING
         if event.partitions <= (record.partitions if open_already else frozenset()):
-            log.emit(Answer(request=event.request))
+            log.answer(Answer(request=event.request), after=entry.seen_at)
             return
         new = replace(
             record, partitions=record.partitions | event.partitions, last_update_ms=event.now_ms
         )
+        if event.by_leader:
+            new = replace(new, client_version=BUMPING_CLIENT)
+        elif not open_already:
+            new = replace(new, client_version=0)
         if not open_already:
             # A producer that goes on has had the answers to all that came before.
             entry.previous_epoch = NO_PRODUCER_EPOCH
@@ -168,6 +177,8 @@ class TransactionalIds:
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
         elif event.bumps_epoch and is_repeat(event, entry.record):
             self._repeat_end(event, entry.record)
+        elif is_early((event.producer_id, event.producer_epoch), entry.record):
+            log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
         elif event.producer_id != entry.record.producer_id:
             log.refuse(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         elif event.producer_epoch != entry.record.producer_epoch:
@@ -215,11 +226,19 @@ class TransactionalIds:
         entry = self._entries.get(event.transactional_id)
         if entry is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if self._log.in_flight(entry.seen_at):
+        producer = event.producer_id, event.producer_epoch
+        record = entry.record
+        may_follow = isinstance(event, AddPartitions) and record.state is TransactionState.ONGOING
+        if self._log.in_flight(entry.seen_at) and not may_follow:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        if event.producer_id != entry.record.producer_id:
+        if is_early(producer, record):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if event.producer_id != record.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if event.producer_epoch != entry.record.producer_epoch:
+        if (
+            event.producer_epoch != record.producer_epoch
+            or event.producer_epoch > LAST_CLIENT_EPOCH
+        ):
             return ErrorCode.PRODUCER_FENCED
         return entry
 
@@ -304,7 +323,7 @@ class TransactionalIds:
             ),
             last_update_ms=event.now_ms,
         )
-        if event.bumps_epoch:
+        if event.bumps_epoch or old.client_version == BUMPING_CLIENT:
             new = bumped(new, event.fresh_producer_id)
             entry.previous_epoch = NO_PRODUCER_EPOCH
         self._write(event.transactional_id, entry, new)

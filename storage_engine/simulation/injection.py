@@ -10,18 +10,13 @@ from collections.abc import Callable, Sequence
 
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import SessionState
-from storage_engine.protocol.apis import (
-    controlled_shutdown,
-    create_partitions,
-    create_topics,
-    delete_topics,
-)
+from storage_engine.protocol.apis import controlled_shutdown
+from storage_engine.simulation.administrator import WISHES, Administrator
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
-from storage_engine.simulation.requests import create_topic_request, delete_topic_request
 from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import ControllerZNode
@@ -40,9 +35,6 @@ End = Callable[[], None]
 
 POLL_MS = 5
 """How often a script looks whether it can go on."""
-
-GROWN_PARTITIONS = 4
-"""More are never asked for."""
 
 
 class Injector:
@@ -65,16 +57,15 @@ class Injector:
         self._trace = trace
         self._profile = profile
         self._choose = choose
-        self._growing_topic = growing_topic
         self._about = partitions
         self._scripts: list[Script] = []
         """Those under way."""
         self._slow_network = 0
         self._slow_zookeeper = 0
         self._healed = False
-        self._topics: list[str] = []
-        """Made by faults, and not deleted by one."""
-        self._partitions = 1
+        self._administrator = Administrator(
+            cluster, checker, trace, growing_topic=growing_topic, partitions=partitions
+        )
         self.done: Counter[FaultKind] = Counter()
         self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
             FaultKind.KILL: self._kill,
@@ -92,12 +83,7 @@ class Injector:
             FaultKind.STALE_ORDERS: self._delay_orders,
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
-            FaultKind.CREATE_TOPIC: self._change_topics,
-            FaultKind.DELETE_TOPIC: self._change_topics,
-            FaultKind.GROW_TOPIC: self._change_topics,
-            FaultKind.ELECT_PREFERRED: self._elect_preferred,
-            FaultKind.REASSIGN: self._reassign,
-            FaultKind.CANCEL_REASSIGNMENT: self._reassign,
+            **dict.fromkeys(WISHES, self._wish),
             **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(BETWEEN_TWO, self._between_two),
         }
@@ -383,6 +369,11 @@ class Injector:
                 return heal
         return _nothing
 
+    # --- what is no fault, but comes at a bad moment ---
+
+    def _wish(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        return _nothing if self._administrator.wish(fault) else None
+
     # --- scripts ---
 
     def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
@@ -393,7 +384,7 @@ class Injector:
             self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
 
         def order() -> None:
-            self._create_topic(f"s{fault.number}", 1)
+            self._administrator.create_topic(f"s{fault.number}", 1)
 
         scene = Scene(self._cluster, tp, restart, order)
         cast = scene.cast()
@@ -426,66 +417,6 @@ class Injector:
 
         go_on()
         return end
-
-    # --- leaders and replicas, as somebody wants them ---
-
-    def _elect_preferred(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        if self._cluster.controller is None:
-            return None
-        self._cluster.elect_preferred(self._about[fault.seed % len(self._about)])
-        return _nothing
-
-    def _reassign(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        if self._cluster.controller is None:
-            return None
-        choose = random.Random(fault.seed)
-        tp = choose.choice(self._about)
-        if fault.kind is FaultKind.CANCEL_REASSIGNMENT:
-            target = None
-        else:
-            brokers = [broker.id for broker in self._cluster.brokers]
-            target = choose.sample(brokers, choose.choice((2, 3, 3)))
-        self._trace.note(f"{tp} is to go to {target or 'where it was'}")
-        self._cluster.reassign(tp, target)
-        return _nothing
-
-    # --- topics ---
-
-    def _change_topics(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        controller = self._cluster.controller
-        if controller is None:
-            return None
-        spec, version, request = delete_topics.API, 4, None
-        if fault.kind is FaultKind.CREATE_TOPIC:
-            self._create_topic(f"x{fault.number}", 1 + fault.seed % 2)
-            return _nothing
-        if fault.kind is FaultKind.DELETE_TOPIC and self._topics:
-            name = self._topics.pop(fault.seed % len(self._topics))
-            request = delete_topic_request(name)
-        elif fault.kind is FaultKind.GROW_TOPIC and self._partitions < GROWN_PARTITIONS:
-            self._partitions += 1
-            spec, version = create_partitions.API, 1
-            request = create_partitions.CreatePartitionsRequest(
-                topics=[
-                    create_partitions.CreatePartitionsRequest.CreatePartitionsTopic(
-                        name=self._growing_topic, count=self._partitions, assignments=None
-                    )
-                ],
-                timeout_ms=10_000,
-                validate_only=False,
-            )
-        if request is None:
-            return None
-        self._cluster.ask(controller.id, spec, version, request)
-        return _nothing
-
-    def _create_topic(self, name: str, partitions: int) -> None:
-        controller = self._cluster.controller
-        if controller is not None:
-            self._checker.expect_topic(name, unclean=False, min_in_sync=1)
-            self._topics.append(name)
-            request = create_topic_request(name, partitions, {})
-            self._cluster.ask(controller.id, create_topics.API, 5, request)
 
 
 def _at_once() -> bool:

@@ -25,6 +25,8 @@ from storage_engine.simulation.requests import ANSWER_MS, make_batch
 PAUSE_MS = 50
 TRIES = 600
 TRANSACTION = 1
+EPOCH_BUMP = 5
+"""From this version of EndTxn on."""
 
 _Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
@@ -33,11 +35,19 @@ class SimulatedProducer:
     """One producer with a transactional id."""
 
     def __init__(
-        self, cluster: SimulatedCluster, transactional_id: str, *, timeout_ms: int = 60_000
+        self,
+        cluster: SimulatedCluster,
+        transactional_id: str,
+        *,
+        timeout_ms: int = 60_000,
+        enlists: bool = True,
     ) -> None:
+        """`enlists` False: it leaves that to the leaders, and has an epoch for each transaction
+        (KIP-890)."""
         self.cluster = cluster
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
+        self.produce_version, self.end_version = (8, 4) if enlists else (12, 5)
         self.producer_id = -1
         self.epoch = -1
         self.sequences: dict[TopicPartition, int] = {}
@@ -70,7 +80,11 @@ class SimulatedProducer:
         self.ask_coordinator(add_partitions_to_txn.API, 3, request, codes)
 
     def end(self, *, commits: bool) -> None:
-        self.ask_coordinator(end_txn.API, 4, self.end_request(commits=commits), _code)
+        request = self.end_request(commits=commits)
+        answer = self.ask_coordinator(end_txn.API, self.end_version, request, _code)
+        if self.end_version >= EPOCH_BUMP:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequences = {}
 
     def end_request(self, *, commits: bool) -> Any:
         return end_txn.EndTxnRequest(
@@ -107,7 +121,8 @@ class SimulatedProducer:
             self.transactional_id, -1, ANSWER_MS, [ProducePartition(*tp, batch)]
         )
         leader = self.cluster.state(tp).leader
-        return self.cluster.ask(leader, PRODUCE, 8, request) if leader != -1 else []
+        version = self.produce_version
+        return self.cluster.ask(leader, PRODUCE, version, request) if leader != -1 else []
 
     def coordinator(self) -> int:
         """The broker that coordinates the transactional id, by the word of any broker."""

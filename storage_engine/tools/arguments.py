@@ -4,6 +4,7 @@ Rule: the same argument has the same name, meaning and check everywhere.
 """
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 
 BOOTSTRAP_HELP = (
@@ -68,3 +69,19 @@ def natural_number(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
     return value
+
+
+TIME_HELP = "2026-01-31T12:00:00 (UTC, or with a zone) or milliseconds since 1970"
+
+
+def time_ms(text: str) -> int:
+    """ISO 8601 or milliseconds, as milliseconds since 1970."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time: give 2026-01-31T12:00:00 or milliseconds since 1970"
+        ) from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -63,6 +63,7 @@ COMMANDS = (
     ),
     Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
     Command(name="consume", module="consume", summary="print the records of a topic"),
+    Command(name="export", module="export", summary="copy topics into Parquet files"),
     Command(name="mirror", module="mirror", summary="copy topics of other clusters"),
     Command(
         name="replay-dead-letters",

@@ -9,8 +9,7 @@ import argparse
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tools.arguments import add_bootstrap_server, add_json
-from storage_engine.tools.groups import time_ms
+from storage_engine.tools.arguments import TIME_HELP, add_bootstrap_server, add_json, time_ms
 from storage_engine.tools.table import print_json, print_table
 
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -31,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="latest",
         type=_at,
         metavar="earliest|latest|TIME",
-        help="where to look (default: latest); TIME: the first record at or after it, "
-        "2026-01-31T12:00:00 (UTC, or with a zone) or milliseconds since 1970",
+        help=f"where to look (default: latest); TIME: the first record at or after it, {TIME_HELP}",
     )
     add_json(parser)
 

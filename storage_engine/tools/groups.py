@@ -14,13 +14,18 @@ examples:
 """
 
 import argparse
-from datetime import UTC, datetime
 from typing import Any
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.groups import delete_group, describe_group, list_groups
 from storage_engine.client.offset_resets import reset_offsets
-from storage_engine.tools.arguments import add_bootstrap_server, add_json, natural_number
+from storage_engine.tools.arguments import (
+    TIME_HELP,
+    add_bootstrap_server,
+    add_json,
+    natural_number,
+    time_ms,
+)
 from storage_engine.tools.table import print_json, print_table, write_line
 
 
@@ -85,8 +90,7 @@ def _add_reset(actions: Any) -> None:
         "--to-time",
         type=time_ms,
         metavar="TIME",
-        help="the first record at or after it: 2026-01-31T12:00:00 (UTC, or with a zone) or "
-        "milliseconds since 1970",
+        help=f"the first record at or after it: {TIME_HELP}",
     )
     where.add_argument("--to-offset", type=natural_number, metavar="OFFSET", help="that offset")
     where.add_argument(
@@ -94,19 +98,6 @@ def _add_reset(actions: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add_json(parser)
-
-
-def time_ms(text: str) -> int:
-    """Milliseconds since 1970."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no time: give 2026-01-31T12:00:00 or milliseconds since 1970"
-        ) from None
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 # --- list and describe ---

@@ -16,12 +16,17 @@ examples:
 import argparse
 import sys
 import time
-from datetime import UTC, datetime
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.letter_replay import LetterReplay
 from storage_engine.client.letter_selection import Selection, Survey
-from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
+from storage_engine.tools.arguments import (
+    TIME_HELP,
+    add_bootstrap_server,
+    add_json,
+    positive_integer,
+    time_ms,
+)
 from storage_engine.tools.table import print_json, print_table, write_line
 
 PROGRESS_S = 1.0
@@ -41,13 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=instant_ms,
+        type=time_ms,
         metavar="TIME",
-        help="only letters whose record is of that time or later, such as 2026-04-01T12:30 (UTC, "
-        "unless it says otherwise), or milliseconds since 1970",
+        help=f"only letters whose record is of that time or later: {TIME_HELP}",
     )
     parser.add_argument(
-        "--until", type=instant_ms, metavar="TIME", help="only letters from before that time"
+        "--until", type=time_ms, metavar="TIME", help="only letters from before that time"
     )
     parser.add_argument(
         "--reason", metavar="REGEX", help="only letters in whose reason this is found"
@@ -57,19 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="tell what would be sent, and send nothing"
     )
     add_json(parser)
-
-
-def instant_ms(text: str) -> int:
-    """ISO 8601 or milliseconds, as milliseconds since 1970."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is neither a time such as 2026-04-01T12:30 nor milliseconds since 1970"
-        ) from None
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
 """AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a producer's transaction.
 
 Rule: offsets are appended only while the group's partition of the offsets topic is known to be part
-of the transaction, as batches of records are. Source: KIP-98, KIP-447, KIP-890.
+of the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. Source:
+KIP-98, KIP-447, KIP-890.
 """
 
 from typing import Any
@@ -20,6 +21,7 @@ from storage_engine.protocol.apis.txn_offset_commit import TxnOffsetCommitRespon
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_WITH_ABORTABLE = 4
+FIRST_VERSION_THAT_ENLISTS = 5
 
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
@@ -113,7 +115,9 @@ def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
     if partition.guards.is_open(*producer):
         commit()
     else:
-        context.verifier.verify(partition, request.transactional_id, *producer, on_verified)
+        name = request.transactional_id
+        enlists = call.version >= FIRST_VERSION_THAT_ENLISTS and not is_member(name)
+        context.verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
 
 
 def _is_open(context: BrokerContext, tp: TopicPartition, producer: tuple[int, int]) -> bool:

@@ -42,7 +42,7 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
     refusal = _refusal(call, request)
     if refusal is None and request.transactional_id is not None:
         context.transactional_appends.append(
-            request, lambda outcomes: _answer(context, call, request, outcomes)
+            call.version, request, lambda outcomes: _answer(context, call, request, outcomes)
         )
         return
     outcomes: list[Outcome] = []

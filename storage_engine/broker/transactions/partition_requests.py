@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, as the coordinator's broker answers it: producers and members enlist
-partitions, leaders ask whether they are. Its one rule: every partition that is named is answered,
-and all or none are enlisted.
+partitions, leaders ask whether they are, or enlist them for producers that leave it to them. Its
+one rule: every partition that is named is answered, and all or none are enlisted.
 
 The transactional id of a sink's members tells them from producers (`core.sink_names`). Source:
 KIP-98, KIP-890, R-SPARK2.
@@ -35,8 +35,10 @@ def enlist(
     partitions: Sequence[TopicPartition],
     now_ms: int,
     on_outcomes: OnOutcomes,
+    *,
+    by_leader: bool = False,
 ) -> None:
-    """Enlist partitions, which exist."""
+    """Enlist partitions, which exist; `by_leader`: for a client that does not do it itself."""
 
     def event_of(request: int) -> AddPartitions | EnlistPartitions:
         if is_member(transactional_id):
@@ -54,6 +56,7 @@ def enlist(
             producer_epoch=producer_epoch,
             partitions=frozenset(partitions),
             now_ms=now_ms,
+            by_leader=by_leader,
         )
 
     def on_answer(answer: Answer) -> None:
@@ -62,13 +65,66 @@ def enlist(
     coordinators.request(transactional_id, event_of, on_answer)
 
 
-def verify_all(
+def answer_leaders(
+    coordinators: Coordinators,
+    transactions: Sequence[Any],
+    now_ms: int,
+    on_outcomes: Callable[[list[Outcomes]], None],
+    *,
+    refused: Callable[[list[TopicPartition]], Outcomes] = lambda _: {},
+) -> None:
+    """Enlist or verify the partitions of transactions as in a request of version 4; the outcomes
+    come in their order. `refused`: those among partitions that can't be enlisted."""
+    outcomes: list[Outcomes] = [{} for _ in transactions]
+    verified = [i for i, each in enumerate(transactions) if each.verify_only]
+    enlisted = [i for i, each in enumerate(transactions) if not each.verify_only]
+    left = len(enlisted) + 1
+
+    def note(indexes: Sequence[int], some: Sequence[Outcomes]) -> None:
+        nonlocal left
+        for index, outcome in zip(indexes, some, strict=True):
+            outcomes[index] = outcome
+        left -= 1
+        if not left:
+            on_outcomes(outcomes)
+
+    for index in enlisted:
+        transaction = transactions[index]
+        partitions = [
+            TopicPartition(topic.name, number)
+            for topic in transaction.topics
+            for number in topic.partitions
+        ]
+        codes = refused(partitions)
+        if codes:
+            note([index], [not_attempted(partitions, codes)])
+            continue
+        enlist(
+            coordinators,
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            partitions,
+            now_ms,
+            lambda outcome, index=index: note([index], [outcome]),  # type: ignore[misc]
+            by_leader=True,
+        )
+    _verify_all(
+        coordinators, [transactions[i] for i in verified], lambda some: note(verified, some)
+    )
+
+
+def not_attempted(partitions: Sequence[TopicPartition], refused: Outcomes) -> Outcomes:
+    """What becomes of all when some are refused."""
+    return {tp: refused.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions}
+
+
+def _verify_all(
     coordinators: Coordinators,
     transactions: Sequence[Any],
     on_outcomes: Callable[[list[Outcomes]], None],
 ) -> None:
-    """Verify each partition of transactions as in a request of version 4; the outcomes come in
-    their order."""
+    """Verify each partition by itself; the outcomes come in the order of the transactions."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
     questions = [
         (index, transaction, TopicPartition(topic.name, number))

@@ -4,7 +4,8 @@ came before it.
 
 Each partition of a request goes on as soon as it may, so that a later request never passes an
 earlier one on the way to the same partition. What has to wait is copied, since the frame that it
-came in does not last. Source: KIP-98, KIP-890.
+came in does not last. With Produce 12 the partition is enlisted first: what comes late, after the
+end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,13 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import is_member
 from storage_engine.log.append_result import AppendResult
-from storage_engine.protocol.apis.produce import ProduceRequest
+from storage_engine.protocol.apis.produce import (
+    FIRST_THAT_ENLISTS,
+    FIRST_WITH_ABORTABLE,
+    ProduceRequest,
+)
 from storage_engine.protocol.record_batch import iter_headers
 
 Outcome = AppendResult | KafkaError
@@ -25,10 +31,13 @@ ASK_AGAIN = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
 """No client takes these for an answer to a produce: they become NOT_ENOUGH_REPLICAS, after which
-every client sends again."""
+every client sends again. A coordinator that has not heard of a new topic refuses all that it is
+asked together with it."""
 
 
 class TransactionalAppends:
@@ -38,9 +47,11 @@ class TransactionalAppends:
         self._replicas = replicas
         self._verifier = verifier
 
-    def append(self, request: ProduceRequest, on_outcomes: Callable[[list[Outcome]], None]) -> None:
-        """Append what a request with a transactional id has; the outcomes come in the order of its
-        partitions."""
+    def append(
+        self, version: int, request: ProduceRequest, on_outcomes: Callable[[list[Outcome]], None]
+    ) -> None:
+        """Append what a request (of that version) with a transactional id has; the outcomes come in
+        the order of its partitions."""
         outcomes: list[Outcome | None] = [None] * len(request.partitions)
         left = len(outcomes)
 
@@ -61,12 +72,13 @@ class TransactionalAppends:
                 settle(index, outcome)
 
             if isinstance(item.records, memoryview):
-                self._append(tp, item.records, request, on_outcome)
+                self._append(version, tp, item.records, request, on_outcome)
             else:
                 on_outcome(InvalidRecordError("the request has no records for this partition"))
 
     def _append(
         self,
+        version: int,
         tp: TopicPartition,
         records: memoryview,
         request: ProduceRequest,
@@ -79,7 +91,7 @@ class TransactionalAppends:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
                 on_outcome(appends.append_run(tp, [records], acks=request.acks)[0])
                 return
-            partition = appends.writable(tp, request.acks)
+            partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
             on_outcome(failure)
             return
@@ -95,14 +107,17 @@ class TransactionalAppends:
 
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                on_outcome(_refused(tp, code))
+                on_outcome(_refused(tp, code, version))
             elif self._may_write(tp, producer):
                 write(kept)
             else:
-                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS))
+                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
 
-        assert request.transactional_id is not None
-        self._verifier.verify(partition, request.transactional_id, *producer, on_verified)
+        name = request.transactional_id
+        assert name is not None
+        # Members of a sink join and enlist by themselves.
+        enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
+        self._verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
 
     def _may_write(self, tp: TopicPartition, producer: tuple[int, int]) -> bool:
         """Whether its guard is open, now, under the present leader epoch."""
@@ -126,12 +141,14 @@ def _producer_of(records: memoryview) -> tuple[int, int] | None:
     return next(iter(producers), None)
 
 
-def _refused(tp: TopicPartition, code: ErrorCode) -> KafkaError:
+def _refused(tp: TopicPartition, code: ErrorCode, version: int) -> KafkaError:
     told = code
     if code in ASK_AGAIN:
         told = ErrorCode.NOT_ENOUGH_REPLICAS
     elif code is ErrorCode.PRODUCER_FENCED:
         told = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.INVALID_TXN_STATE and version >= FIRST_WITH_ABORTABLE:
+        told = ErrorCode.TRANSACTION_ABORTABLE
     return KafkaError(
         f"{tp} could not be verified as part of the producer's transaction: {code.meaning}", told
     )

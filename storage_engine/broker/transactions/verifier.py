@@ -1,7 +1,10 @@
-"""Asks coordinators whether producers may write to partitions led here. Its one rule: a question is
-asked once, however many batches wait for its answer, and all of them go on in their order.
+"""Asks coordinators whether producers may write to partitions led here, or to enlist the partition
+for producers that leave it to its leader. Its one rule: a question is asked once, however many
+batches wait for its answer, and all of them go on in their order.
 
-What comes up in one turn of the event loop goes to a coordinator in one request. Source: KIP-890.
+What comes up in one turn of the event loop goes to a coordinator in one request. Who enlists mostly
+comes while the markers of the producer's last transaction are being written: it is asked again here
+for a while, as a client would pause for longer. Source: KIP-890.
 """
 
 import logging
@@ -12,11 +15,11 @@ from typing import Any
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.transactions.partition_requests import Outcomes, verify_all
+from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
+from storage_engine.core.ports import Clock, Endpoint, Scheduler, Transport, TransportError
 from storage_engine.core.verification_guard import Question, VerificationGuards
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     API,
@@ -29,6 +32,9 @@ CHANNEL = "verification"
 TIMEOUT_MS = 5_000
 VERSION = 4
 """The first one between brokers."""
+AGAIN_MS = 10
+TIMES_AGAIN = 40
+"""Longer than markers take; clients ask again after that, about every 100 ms."""
 
 OnVerified = Callable[[ErrorCode], None]
 
@@ -43,11 +49,19 @@ class _Asked:
     transactional_id: str
     guards: VerificationGuards
     question: Question
+    enlists: bool
+    times_again: int = TIMES_AGAIN
+    """How often it may be asked once more."""
     waiting: list[OnVerified] = field(default_factory=list)
 
     @property
-    def transaction(self) -> tuple[str, int, int]:
-        return self.transactional_id, self.question.producer_id, self.question.epoch
+    def key(self) -> tuple[int, Question]:
+        return id(self.guards), self.question
+
+    @property
+    def transaction(self) -> tuple[str, int, int, bool]:
+        producer_id, epoch, _ = self.question
+        return self.transactional_id, producer_id, epoch, self.enlists
 
 
 class Verifier:
@@ -61,12 +75,14 @@ class Verifier:
         broker_id: int,
         transport: Transport,
         scheduler: Scheduler,
+        clock: Clock,
     ) -> None:
         self._topic = topic
         self._coordinators = coordinators
         self._broker_id = broker_id
         self._transport = transport
         self._scheduler = scheduler
+        self._clock = clock
         self._asked: dict[tuple[int, Question], _Asked] = {}
         """By the identity of the guards, and question."""
         self._new: list[_Asked] = []
@@ -78,20 +94,24 @@ class Verifier:
         producer_id: int,
         epoch: int,
         on_verified: OnVerified,
+        *,
+        enlists: bool = False,
     ) -> None:
         """NONE when the coordinator says that the transaction is open, with this partition; else
-        its code, or why it can't be asked."""
+        its code, or why it can't be asked. `enlists`: have it so."""
         guards = partition.guards
         question = guards.ask(producer_id, epoch)
-        key = id(guards), question
-        asked = self._asked.get(key)
+        asked = self._asked.get((id(guards), question))
         if asked is None:
-            asked = _Asked(partition.topic_partition, transactional_id, guards, question)
-            self._asked[key] = asked
-            if not self._new:
-                self._scheduler.call_soon(self._send_new)
-            self._new.append(asked)
+            asked = _Asked(partition.topic_partition, transactional_id, guards, question, enlists)
+            self._asked[asked.key] = asked
+            self._send_soon(asked)
         asked.waiting.append(on_verified)
+
+    def _send_soon(self, asked: _Asked) -> None:
+        if not self._new:
+            self._scheduler.call_soon(self._send_new)
+        self._new.append(asked)
 
     def _send_new(self) -> None:
         new, self._new = self._new, []
@@ -106,7 +126,7 @@ class Verifier:
             self._ask(coordinator, questions)
 
     def _ask(self, coordinator: BrokerInfo, questions: list[_Asked]) -> None:
-        groups: dict[tuple[str, int, int], list[_Asked]] = {}
+        groups: dict[tuple[str, int, int, bool], list[_Asked]] = {}
         for asked in questions:
             groups.setdefault(asked.transaction, []).append(asked)
         request = AddPartitionsToTxnRequest(
@@ -134,7 +154,8 @@ class Verifier:
                 answered([_codes(result) for result in reply.results_by_transaction])
 
         if coordinator.broker_id == self._broker_id:
-            verify_all(self._coordinators, request.transactions, answered)
+            now_ms = self._clock.wall_ms()
+            answer_leaders(self._coordinators, request.transactions, now_ms, answered)
             return
         self._transport.request(
             Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),
@@ -147,13 +168,28 @@ class Verifier:
         )
 
     def _settle(self, asked: _Asked, code: ErrorCode) -> None:
-        del self._asked[id(asked.guards), asked.question]
+        del self._asked[asked.key]
         counts = asked.guards.note_answer(asked.question, enlisted=code is ErrorCode.NONE)
         if code is ErrorCode.NONE and not counts:
             # A marker has come meanwhile: what the coordinator says now may be another thing.
             code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if code is ErrorCode.CONCURRENT_TRANSACTIONS and asked.enlists and asked.times_again:
+            self._ask_again(asked)
+            return
         for on_verified in asked.waiting:
             on_verified(code)
+
+    def _ask_again(self, asked: _Asked) -> None:
+        """Take the question up anew, now, so that later batches wait behind these, and send it in
+        a moment."""
+        asked.times_again -= 1
+        asked.question = asked.guards.ask(asked.question.producer_id, asked.question.epoch)
+        newer = self._asked.get(asked.key)
+        if newer is None:
+            self._asked[asked.key] = asked
+            self._scheduler.call_later(AGAIN_MS, lambda: self._send_soon(asked))
+        else:
+            newer.waiting[:0] = asked.waiting
 
 
 def _transaction(group: Sequence[_Asked]) -> Any:
@@ -161,12 +197,12 @@ def _transaction(group: Sequence[_Asked]) -> Any:
     topics: dict[str, list[int]] = {}
     for asked in group:
         topics.setdefault(asked.partition.topic, []).append(asked.partition.partition)
-    transactional_id, producer_id, epoch = group[0].transaction
+    transactional_id, producer_id, epoch, enlists = group[0].transaction
     return _Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=epoch,
-        verify_only=True,
+        verify_only=not enlists,
         topics=[
             _Transaction.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
             for topic, numbers in topics.items()

@@ -3,10 +3,12 @@
 Versions 0-2 are decoded only so that the broker can refuse them (their records are of magic 0 or
 1), and are advertised because librdkafka compresses nothing otherwise (KAFKA-18659). 3:
 transactional id, magic 2. 5: log start offset. 7: zstd. 8: error message (KIP-467). 9: flexible.
+10: a new leader in tagged fields, which we leave out (KIP-951). 11: the error
+TRANSACTION_ABORTABLE. 12: the leader enlists the partition in the transaction (KIP-890).
 
 Rule: a request with one partition, which is what a producer under load sends, takes a path of two
 unpacks; records are slices of the frame. Source: Kafka's ProduceRequest.json and
-ProduceResponse.json; KIP-98, KIP-467, KIP-482.
+ProduceResponse.json; KIP-98, KIP-467, KIP-482, KIP-890.
 """
 
 import struct
@@ -31,6 +33,8 @@ from storage_engine.protocol.apis.wire import (
 )
 
 FIRST_FLEXIBLE = 9
+FIRST_WITH_ABORTABLE = 11
+FIRST_THAT_ENLISTS = 12
 ACKS_ALL = -1
 
 
@@ -320,7 +324,7 @@ API = ApiSpec(
     key=0,
     name="Produce",
     min_version=0,
-    max_version=9,
+    max_version=12,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

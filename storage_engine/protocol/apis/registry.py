@@ -28,7 +28,7 @@ def _entry(name: str, module: str, low: int, high: int, first_flexible: int | No
 
 
 _SERVED: dict[int, ApiEntry] = {
-    0: _entry("Produce", "produce", 0, 9, 9),
+    0: _entry("Produce", "produce", 0, 12, 9),
     1: _entry("Fetch", "fetch", 4, 12, 12),
     2: _entry("ListOffsets", "list_offsets", 1, 7, 6),
     3: _entry("Metadata", "metadata", 0, 12, 9),
@@ -51,7 +51,7 @@ _SERVED: dict[int, ApiEntry] = {
     25: _entry("AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
     26: _entry("EndTxn", "end_txn", 0, 5, 3),
     27: _entry("WriteTxnMarkers", "write_txn_markers", 1, 1, 1),
-    28: _entry("TxnOffsetCommit", "txn_offset_commit", 0, 4, 3),
+    28: _entry("TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
     35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 3, 2),

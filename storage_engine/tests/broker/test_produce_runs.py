@@ -162,7 +162,7 @@ def batches(draw):
 @st.composite
 def streams(draw):
     """Requests of mostly one kind, and now and then another; the bytes of some are changed."""
-    version = draw(st.sampled_from([3, 7, 8, 9]))
+    version = draw(st.sampled_from([3, 7, 8, 9, 12]))
     acks = draw(st.sampled_from([1, 1, -1]))
     data = []
     for number in range(draw(st.integers(1, 40))):
@@ -190,7 +190,7 @@ def streams(draw):
 def good_streams(draw):
     """Requests that are alike and good, but for a bit of one; of one size or several, of a producer
     or none."""
-    version, acks = draw(st.sampled_from([3, 7, 8, 9])), draw(st.sampled_from([1, 1, -1]))
+    version, acks = draw(st.sampled_from([3, 7, 8, 9, 12])), draw(st.sampled_from([1, 1, -1]))
     producer_id = draw(st.sampled_from([-1, -1, 5]))
     sizes = draw(st.sampled_from([[30], [30], [1, 90], list(range(120, 132))]))
     data = []
@@ -251,7 +251,7 @@ def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
         assert outcome(together, data, cuts, runs=True) == outcome(alone, data, cuts, runs=False)
 
 
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("version", range(3, 13))
 def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
     appends = []
     ways_in = cluster[1].context.replicas.appends
@@ -271,7 +271,7 @@ def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
     assert answers.count(b"\x00\x01t") + answers.count(b"\x02t") >= 20
 
 
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("version", range(3, 13))
 @pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
 def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
     columns = []

@@ -1,7 +1,8 @@
 """Transactions and micro-batches under random trouble in simulated time: brokers are killed and
-restarted, links cut, sessions lost, while producers commit and abort, and drivers commit batches
-with losers, replays and zombies. Once it is over every transaction is whole or not there, batches
-are there once and in order, and nothing holds the last stable offset (KIP-98, R-SPARK2).
+restarted, links cut, sessions lost, while producers of both kinds commit and abort, and drivers
+commit batches with losers, replays and zombies. Once it is over every transaction is whole or not
+there, batches are there once and in order, and nothing holds the last stable offset (KIP-98,
+KIP-890, R-SPARK2).
 
 A failing seed replays: `HEADRACE_FAULTS=full` runs all of them.
 """
@@ -18,198 +19,23 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import SessionState, TransportError
 from storage_engine.core.sink_names import member_transactional_id
-from storage_engine.protocol.apis import (
-    add_partitions_to_txn,
-    commit_batch,
-    end_txn,
-    find_coordinator,
-    init_producer_id,
-    join_batch,
-)
-from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, iter_headers
+from storage_engine.protocol.apis import commit_batch, join_batch
+from storage_engine.protocol.record_batch import HEADER_BYTES, iter_headers
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import make_batch
+from storage_engine.tests.broker.transactional_actors import (
+    PARTITIONS,
+    TIMEOUT_MS,
+    Actor,
+    Producer,
+    WritingProducer,
+)
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 SEEDS = range(40 if ALL_FAULTS else 2)
-PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 STEPS = 120 if ALL_FAULTS else 45
 QUIET_EVERY = 30 if ALL_FAULTS else 15
-TIMEOUT_MS = 8_000
 SINK = "sink"
-
-_Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-
-
-class Actor:
-    """Asks one thing after another, and never waits: who is told goes on in a callback."""
-
-    def __init__(self, world: "World", transactional_id: str) -> None:
-        self.world = world
-        self.transactional_id = transactional_id
-        self.producer_id = -1
-        self.epoch = -1
-        self.sequences: dict[TopicPartition, int] = {}
-
-    def ask(
-        self,
-        spec: Any,
-        version: int,
-        request: Any,
-        codes: Callable[[Any], list[int]],
-        then: Callable[[Any, ErrorCode], None],
-    ) -> None:
-        """`then` gets the answer with its worst code; what is retriable is asked again."""
-        world = self.world
-
-        def on_found(answer: Any) -> None:
-            if isinstance(answer, TransportError) or answer.error_code:
-                world.later(again)
-            else:
-                world.send(answer.node_id, spec, version, request, on_reply)
-
-        def on_reply(answer: Any) -> None:
-            if isinstance(answer, TransportError):
-                world.later(again)
-                return
-            worst = [ErrorCode.of(code) for code in codes(answer) if code]
-            final = [code for code in worst if not code.retriable]
-            if final or not worst:
-                then(answer, final[0] if final else ErrorCode.NONE)
-            else:
-                world.later(again)
-
-        def again() -> None:
-            wanted = find_coordinator.FindCoordinatorRequest(key=self.transactional_id, key_type=1)
-            world.send(world.some_broker(), find_coordinator.API, 3, wanted, on_found)
-
-        again()
-
-    def add(self, partitions: list[TopicPartition], then: Callable[[ErrorCode], None]) -> None:
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                _Topic(name=PARTITIONS[0].topic, partitions=[p for _, p in partitions])
-            ],
-        )
-
-        def codes(answer: Any) -> list[int]:
-            (topic,) = answer.results_by_topic_v3_and_below
-            return [row.partition_error_code for row in topic.results_by_partition]
-
-        self.ask(add_partitions_to_txn.API, 3, request, codes, lambda _, code: then(code))
-
-    def write(
-        self, partitions: list[TopicPartition], payload: bytes, then: Callable[[ErrorCode], None]
-    ) -> None:
-        """The same to all partitions; `then` hears the worst, once all are answered."""
-        outcomes: list[ErrorCode] = []
-
-        def settle(code: ErrorCode) -> None:
-            outcomes.append(code)
-            if len(outcomes) == len(partitions):
-                then(next((each for each in outcomes if each), ErrorCode.NONE))
-
-        for tp in partitions:
-            self._write_one(tp, payload, settle)
-
-    def _write_one(
-        self, tp: TopicPartition, payload: bytes, then: Callable[[ErrorCode], None]
-    ) -> None:
-        sequence = self.sequences.get(tp, 0)
-        self.sequences[tp] = sequence + 1
-        world = self.world
-
-        def send() -> None:
-            batch = make_batch(
-                payload=payload,
-                producer=(self.producer_id, self.epoch, sequence),
-                attributes=TRANSACTIONAL_BIT,
-            )
-            partition = ProducePartition(*tp, batch)
-            request = ProduceRequest(self.transactional_id, -1, 5_000, [partition])
-            leader = world.cluster.state(tp).leader
-            world.send(leader, PRODUCE, 8, request, on_reply)
-
-        def on_reply(answer: Any) -> None:
-            if isinstance(answer, TransportError):
-                world.later(send)
-                return
-            code = ErrorCode.of(answer.partitions[0].error_code)
-            if code.retriable:
-                world.later(send)
-            else:
-                then(code)
-
-        send()
-
-
-class Producer(Actor):
-    """A transactional producer that commits two of three transactions; after a final error another
-    one takes its place, and now and then one that does not wait for that."""
-
-    replaced = False
-
-    def run(self) -> None:
-        request = init_producer_id.InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
-        )
-        self.ask(init_producer_id.API, 4, request, lambda a: [a.error_code], self._on_id)
-
-    def _on_id(self, answer: Any, code: ErrorCode) -> None:
-        assert code is ErrorCode.NONE, code
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        self._next()
-
-    def _next(self) -> None:
-        world = self.world
-        if world.over:
-            return
-        number = world.number()
-        partitions = world.random.sample(PARTITIONS, 2)
-        payload = b"<t%d>" % number
-        commits = world.random.random() < 0.7
-        world.sent[payload] = partitions
-
-        def added(code: ErrorCode) -> None:
-            if code:
-                give_up()
-            else:
-                self.write(partitions, payload, written)
-
-        def written(code: ErrorCode) -> None:
-            if code:
-                give_up()
-                return
-            request = end_txn.EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.epoch,
-                committed=commits,
-            )
-            self.ask(end_txn.API, 4, request, lambda a: [a.error_code], ended)
-
-        def ended(_answer: Any, code: ErrorCode) -> None:
-            if code is ErrorCode.NONE:
-                (world.committed if commits else world.aborted).add(payload)
-                world.next(self._next)
-            else:
-                give_up()
-
-        def give_up() -> None:
-            if not self.replaced:
-                self.replaced = True
-                world.later(Producer(world, self.transactional_id).run)
-
-        if not self.replaced and world.random.random() < 0.1:
-            # Somebody starts a second one, while this one goes on.
-            give_up()
-        self.add(partitions, added)
 
 
 class Attempt(Actor):
@@ -428,6 +254,7 @@ def test_whatever_happens_transactions_are_whole_and_batches_once_and_in_order(t
     world = World(cluster, seed)
     for name in ("p", "q"):
         Producer(world, name).run()
+    WritingProducer(world, "w").run()
     Driver(world, 0).run()
     for step in range(STEPS):
         world.trouble()

@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
-from storage_engine.client.asynchronous import InThread, _awaited
+from storage_engine.client.asynchronous import Completions, InThread, _awaited
 from storage_engine.core.errors import HeadraceError
 
 
@@ -107,3 +108,56 @@ def test_the_client_hears_of_an_error_in_the_block():
     with pytest.raises(KeyError):
         asyncio.run(work())
     assert blocking.done == ["closed after KeyError"]
+
+
+def test_the_loop_is_woken_once_for_all_that_is_done_together(monkeypatch):
+    wakes = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+
+        def counted(callback, *arguments):
+            wakes.append(callback)
+            return wake(callback, *arguments)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+        completions = Completions()
+        futures: list[Future[int]] = [Future() for _ in range(100)]
+        waiting = [completions.awaitable(future) for future in futures]
+        waiting[7].cancel()
+
+        def finish() -> None:
+            for number, future in enumerate(futures):
+                if number == 5:
+                    future.set_exception(HeadraceError("broken"))
+                else:
+                    future.set_result(number)
+
+        thread = threading.Thread(target=finish)
+        thread.start()
+        thread.join()
+        assert len(wakes) == 1
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert str(results[5]) == "broken"
+        assert isinstance(results[7], asyncio.CancelledError)
+        assert [r for n, r in enumerate(results) if n not in (5, 7)] == [
+            n for n in range(100) if n not in (5, 7)
+        ]
+        late: Future[int] = Future()
+        awaited = completions.awaitable(late)
+        late.set_result(1)
+        assert (await awaited, len(wakes)) == (1, 2)
+
+    asyncio.run(work())
+
+
+def test_what_is_done_after_the_loop_has_ended_disturbs_nobody(caplog):
+    future: Future[int] = Future()
+
+    async def work() -> None:
+        Completions().awaitable(future)
+
+    asyncio.run(work())
+    future.set_result(1)
+    assert caplog.records == []

@@ -4,112 +4,24 @@ Source: KIP-98, KIP-360, KIP-890."""
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
 from storage_engine.core.producer_epochs import LAST_CLIENT_EPOCH
-from storage_engine.core.transaction_events import (
-    AddPartitions,
-    EndTransaction,
-    InitProducer,
-    MarkersWritten,
-    VerifyPartitions,
-)
+from storage_engine.core.transaction_events import MarkersWritten
 from storage_engine.core.transaction_state import (
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
 )
 from storage_engine.core.transactions import EXPIRATION_MS
-from storage_engine.tests.core.coordinator_bench import OUT0, OUT1, CoordinatorBench
-
-TIMEOUT_MS = 60_000
-TX = "tx"
-
-Producer = tuple[int, int]
-
-
-class ProducerBench(CoordinatorBench):
-    """Requests of producers with transactional ids."""
-
-    def init(self, known: Producer = (-1, -1), *, timeout_ms=TIMEOUT_MS, replicate=True):
-        return self.ask(
-            lambda request: InitProducer(
-                request=request,
-                transactional_id=TX,
-                timeout_ms=timeout_ms,
-                now_ms=self.now_ms,
-                fresh_producer_id=self.fresh_producer_id(),
-                producer_id=known[0],
-                producer_epoch=known[1],
-            ),
-            replicate=replicate,
-        )
-
-    def add(self, producer: Producer, *partitions: TopicPartition, replicate=True):
-        return self.ask(
-            lambda request: AddPartitions(
-                request=request,
-                transactional_id=TX,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                partitions=frozenset(partitions),
-                now_ms=self.now_ms,
-            ),
-            replicate=replicate,
-        )
-
-    def verify(self, producer: Producer, *partitions: TopicPartition) -> ErrorCode:
-        answer = self.ask(
-            lambda request: VerifyPartitions(
-                request=request,
-                transactional_id=TX,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                partitions=frozenset(partitions),
-            )
-        )
-        assert answer is not None
-        return answer.error
-
-    def end(self, producer: Producer, *, commits=True, bumps=False, replicate=True):
-        return self.ask(
-            lambda request: EndTransaction(
-                request=request,
-                transactional_id=TX,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                commits=commits,
-                now_ms=self.now_ms,
-                fresh_producer_id=self.fresh_producer_id(),
-                bumps_epoch=bumps,
-            ),
-            replicate=replicate,
-        )
-
-    def started(self, known: Producer = (-1, -1)) -> Producer:
-        """As a client does it: again, while the last transaction is being finished."""
-        for _ in range(3):
-            answer = self.init(known)
-            assert answer is not None
-            if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                break
-            self.settle()
-        assert answer.error is ErrorCode.NONE
-        return answer.producer_id, answer.producer_epoch
-
-    def record(self) -> TransactionRecord:
-        record = self.coordinator.producers.get(TX)
-        assert record is not None
-        return record
-
-
-def started() -> tuple[ProducerBench, Producer]:
-    bench = ProducerBench()
-    return bench, bench.started()
+from storage_engine.tests.core.coordinator_bench import OUT0, OUT1
+from storage_engine.tests.core.producer_bench import (
+    TIMEOUT_MS,
+    TX,
+    Producer,
+    ProducerBench,
+    started,
+)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -133,13 +45,47 @@ def test_nothing_is_answered_or_marked_before_it_is_replicated():
     bench.replicate()
     producer = bench.answers[1].producer_id, 0
     assert bench.add(producer, OUT0, replicate=False) is None
-    assert bench.add(producer, OUT0, replicate=False).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert bench.add(producer, OUT0, replicate=False) is None
     assert bench.verify(producer, OUT0) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert bench.end(producer, replicate=False) is None
     assert not bench.markers
     bench.fail_over()
     bench.replicate()
     assert bench.record().state is TransactionState.ONGOING
+
+
+def test_partitions_that_several_leaders_enlist_at_once_are_all_there_or_come_to_nothing():
+    bench, producer = started()
+    assert bench.add(producer, OUT0, by_leader=True, replicate=False) is None
+    assert bench.add(producer, OUT1, by_leader=True, replicate=False) is None
+    assert bench.add(producer, OUT0, by_leader=True, replicate=False) is None
+    last = len(bench.log)
+    bench.replicate(last - 1)
+    assert [bench.answers.get(number) is None for number in (2, 3, 4)] == [False, True, True]
+    bench.fail_over()
+    bench.replicate()
+    assert bench.record().partitions == {OUT0}
+    assert bench.add(producer, OUT1, by_leader=True).error is ErrorCode.NONE
+    assert bench.record().partitions == {OUT0, OUT1}
+
+
+@pytest.mark.parametrize("ends", ["by its client", "by time", "by another instance"])
+def test_a_transaction_that_a_leader_enlisted_in_ends_under_the_next_epoch(ends):
+    bench, producer = started()
+    bench.add(producer, OUT0)
+    bench.add(producer, OUT1, by_leader=True)
+    match ends:
+        case "by its client":
+            assert bench.end(producer).error is ErrorCode.NONE
+        case "by time":
+            bench.pass_time(TIMEOUT_MS)
+        case "by another instance":
+            bench.init()
+    bench.settle()
+    assert bench.record().producer_epoch == producer[1] + 1
+    for out in (OUT0, OUT1):
+        assert bench.add(producer, out, by_leader=True).error is ErrorCode.PRODUCER_FENCED
+    assert bench.record().partitions == frozenset()
 
 
 def test_the_next_transaction_waits_until_the_last_is_complete():
@@ -280,6 +226,10 @@ def test_a_producer_id_whose_epochs_are_used_up_is_replaced_at_the_end_of_its_tr
     ended = bench.end(last, bumps=True)
     assert ended.producer_id != last[0]
     assert ended.producer_epoch == 0
+    early = ended.producer_id, 0
+    assert bench.add(early, OUT0).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert bench.end(early, bumps=True).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert bench.init(early).error is ErrorCode.CONCURRENT_TRANSACTIONS
     bench.settle()
     assert bench.written == {(last[0], OUT0): {True}}
     repeated = bench.end(last, bumps=True)
@@ -309,6 +259,8 @@ def test_a_fenced_producer_of_the_last_epoch_is_replaced():
     bench.pass_time(TIMEOUT_MS)
     bench.settle()
     assert bench.written == {(last[0], OUT0): {False}}
+    reserved = last[0], LAST_CLIENT_EPOCH + 1
+    assert bench.add(reserved, OUT0).error is ErrorCode.PRODUCER_FENCED, "it is nobody's"
     fresh = bench.started()
     assert fresh[0] != last[0]
     assert fresh[1] == 0
@@ -358,127 +310,3 @@ def test_requests_that_make_no_sense_are_refused():
     assert bench.verify(producer, OUT0) is ErrorCode.INVALID_TXN_STATE
     bench.add(producer, OUT0)
     assert bench.verify(producer, OUT0, OUT1) is ErrorCode.INVALID_TXN_STATE
-
-
-class ProducersAtRandom(RuleBasedStateMachine):
-    """Instances of one producer, some of them zombies, a coordinator that is lost at any record.
-
-    The reference: each (producer id, epoch) that an instance was given ends one way everywhere, and
-    the way of a commit that was answered is the commit.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bench = ProducerBench()
-        self.instances: list[Producer] = []
-        self.promised: list[tuple[int, int]] = []
-        """(length of the log at the answer, producer id) of each commit that was answered."""
-
-    @rule(known=st.booleans())
-    def start(self, known):
-        last = self.instances[-1] if known and self.instances else (-1, -1)
-        answer = self.bench.init(last)
-        if answer is not None and not answer.error:
-            self.instances.append((answer.producer_id, answer.producer_epoch))
-
-    @precondition(lambda self: self.instances)
-    @rule(data=st.data(), out=st.sampled_from([OUT0, OUT1]), replicate=st.booleans())
-    def enlist(self, data, out, replicate):
-        self.bench.add(data.draw(st.sampled_from(self.instances)), out, replicate=replicate)
-
-    @precondition(lambda self: self.instances)
-    @rule(data=st.data(), commits=st.booleans(), bumps=st.booleans(), replicate=st.booleans())
-    def end(self, data, commits, bumps, replicate):
-        producer = data.draw(st.sampled_from(self.instances))
-        open_before = self.bench.record().state is TransactionState.ONGOING
-        answer = self.bench.end(producer, commits=commits, bumps=bumps, replicate=replicate)
-        if answer is None or answer.error:
-            return
-        if bumps:
-            self.instances.append((answer.producer_id, answer.producer_epoch))
-        if open_before:
-            assert self.bench.record().state.commits == commits
-            assert self.bench.replicated == len(self.bench.log)
-
-    @rule(keep=st.integers(0, 3))
-    def fail_over(self, keep):
-        self.bench.fail_over(keep=keep)
-
-    @rule()
-    def replicate(self):
-        self.bench.replicate()
-
-    @precondition(lambda self: self.bench.markers)
-    @rule(data=st.data())
-    def write_marker(self, data):
-        key = data.draw(st.sampled_from(sorted(self.bench.markers)))
-        entry = self.bench.record()
-        assert entry.state.is_ending, "a marker for what is complete"
-        decided = [
-            record
-            for _, record in self.bench.log[: self.bench.replicated]
-            if record is not None and record.state.is_ending
-        ]
-        assert decided, "a marker of what may be lost"
-        assert decided[-1].state.commits == self.bench.markers[key]
-        self.bench.write_markers(key)
-
-    @rule(ms=st.integers(1, TIMEOUT_MS))
-    def pass_time(self, ms):
-        self.bench.pass_time(ms)
-
-    @invariant()
-    def the_record_in_memory_is_the_newest_in_the_log(self):
-        newest = self.bench.log[-1][1] if self.bench.log else None
-        assert self.bench.coordinator.producers.get(TX) == newest
-
-    @invariant()
-    def the_log_takes_no_way_that_a_transaction_cannot_go(self):
-        before = None
-        for _, record in self.bench.log:
-            assert record is not None
-            if before is not None:
-                assert record.state in _NEXT[before.state], (before, record)
-                newer = record.producer_id > before.producer_id
-                assert newer or record.producer_epoch >= before.producer_epoch
-            before = record
-
-    def teardown(self):
-        """Once faults stop, every transaction ends."""
-        self.bench.pass_time(TIMEOUT_MS)
-        self.bench.settle()
-        self.bench.pass_time(TIMEOUT_MS)
-        self.bench.settle()
-        for _, record in self.bench.coordinator.producers:
-            assert record.state is TransactionState.EMPTY or record.state.is_complete
-
-
-_NEXT = {
-    TransactionState.EMPTY: {
-        TransactionState.EMPTY,
-        TransactionState.ONGOING,
-        TransactionState.COMPLETE_ABORT,
-    },
-    TransactionState.ONGOING: {
-        TransactionState.ONGOING,
-        TransactionState.PREPARE_COMMIT,
-        TransactionState.PREPARE_ABORT,
-    },
-    TransactionState.PREPARE_COMMIT: {TransactionState.COMPLETE_COMMIT},
-    TransactionState.PREPARE_ABORT: {TransactionState.COMPLETE_ABORT},
-    TransactionState.COMPLETE_COMMIT: {
-        TransactionState.EMPTY,
-        TransactionState.ONGOING,
-        TransactionState.COMPLETE_ABORT,
-    },
-    TransactionState.COMPLETE_ABORT: {
-        TransactionState.EMPTY,
-        TransactionState.ONGOING,
-        TransactionState.COMPLETE_ABORT,
-    },
-}
-
-ProducersAtRandom.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
-TestProducersAtRandom = ProducersAtRandom.TestCase

@@ -115,6 +115,10 @@ def consume_with_kafka_python(address: str) -> list[Any]:
     return [(record.key, record.value, list(record.headers)) for record in records]
 
 
+NEWEST_PRODUCE = {produce_with_librdkafka: 10, produce_with_kafka_python: 9}
+"""That these clients speak."""
+
+
 @RANGES
 @pytest.mark.parametrize("producer", [produce_with_librdkafka, produce_with_kafka_python])
 @pytest.mark.parametrize("consumer", [consume_with_librdkafka, consume_with_kafka_python])
@@ -124,7 +128,8 @@ def test_what_one_client_produces_the_other_consumes(
     with FakeBroker(ranges) as broker:
         producer(broker.address)
         assert consumer(broker.address) == RECORDS
-        assert max(broker.versions_asked(0)) == ranges[0].max_version
+        newest = min(ranges[0].max_version, NEWEST_PRODUCE[producer])
+        assert max(broker.versions_asked(0)) == newest
         assert max(broker.versions_asked(1)) == ranges[1].max_version
 
 

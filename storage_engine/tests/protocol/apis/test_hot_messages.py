@@ -16,7 +16,7 @@ from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(13))
 @pytest.mark.parametrize("topics", [1, 2])
 def test_kafka_python_writes_produce_requests_that_we_read(version: int, topics: int) -> None:
     theirs = ForeignProduceRequest(
@@ -45,7 +45,7 @@ def test_kafka_python_writes_produce_requests_that_we_read(version: int, topics:
     assert joined(produce.encode_request(version, ours)) == data
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(13))
 def test_kafka_python_reads_our_produce_responses(version: int) -> None:
     response = produce.ProduceResponse(
         [
@@ -65,14 +65,14 @@ def test_kafka_python_reads_our_produce_responses(version: int) -> None:
         assert (first.error_message, second.error_message) == (None, "too large")
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(13))
 def test_the_short_path_for_one_partition_writes_what_the_long_one_writes(version: int) -> None:
     one = produce.ProducePartitionResponse("flights", 1, 6, 70, 9, 5)
     short = joined(produce.encode_response(version, produce.ProduceResponse([one], 3)))
     assert short == produce._encode_many(version, produce.ProduceResponse([one], 3))
 
 
-@pytest.mark.parametrize("version", [3, 8, 9])
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2_097_151, 2_097_152])
 def test_records_are_slices_of_the_frame_and_never_copied(version: int, size: int) -> None:
     records = bytes(size)

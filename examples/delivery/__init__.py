@@ -1,0 +1,1 @@
+"""Delivery patterns, one a file: what comes again, and what is lost, when a program dies."""
