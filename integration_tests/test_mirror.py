@@ -49,6 +49,9 @@ LAST_TURN = {"started": 1, "taken": 25, "appended": 50} if ALL_FAULTS else {"sta
 
 SOMETIME_MS = 2_000
 
+WAIT_S = 180.0
+"""For what a mirror does between two looks at its sources."""
+
 KILLED = """
 import os, signal, sys, threading
 from storage_engine.client import mirror, mirror_progress, mirror_source, produce, transactions
@@ -214,7 +217,7 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
             assert second.stdout is not None
             json.loads(second.stdout.readline())
             produce(pair.source, "grown-1", [b"for the second"])
-            _, told = first.communicate(timeout=60)
+            _, told = first.communicate(timeout=WAIT_S)
             assert first.returncode == 1
             assert told.startswith("headrace: another mirror of the name 'all' has taken over")
             assert told.count("\n") == 1
@@ -235,7 +238,7 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
             produce(pair.source, "grown-2", [b"again"])
             there(pair, "east.grown-2", [b"of the new topic", b"again"])
             second.terminate()
-            assert second.wait(60) == 0
+            assert second.wait(WAIT_S) == 0
         finally:
             second.kill()
             second.communicate()
@@ -255,10 +258,11 @@ def there(pair: Pair, topic: str, values: list[bytes], partition: int = 0) -> No
             tp = TopicPartition(topic, partition)
             return target.list_offsets({tp: LATEST}, isolation="read_committed")[tp] >= len(values)
 
-        wait_until(has_them, f"{topic}-{partition} is copied")
+        wait_until(has_them, f"{topic}-{partition} is copied", timeout_s=WAIT_S)
     wait_until(
         lambda: len(values_in(pair.target, topic, partition)) >= len(values),
         f"{topic}-{partition} is copied",
+        timeout_s=WAIT_S,
     )
     assert values_in(pair.target, topic, partition) == values
 
