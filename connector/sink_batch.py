@@ -2,11 +2,12 @@
 the same three names, and nobody else ever has them.
 
     streaming    sink: `sinkId`, else the query id   query: the query id     batch: Spark's batch id
-    batch write  sink: `sinkId`, else a new name     query: a new name       batch: 0
+    batch write  sink: `sinkId`, else a new name     query: once, a new name batch: 0
       with `batchId`   `sinkId`                             REPEATABLE           `batchId`
 
 The query id is in the checkpoint: a restarted query has it again, a new checkpoint a new one. A
-batch write has nothing of that kind unless the user names it. Source: R-SPARK2.
+batch write has nothing of that kind unless the user names it; brokers forget it after some days.
+Source: R-SPARK2.
 """
 
 import uuid
@@ -52,5 +53,7 @@ def batch_write(options: SinkOptions) -> SinkBatch:
     """Once for a job: the writer carries it to the tasks and to the commit."""
     if options.sink_id is not None and options.batch_id is not None:
         return SinkBatch(sink=options.sink_id, query=REPEATABLE, batch=options.batch_id)
-    fresh = str(uuid.uuid4())
-    return SinkBatch(sink=options.sink_id or fresh, query=fresh, batch=0)
+    from storage_engine.client.sink_batches import unrepeatable_query
+
+    sink = options.sink_id or str(uuid.uuid4())
+    return SinkBatch(sink=sink, query=unrepeatable_query(), batch=0)

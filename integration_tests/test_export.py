@@ -18,13 +18,20 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from integration_tests.cluster_support import SEED, create_topic, shared_cluster, wait_until
+from integration_tests.cluster_support import (
+    ALL_FAULTS,
+    SEED,
+    create_topic,
+    shared_cluster,
+    wait_until,
+)
 from storage_engine.client import Admin, BulkReader, ConfigError, RecordsGoneError, TopicPartition
 from storage_engine.tools.cli import main
 from storage_engine.tools.local_cluster import LocalCluster
 
 PARTITIONS = 3
 ROUNDS, EACH = 12, 100
+KILLS = 12 if ALL_FAULTS else 2
 
 
 @pytest.fixture(scope="module")
@@ -146,11 +153,15 @@ def test_an_export_killed_again_and_again_has_every_committed_record_once(cluste
     target = tmp_path / "out"
     arguments = command(cluster, topic, "--dir", str(target), "--split-offsets", "10")
     whole: dict[Path, bytes] = {}
-    for _ in range(2):
-        killed_at = len(whole) + chance.randrange(1, 25)
+    for kill in range(KILLS):
+        killed_at = len(whole) + chance.randrange(1, 50 // KILLS)
         process = subprocess.Popen([*HEADRACE, *arguments])
         try:
             wait_for_files(target, killed_at)
+            if kill % 4 == 3:
+                cluster.kill_broker(1)
+                cluster.start_broker(1)
+                wait_for_files(target, killed_at + 5)
         finally:
             process.kill()
             process.wait()

@@ -29,10 +29,11 @@ from integration_tests.mirrored import (
     committed_records,
 )
 from storage_engine.client.admin import create_partitions, delete_topics, describe_topic_configs
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.record_deletion import delete_records
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.cli import main
+from storage_engine.tools.local_cluster import LocalCluster
 
 PARTITIONS = 3
 KILLS = 20 if ALL_FAULTS else 3
@@ -40,10 +41,26 @@ RECORDS_A_ROUND = 1_000_000 // KILLS if ALL_FAULTS else 2_000
 
 MOMENTS = ("taken", "appended", "written", "ending", "ended", "started")
 
+FETCH_BYTES, TRANSACTION_BYTES = (256 << 10, 1 << 20) if ALL_FAULTS else (1, 1)
+"""Of mirrors that are killed. 1: a batch, and a commit after it."""
+
+LAST_TURN = {"started": 1, "taken": 25, "appended": 50} if ALL_FAULTS else {"started": 1}
+"""The latest time of a moment that a mirror is killed at; where there is none, the 4th."""
+
+SOMETIME_MS = 2_000
+
+WAIT_S = 180.0
+"""For what a mirror does between two looks at its sources."""
+
 KILLED = """
-import os, signal, sys
+import os, signal, sys, threading
 from storage_engine.client import mirror, mirror_progress, mirror_source, produce, transactions
 from storage_engine.tools.cli import main
+
+moment, turn, fetch_bytes, transaction_bytes, *arguments = sys.argv[1:]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 owner, name, is_before = {
     "taken": (mirror.Mirror, "_take", True),
@@ -52,29 +69,33 @@ owner, name, is_before = {
     "ending": (transactions.ProducerTransactions, "end", True),
     "ended": (transactions.ProducerTransactions, "end", False),
     "started": (transactions.ProducerTransactions, "init", False),
-}[sys.argv[1]]
-work, left = getattr(owner, name), [int(sys.argv[2])]
+    "sometime": (threading, "Timer", False),
+}[moment]
+work, left = getattr(owner, name), [int(turn)]
+if moment == "sometime":
+    threading.Timer(int(turn) / 1000, die).start()
 
 def fatal(*args, **kwargs):
     left[0] -= 1
     if not left[0] and is_before:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     result = work(*args, **kwargs)
     if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     return result
 
 setattr(owner, name, fatal)
-mirror_source.FETCH_BYTES = mirror.TRANSACTION_BYTES = 1  # a batch each, and a commit after it
-sys.exit(main(sys.argv[3:]))
+mirror_source.FETCH_BYTES, mirror.TRANSACTION_BYTES = int(fetch_bytes), int(transaction_bytes)
+sys.exit(main(arguments))
 """
 
 
 class Pair(NamedTuple):
-    """Bootstrap servers."""
+    """Bootstrap servers of two clusters, each of one broker."""
 
     source: str
     target: str
+    source_cluster: LocalCluster
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +106,7 @@ def pair(tmp_path_factory) -> Iterator[Pair]:
         shared_cluster(folder / "source", brokers=1, settings=settings) as source,
         shared_cluster(folder / "target", brokers=1, settings=settings) as target,
     ):
-        yield Pair(source.bootstrap_servers, target.bootstrap_servers)
+        yield Pair(source.bootstrap_servers, target.bootstrap_servers, source)
 
 
 class Servers(NamedTuple):
@@ -125,13 +146,13 @@ def test_a_mirror_that_is_killed_leaves_nothing_out_and_copies_nothing_twice(pai
     make_topic(pair.source, topic, **{"retention.ms": "-1", "max.message.bytes": "2000000"})
     filler = Filler(pair.source, topic, PARTITIONS, SEED)
     pick = random.Random(SEED)
-    moments = pick.choices(MOMENTS, k=KILLS) if ALL_FAULTS else pick.sample(MOMENTS, KILLS)
+    if ALL_FAULTS:
+        moments = pick.choices((*MOMENTS, "sometime"), k=KILLS)
+    else:
+        moments = pick.sample(MOMENTS, KILLS)
     for moment in moments:
         filler.fill(RECORDS_A_ROUND)
-        turn = 1 if moment == "started" else pick.randint(2, 4)
-        more = ("--name", topic, "--exit-at-end")
-        run = [sys.executable, "-c", KILLED, moment, str(turn), *arguments(pair, topic, *more)]
-        assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+        kill_a_mirror(pair, topic, moment, pick)
     groups = place_groups(pair, topic, pick)
     last = copy(pair, topic, "--name", topic, "--groups", "billing-.*", capsys=capsys)
     assert last["lag"] == last["skipped"] == 0
@@ -152,13 +173,24 @@ def test_a_mirror_that_is_killed_leaves_nothing_out_and_copies_nothing_twice(pai
     assert settings["max.message.bytes"].value == "2000000"
 
 
+def kill_a_mirror(pair: Pair, topic: str, moment: str, pick: random.Random) -> None:
+    if moment == "sometime":
+        turn, ending = pick.randrange(200, SOMETIME_MS), []
+    else:
+        turn, ending = pick.randint(1, LAST_TURN.get(moment, 4)), ["--exit-at-end"]
+    sizes = [turn, FETCH_BYTES, TRANSACTION_BYTES]
+    command = arguments(pair, topic, "--name", topic, *ending)
+    run = [sys.executable, "-c", KILLED, moment, *map(str, sizes), *command]
+    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+
+
 def place_groups(pair: Pair, topic: str, pick: random.Random) -> dict[str, dict[int, int]]:
     """Groups that have read the source as far as that."""
     groups: dict[str, dict[int, int]] = {f"billing-{n}": {} for n in range(5)}
     for number in range(PARTITIONS):
         with Cluster(pair.source) as source:
             tp = TopicPartition(topic, number)
-            end = source.list_offsets({tp: -1}, isolation="read_committed")[tp]
+            end = source.list_offsets({tp: LATEST}, isolation="read_committed")[tp]
         for group, offset in zip(groups, (0, 1, end - 1, end), strict=False):
             groups[group][number] = offset
         groups["billing-4"][number] = pick.randrange(end)
@@ -185,7 +217,7 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
             assert second.stdout is not None
             json.loads(second.stdout.readline())
             produce(pair.source, "grown-1", [b"for the second"])
-            _, told = first.communicate(timeout=60)
+            _, told = first.communicate(timeout=WAIT_S)
             assert first.returncode == 1
             assert told.startswith("headrace: another mirror of the name 'all' has taken over")
             assert told.count("\n") == 1
@@ -198,8 +230,15 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
             produce(pair.source, "grown-2", [b"of the new topic"])
             there(pair, "east.grown-1", [b"of the new partition"], partition=1)
             there(pair, "east.grown-2", [b"of the new topic"])
+
+            pair.source_cluster.kill_broker(1)
+            produce(pair.target, "grown-1", [b"while the east is away"])
+            there(pair, "west.grown-1", [b"of the west", b"while the east is away"])
+            pair.source_cluster.start_broker(1)
+            produce(pair.source, "grown-2", [b"again"])
+            there(pair, "east.grown-2", [b"of the new topic", b"again"])
             second.terminate()
-            assert second.wait(60) == 0
+            assert second.wait(WAIT_S) == 0
         finally:
             second.kill()
             second.communicate()
@@ -210,17 +249,22 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
 
 def there(pair: Pair, topic: str, values: list[bytes], partition: int = 0) -> None:
     """Wait until the target has exactly these."""
+    with Cluster(pair.target) as target:
 
-    def is_there() -> bool:
-        with Cluster(pair.target) as target:
-            partitions = target.metadata([topic]).topics
-            if topic not in partitions or partition not in partitions[topic].partitions:
+        def has_them() -> bool:
+            known = target.metadata([topic]).topics
+            if topic not in known or partition not in known[topic].partitions:
                 return False
-        found = values_in(pair.target, topic, partition)
-        assert found == values[: len(found)]
-        return found == values
+            tp = TopicPartition(topic, partition)
+            return target.list_offsets({tp: LATEST}, isolation="read_committed")[tp] >= len(values)
 
-    wait_until(is_there, f"{topic}-{partition} is copied")
+        wait_until(has_them, f"{topic}-{partition} is copied", timeout_s=WAIT_S)
+    wait_until(
+        lambda: len(values_in(pair.target, topic, partition)) >= len(values),
+        f"{topic}-{partition} is copied",
+        timeout_s=WAIT_S,
+    )
+    assert values_in(pair.target, topic, partition) == values
 
 
 def test_what_retention_took_is_told_and_a_topic_that_was_made_again_is_copied_anew(pair, capsys):

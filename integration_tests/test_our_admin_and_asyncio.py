@@ -53,7 +53,7 @@ def filled(
     cluster: LocalCluster, admin: Admin, topic: str, records: int = 10, **settings: object
 ) -> TopicPartition:
     """A topic of one partition; record n is at n seconds."""
-    admin.create_topics([NewTopic(name=topic, partitions=1)])
+    admin.create_topics([NewTopic(name=topic, partitions=1, configs={"retention.ms": "-1"})])
     config = {key.replace("_", "."): value for key, value in settings.items()}
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, **config}) as producer:
         for number in range(records):

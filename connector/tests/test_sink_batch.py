@@ -9,6 +9,7 @@ from connector.batch_writer import HeadraceBatchWriter
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
 from connector.sink_batch import REPEATABLE, SinkBatch, batch_write, streaming_batch
+from storage_engine.core.sink_names import ONCE_PREFIX
 
 
 def _options(**options):
@@ -43,7 +44,10 @@ def test_a_batch_write_is_repeatable_only_by_name():
     named = _options(sinkId="s")
     assert batch_write(named).sink == "s"
     assert batch_write(named).query != batch_write(named).query
+    assert batch_write(named).query.startswith(ONCE_PREFIX), "brokers may forget it"
+    assert batch_write(_options()).query.startswith(ONCE_PREFIX)
     repeatable = _options(sinkId="s", batchId="3")
+    assert not REPEATABLE.startswith(ONCE_PREFIX)
     assert batch_write(repeatable) == SinkBatch(sink="s", query=REPEATABLE, batch=3)
 
 

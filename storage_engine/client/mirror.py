@@ -6,7 +6,8 @@
 
 Rule: records and positions are committed together. A mirror's name is its transactional id: who
 starts takes over from whoever has it, and only then reads the positions, so that nothing is copied
-by two. Any error ends it; started again, it goes on where its last commit was. Source: R-CLI6;
+by two. Any error of the target ends it; started again, it goes on where its last commit was. A
+source may be away for a while. Source: R-CLI6;
 KIP-98, KIP-447. Not for several threads at once.
 """
 
@@ -341,10 +342,11 @@ class Mirror:
 
     def ends(self) -> dict[Copy, int]:
         """Where the sources end now."""
+        return self._by_copy({name: source.ends() for name, source in self._sources.items()})
+
+    def _by_copy(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> dict[Copy, int]:
         return {
-            self._copies[name, tp]: end
-            for name, source in self._sources.items()
-            for tp, end in source.ends().items()
+            self._copies[name, tp]: end for name, each in ends.items() for tp, end in each.items()
         }
 
     def reaches(self, ends: Mapping[Copy, int]) -> bool:
@@ -358,7 +360,8 @@ class Mirror:
     def lags(self) -> list[TopicLag]:
         """By source and topic."""
         rows: dict[tuple[str, str, str], list[int]] = {}
-        for copy, end in self.ends().items():
+        ends = {name: source.known_ends() for name, source in self._sources.items()}
+        for copy, end in self._by_copy(ends).items():
             row = rows.setdefault((copy.source, copy.tp.topic, copy.target.topic), [0, 0, 0])
             row[0] += 1
             row[1] += self._copied.get(copy, 0)

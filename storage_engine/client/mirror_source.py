@@ -1,7 +1,8 @@
 """One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
 
 Rule: after an error the reader is made anew from the positions that the mirror has, because what it
-had fetched by then may be lost with it. Source: R-CLI6.
+had fetched by then may be lost with it. A source that has answered once may be away for as long as
+it likes: others are copied meanwhile. Source: R-CLI6.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,9 +10,23 @@ from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetch import FetchedBatches, FetchReader
-from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import sleep_ms
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+
+DEADLINE_MS = 10_000
+"""Of what is asked of a source: longer than a failover, and others wait for it."""
+
+ANSWER_MS = 5_000
+"""A source none of whose brokers answers within this time is away."""
+
+AWAY_MS = 15_000
+"""It is not asked again for so long."""
 
 READ_COMMITTED = "read_committed"
 
@@ -36,15 +51,44 @@ class MirrorSource:
         self._tell = tell
         self._positions: dict[TopicPartition, int] = {}
         self._jumped: dict[TopicPartition, int] = {}
+        self._topics: dict[str, tuple[UUID, int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._has_answered = False
+        self._away_until_ms = 0
+        self._ends_due_ms = 0
         self._reader: FetchReader | None = None
 
     def topics(self) -> dict[str, tuple[UUID, int]]:
-        """Id and number of partitions of those that are not the brokers' own, asked for anew."""
-        return {
-            name: (topic.topic_id, len(topic.partitions))
-            for name, topic in self.cluster.metadata().topics.items()
-            if not topic.is_internal
-        }
+        """Id and number of partitions of those that are not the brokers' own, asked for anew, but
+        as they were while the source is away."""
+        if not self._is_away:
+            try:
+                self.cluster.refresh(None, Deadline.after(ANSWER_MS))
+            except HeadraceError as error:
+                self._raise_if_final(error)
+                self._away_until_ms = monotonic_ms() + AWAY_MS
+                self._tell(f"{self.name} is asked again in {AWAY_MS // 1000} s: {error}")
+            else:
+                self._has_answered = True
+                self._topics = {
+                    name: (topic.topic_id, len(topic.partitions))
+                    for name, topic in self.cluster.view.topics.items()
+                    if not topic.is_internal
+                }
+        return self._topics
+
+    @property
+    def _is_away(self) -> bool:
+        return monotonic_ms() < self._away_until_ms
+
+    def _raise_if_final(self, error: HeadraceError) -> None:
+        """Unless the source has answered before, and may again."""
+        silent = isinstance(error, DeadlineExceededError) or (
+            isinstance(error, KafkaError)
+            and (error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE)
+        )
+        if not silent or not self._has_answered:
+            raise error
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Their first offsets."""
@@ -54,6 +98,17 @@ class MirrorSource:
         """Where those that are read end for read_committed, exclusive."""
         wanted = dict.fromkeys(self._positions, LATEST)
         return self.cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+
+    def known_ends(self) -> dict[TopicPartition, int]:
+        """As `ends`, but as it was where the source does not tell."""
+        if not self._is_away and monotonic_ms() >= self._ends_due_ms:
+            try:
+                self._ends = self.ends()
+            except HeadraceError as error:
+                self._raise_if_final(error)
+                self._ends_due_ms = monotonic_ms() + AWAY_MS
+                self._tell(f"lag of {self.name}: {error}")
+        return {tp: self._ends.get(tp, offset) for tp, offset in self._positions.items()}
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -72,7 +127,7 @@ class MirrorSource:
 
     def poll(self, wait_ms: int) -> list[FetchedBatches]:
         """What has come. KafkaError UNKNOWN_TOPIC_OR_PARTITION when a topic is gone."""
-        if not self._positions:
+        if not self._positions or self._is_away:
             sleep_ms(wait_ms)
             return []
         if self._reader is None:
@@ -85,9 +140,13 @@ class MirrorSource:
             )
         try:
             found = self._reader.poll(wait_ms)
-        except HeadraceError:
+        except HeadraceError as error:
             self.close()
-            raise
+            if is_gone(error):
+                raise
+            self._raise_if_final(error)
+            self._tell(f"{self.name}: {error}")
+            return []
         for fetched in found:
             self._positions[fetched.tp] = fetched.next_offset
         return found

@@ -29,7 +29,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import member_transactional_id
+from storage_engine.core.sink_names import ONCE_PREFIX, member_transactional_id
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import ApiSpec
@@ -44,6 +44,12 @@ MemberId = tuple[int, int]
 
 Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
+
+
+def unrepeatable_query() -> str:
+    """The query id of one batch write without a name: what it has committed is forgotten some time
+    after it (`transactional.id.expiration.ms`)."""
+    return ONCE_PREFIX + str(uuid.uuid4())
 
 
 class Outcome(enum.Enum):

@@ -14,8 +14,9 @@ record commits those that the driver names. Its one rule: a batch is committed b
 A ledger carries the ends of its members until every partition has the marker. Only then come the
 tombstones of the members, and last the ledger without ends: whoever takes over in between sends the
 markers again, which is harmless. Producer ids are used once, and an attempt is never known by
-Spark's ids, which repeat. Checked as a model: every rule here has a counterexample without it.
-Source: R-SPARK2.
+Spark's ids, which repeat. `last` is kept for ever, but of a batch write without a name, which
+nobody can repeat (`transactional.id.expiration.ms`). Checked as a model: every rule here has a
+counterexample without it. Source: R-SPARK2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ from dataclasses import replace
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import is_once
 from storage_engine.core.sink_origins import advanced, moved_since, sink_clock, sink_origins
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
@@ -37,6 +39,7 @@ from storage_engine.core.transaction_events import (
     VerifyMember,
 )
 from storage_engine.core.transaction_state import (
+    NO_TIME,
     BatchEnd,
     LedgerKey,
     LedgerRecord,
@@ -85,9 +88,11 @@ class _Ledger:
 class BatchCommits:
     """All sinks of one partition of the state log."""
 
-    def __init__(self, log: StateLog, *, timeout_max_ms: int) -> None:
+    def __init__(self, log: StateLog, *, timeout_max_ms: int, expiration_ms: int) -> None:
         self._log = log
         self._timeout_max_ms = timeout_max_ms
+        self._expiration_ms = max(expiration_ms, timeout_max_ms)
+        """No attempt and no driver of a batch is at work for longer."""
         self._members: dict[int, _Member] = {}
         """By producer id: open ones, and those that abort by themselves."""
         self._ledgers: dict[LedgerKey, _Ledger] = {}
@@ -261,6 +266,20 @@ class BatchCommits:
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
+        over = [key for key, ledger in self._ledgers.items() if self._is_over(ledger, now_ms)]
+        for key in over:
+            del self._ledgers[key]
+            self._log.append(key, None)
+
+    def _is_over(self, ledger: _Ledger, now_ms: int) -> bool:
+        """Whether nobody can ask for it any more. What drops rows by their origin stays."""
+        record = ledger.record
+        return (
+            record.once_ms != NO_TIME
+            and now_ms - record.once_ms >= self._expiration_ms
+            and not (record.ends or record.origins or ledger.members)
+            and not self._log.in_flight(ledger.seen_at)
+        )
 
     # --- the rules of a commit, one by one ---
 
@@ -324,6 +343,7 @@ class BatchCommits:
             origins=advanced(
                 ledger.record.origins, event.origins, sink_clock(self._of_sink(event.sink)) + 1
             ),
+            once_ms=event.now_ms if is_once(event.query) else NO_TIME,
         )
         ledger.seen_at = self._log.append(key, ledger.record)
         self._send_ends(key, ledger)

@@ -165,7 +165,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=604_800_000,
         minimum=1,
         unit="ms",
-        doc="A transactional id that nobody uses for so long is forgotten.",
+        doc="A transactional id, or a batch write without a name, is forgotten when it is not used"
+        " for so long.",
     ),
     Setting(
         name="transaction.abort.timed.out.transaction.cleanup.interval.ms",

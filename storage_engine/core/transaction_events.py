@@ -136,6 +136,7 @@ class CommitBatch:
     """(producer id, epoch) of each."""
     drained: int
     """Tasks that were told ALREADY_COMMITTED, and wrote nothing."""
+    now_ms: int
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """By source partition the highest offset in the batch, inclusive; empty without
     `idempotentKey`."""

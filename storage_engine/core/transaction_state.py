@@ -146,6 +146,9 @@ class LedgerRecord:
     ends: tuple[BatchEnd, ...] = ()
     origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
     """By source partition; of this query alone, the sink's are the highest of all its queries."""
+    once_ms: int = NO_TIME
+    """When a query that nobody can repeat has committed; NO_TIME for all others, which are kept for
+    ever."""
 
 
 StateRecord = TransactionRecord | MemberRecord | LedgerRecord

@@ -70,7 +70,9 @@ class TransactionCoordinator:
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )
-        self.batches = BatchCommits(self._log, timeout_max_ms=sink_timeout_max_ms)
+        self.batches = BatchCommits(
+            self._log, timeout_max_ms=sink_timeout_max_ms, expiration_ms=expiration_ms
+        )
         """To look at, as `producers` is."""
 
     def restore(self, content: Mapping[StateKey, StateRecord], now_ms: int) -> list[Effect]:

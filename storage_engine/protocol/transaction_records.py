@@ -14,7 +14,7 @@ and version 0 of Kafka's value, are plain, all other values flexible (KIP-482):
                  aborting int8; partitions
     ledger       last int64; sets array of partitions; ends array of (producer_id int64, epoch
                  int16, commits int8, index into sets int32); origins array of (topic string, array
-                 of (partition int32, offset int64, clock int64))
+                 of (partition int32, offset int64, clock int64)); tagged: 0 once_ms int64
     partitions   array of (topic string, array of int32)
 
 The tasks of a job mostly write to the same partitions: so ends share sets. Source: KIP-98, KIP-915
@@ -28,6 +28,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
     MAX_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIME,
     BatchEnd,
     LedgerKey,
     LedgerRecord,
@@ -54,6 +55,8 @@ _FIRST_FLEXIBLE_TRANSACTION = 1
 _TAG_PREVIOUS_PRODUCER_ID = 0
 _TAG_NEXT_PRODUCER_ID = 1
 _TAG_CLIENT_VERSION = 2
+_TAG_ONCE_MS = 0
+"""Of a ledger."""
 
 _fields = StateFields("transaction state log")
 Partitions = frozenset[TopicPartition]
@@ -240,7 +243,10 @@ def _write_ledger(writer: Writer, record: LedgerRecord) -> None:
             writer.int32(partition)
             writer.int64(origin.offset)
             writer.int64(origin.clock)
-    writer.tags()
+    once: list[tuple[int, bytes]] = []
+    if record.once_ms != NO_TIME:
+        once.append((_TAG_ONCE_MS, INT64.pack(record.once_ms)))
+    writer.tags(once)
 
 
 def _read_ledger(reader: Reader) -> LedgerRecord:
@@ -261,8 +267,9 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
         for _ in range(reader.count(20)):
             source = TopicPartition(topic, reader.int32())
             origins[source] = Origin(reader.int64(), reader.int64())
-    reader.tags()
-    return LedgerRecord(last=last, ends=ends, origins=origins)
+    once = reader.tags().get(_TAG_ONCE_MS)
+    once_ms = NO_TIME if once is None else Reader(once, flexible=True).int64()
+    return LedgerRecord(last=last, ends=ends, origins=origins, once_ms=once_ms)
 
 
 def _write_partitions(writer: Writer, partitions: Partitions) -> None:

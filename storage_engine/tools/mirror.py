@@ -31,6 +31,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.mirror import Mirror, MirrorConfig, TopicLag
 from storage_engine.client.mirror_groups import MirroredGroups, SyncedGroup
 from storage_engine.client.mirror_plan import SAME_NAME, Selection
+from storage_engine.client.mirror_source import DEADLINE_MS
 from storage_engine.tools.arguments import (
     BOOTSTRAP_HELP,
     add_json,
@@ -150,7 +151,8 @@ def run(args: argparse.Namespace) -> int:
         stack.enter_context(signals_interrupt())
         target = stack.enter_context(Cluster(args.target))
         clusters = {
-            name: stack.enter_context(Cluster(servers)) for name, servers in sources.items()
+            name: stack.enter_context(Cluster(servers, deadline_ms=DEADLINE_MS))
+            for name, servers in sources.items()
         }
         mirror = stack.enter_context(Mirror(target, clusters, config, tell))
         groups = None

@@ -89,6 +89,7 @@ def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest
             batch=request.batch,
             members=request.members,
             drained=request.drained,
+            now_ms=context.clock.wall_ms(),
             origins=request.origins,
         ),
         request.batch,

@@ -254,6 +254,7 @@ class World:
                 batch=batch,
                 members=frozenset((each, 0) for each in members),
                 drained=tasks - len(members),
+                now_ms=self.now_ms,
                 origins={SOURCE: top} if self.keyed else {},
             )
             demand(answer.error is not ErrorCode.NOT_COMMITTED, "a task drained without reason")

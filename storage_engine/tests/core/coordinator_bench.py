@@ -187,6 +187,7 @@ class CoordinatorBench:
                 batch=batch,
                 members=frozenset((each, 0) for each in members),
                 drained=drained,
+                now_ms=self.now_ms,
                 origins=origins or {},
             ),
             replicate=replicate,

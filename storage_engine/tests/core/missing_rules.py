@@ -18,7 +18,9 @@ def with_rules(rules: type[BatchCommits], log: type[StateLog] = StateLog):
     def make() -> TransactionCoordinator:
         coordinator = TransactionCoordinator()
         coordinator._log.__class__ = log
-        coordinator.batches = rules(coordinator._log, timeout_max_ms=24 * 3600 * 1000)
+        coordinator.batches = rules(
+            coordinator._log, timeout_max_ms=24 * 3600 * 1000, expiration_ms=7 * 24 * 3600 * 1000
+        )
         return coordinator
 
     return make

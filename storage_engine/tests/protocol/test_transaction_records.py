@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
+    NO_TIME,
     BatchEnd,
     LedgerKey,
     LedgerRecord,
@@ -69,6 +70,7 @@ ledgers = st.builds(
         st.builds(Origin, ids, ids),
         max_size=4,
     ),
+    once_ms=st.just(NO_TIME) | st.integers(0, 2**63 - 1),
 )
 entries = st.one_of(
     st.tuples(st.builds(TransactionalIdKey, names), transactions),
