@@ -15,9 +15,11 @@ from typing import Any
 
 from integration_tests.cluster_support import create_topic, shared_cluster
 from storage_engine.client import group_requests
+from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.consumer_config import ConsumerConfig
 from storage_engine.client.group_requests import Caller, GroupRequest
+from storage_engine.client.groups import group_offsets
 from storage_engine.client.range_assignment import assign_ranges
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.buffers import BufferPool
@@ -117,6 +119,10 @@ def main() -> None:
         shared_cluster(Path(folder), brokers=1, settings=settings) as cluster,
     ):
         create_topic(cluster, TOPIC, partitions=PARTITIONS, replication_factor=1)
+        with Cluster(cluster.bootstrap_servers) as client:
+            for group in range(groups):
+                # Answers once there is a coordinator.
+                group_offsets(client, f"g{group}")
         (broker,) = cluster.state.brokers
         assert broker.pid is not None
         host, _, port = cluster.bootstrap_servers.partition(":")

@@ -88,7 +88,7 @@ class Members:
     def __init__(self, cluster: LocalCluster, topic: str, name: str, makes: tuple[str, ...]):
         self.name = name
         self.events: list[Event] = []
-        self._members = [f"{name}/{number}" for number in range(len(makes))]
+        self.members = [f"{name}/{number}" for number in range(len(makes))]
         command = [sys.executable, "-P", "-m", "integration_tests.many_members"]
         arguments = [cluster.bootstrap_servers, topic, topic, str(SESSION_MS), name, *makes]
         self._process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True)
@@ -106,7 +106,7 @@ class Members:
         at_s = time.monotonic()
         self._process.wait()
         self._thread.join()
-        for member in self._members:
+        for member in self.members:
             self.events.append({"at_s": at_s, "member": member, "what": "killed"})
 
     def __enter__(self) -> Self:
@@ -142,11 +142,19 @@ class Group:
         return sorted(every, key=lambda event: event["at_s"])
 
     def wait_until_shared(self) -> None:
+        """By all that live: one that is killed while it joins costs the others another session, by
+        the protocol."""
+
         def shared() -> bool:
             owners = owners_of(self.events())
-            return len(owners) == PARTITIONS and all(len(each) == 1 for each in owners.values())
+            members = {member for each in self.live for member in each.members}
+            return (
+                len(owners) == PARTITIONS
+                and all(len(each) == 1 for each in owners.values())
+                and {owner for each in owners.values() for owner in each} == members
+            )
 
-        wait_until(shared, "every partition has one owner", timeout_s=HEALED_S)
+        wait_until(shared, "all members share all partitions", timeout_s=HEALED_S)
 
     def wait_until_committed(self) -> None:
         """Of every partition, anew."""
