@@ -19,6 +19,7 @@ from storage_engine.client.groups import group_offsets
 from storage_engine.client.record_buffer import Piece, RecordBuffer
 from storage_engine.core.errors import (
     DeadlineExceededError,
+    ErrorCode,
     HeadraceError,
     KafkaError,
     OffsetOutOfRangeError,
@@ -120,8 +121,9 @@ class Positions:
             self._failing_since_ms = None
 
     def _not_found(self, error: HeadraceError, now_ms: int) -> None:
-        """Raise it where trying again is no use."""
-        if isinstance(error, KafkaError) and not error.retriable:
+        """Raise it where trying again is no use. Brokers that are busy answer later."""
+        away = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        if isinstance(error, KafkaError) and not error.retriable and not away:
             raise error
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
