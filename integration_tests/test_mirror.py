@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,8 +18,12 @@ from confluent_kafka import Producer
 from integration_tests.cluster_support import (
     ALL_FAULTS,
     SEED,
+    admin,
     create_topic,
+    leader_of,
+    running_cluster,
     shared_cluster,
+    wait_for_isr,
     wait_until,
 )
 from integration_tests.command_line import fail_here, start
@@ -182,6 +187,53 @@ def kill_a_mirror(pair: Pair, topic: str, moment: str, pick: random.Random) -> N
     command = arguments(pair, topic, "--name", topic, *ending)
     run = [sys.executable, "-c", KILLED, moment, *map(str, sizes), *command]
     assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="with HEADRACE_FAULTS=full")
+def test_a_mirror_goes_on_while_brokers_of_its_target_are_killed(pair, tmp_path):
+    topic = "carried-on"
+    make_topic(pair.source, topic, **{"retention.ms": "-1"})
+    filler = Filler(pair.source, topic, PARTITIONS, SEED)
+    with running_cluster(tmp_path / "target") as target:
+        to_three = pair._replace(target=target.bootstrap_servers)
+        told = ("--json", "--interval", "0.5", "--commit-interval", "0.05")
+        mirror = start(*arguments(to_three, topic, "--name", topic, *told))
+        try:
+            client = admin(target)
+            for victim_of in (topic, "__transaction_state", f"__mirror_{topic}", topic):
+                filler.fill(20_000)
+                wait_for_copies(mirror, count_records(pair.source, topic))
+                victim = leader_of(client, victim_of)
+                target.kill_broker(victim)
+                filler.fill(20_000)
+                wait_for_copies(mirror, count_records(pair.source, topic))
+                target.start_broker(victim)
+                wait_for_isr(client, victim_of, 3)
+            assert mirror.poll() is None
+        finally:
+            mirror.kill()
+            mirror.communicate()
+        for number in range(PARTITIONS):
+            copies = committed_records(target.bootstrap_servers, topic, number)
+            originals = committed_records(pair.source, topic, number)
+            assert [seen for _, seen in copies] == [seen for _, seen in originals]
+
+
+def count_records(servers: str, topic: str) -> int:
+    return sum(len(committed_records(servers, topic, number)) for number in range(PARTITIONS))
+
+
+def wait_for_copies(mirror: "subprocess.Popen[str]", count: int) -> None:
+    """By what it tells; with --json, of one topic."""
+    assert mirror.stdout is not None
+    deadline = time.monotonic() + WAIT_S
+    for line in mirror.stdout:
+        copied = json.loads(line)["topics"][0]["copied"]
+        assert copied <= count
+        if copied == count:
+            return
+        assert time.monotonic() < deadline, f"{copied} of {count} are copied"
+    raise AssertionError(f"it has ended: {mirror.stderr and mirror.stderr.read()}")
 
 
 def place_groups(pair: Pair, topic: str, pick: random.Random) -> dict[str, dict[int, int]]:
