@@ -125,6 +125,8 @@ public class JavaClients {
                 }
                 producer.sendOffsetsToTransaction(positions, consumer.groupMetadata());
                 if (!aborted) {
+                    // What is not on its way yet would never be sent.
+                    producer.flush();
                     producer.abortTransaction();
                     aborted = true;
                     for (TopicPartition one : records.partitions()) {

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import KafkaAdminClient
 
 from integration_tests.cluster_support import SEED, shared_cluster, wait_until
 from storage_engine.client import (
@@ -194,11 +196,25 @@ def test_a_transaction_is_seen_while_it_is_open(cluster, admin):
         assert admin.list_transactions(open_for_ms=3_600_000) == []
         ends = admin.list_offsets({tp: LATEST}, isolation="read_committed")
         assert (ends, admin.list_offsets({tp: LATEST})) == ({tp: 0}, {tp: 1})
+        ((active,),) = admin.describe_producers([tp]).values()
+        assert (active.producer_id, active.epoch) == (
+            described.producer_id,
+            described.producer_epoch,
+        )
+        assert (active.last_sequence, active.transaction_start_offset) == (0, 0)
+        theirs = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        (told,) = theirs.describe_producers([KafkaPartition(*tp)]).values()
+        theirs.close()
+        assert [each.producer_id for each in told.active_producers] == [described.producer_id]
         producer.commit_transaction()
         wait_until(
             lambda: admin.describe_transaction("writer").state == "CompleteCommit", "committed"
         )
     assert admin.describe_transaction("writer").partitions == ()
+    ((active,),) = admin.describe_producers([tp]).values()
+    assert (active.coordinator_epoch, active.transaction_start_offset) == (0, None)
+    nowhere = [TopicPartition("written", 7)]
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, admin.describe_producers, nowhere)
     assert OFFSETS not in admin.list_topics()
     assert TRANSACTIONS in admin.list_topics(internal=True)
 

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storage_engine.client.active_producers import ActiveProducer
     from storage_engine.client.admin import ALL_BROKERS, ConfigEntry, NewTopic
     from storage_engine.client.admin_client import Admin, ClusterDescription
     from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
@@ -67,6 +68,7 @@ __all__ = [
     "ALL_BROKERS",
     "EARLIEST",
     "LATEST",
+    "ActiveProducer",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -116,6 +118,7 @@ __all__ = [
 
 _MODULES = {
     "ALL_BROKERS": "client.admin",
+    "ActiveProducer": "client.active_producers",
     "Admin": "client.admin_client",
     "AsyncAdmin": "client.asynchronous",
     "AsyncConsumer": "client.asynchronous",

@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from storage_engine.client import (
+    active_producers,
     admin,
     groups,
     log_dirs,
@@ -37,6 +38,7 @@ from storage_engine.client import (
     record_deletion,
     transaction_states,
 )
+from storage_engine.client.active_producers import ActiveProducer
 from storage_engine.client.admin import ConfigEntry, NewTopic
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups import GroupDescription, ListedGroup
@@ -265,6 +267,14 @@ class Admin:
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         """What it has open, and since when."""
         return transaction_states.describe_transaction(self._open, transactional_id)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """The idempotent producers that the partitions' leaders remember, by producer id: where a
+        transaction hangs, its first offset is among them."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return active_producers.describe_producers(self._open, wanted)
 
     # --- the end ---
 

@@ -154,6 +154,7 @@ class AsyncAdmin(InThread[Admin]):
     elect_leaders = _awaited(Admin.elect_leaders)
     list_transactions = _awaited(Admin.list_transactions)
     describe_transaction = _awaited(Admin.describe_transaction)
+    describe_producers = _awaited(Admin.describe_producers)
 
 
 class Completions:

@@ -63,6 +63,7 @@ _SERVED: dict[int, ApiEntry] = {
     46: _entry("ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     47: _entry("OffsetDelete", "offset_delete", 0, 0, None),
     60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),
+    61: _entry("DescribeProducers", "describe_producers", 0, 0, 0),
     65: _entry("DescribeTransactions", "describe_transactions", 0, 0, 0),
     66: _entry("ListTransactions", "list_transactions", 0, 1, 0),
 }

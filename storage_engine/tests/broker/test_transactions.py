@@ -10,7 +10,12 @@ from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_state import TransactionState, state_partition
-from storage_engine.protocol.apis import describe_transactions, end_txn, list_transactions
+from storage_engine.protocol.apis import (
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+)
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
 
@@ -231,6 +236,36 @@ def test_the_topic_of_the_state_log_is_the_brokers_own(cluster):
     with pytest.raises(KafkaError) as failure:
         first.add(state_of("p"))
     assert codes_of(failure) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_leaders_tell_of_producers_and_of_what_they_have_open(cluster):
+    first = producer(cluster)
+    first.add(A)
+    first.write(A, b"1")
+    first.write(A, b"2")
+    topic = describe_producers.DescribeProducersRequest.TopicRequest
+    request = describe_producers.DescribeProducersRequest(
+        topics=[topic(name="a", partition_indexes=[0, 9])]
+    )
+
+    def told(broker: int):
+        answer = cluster.answer(cluster.ask(broker, describe_producers.API, 0, request))
+        return answer.topics[0].partitions
+
+    leader = cluster.state(A).leader
+    known, unknown = told(leader)
+    (active,) = known.active_producers
+    assert (active.producer_id, active.producer_epoch) == (first.producer_id, first.epoch)
+    assert (active.last_sequence, active.current_txn_start_offset) == (1, 0)
+    assert (active.coordinator_epoch, active.last_timestamp >= 0) == (-1, True)
+    assert ErrorCode.of(unknown.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    other = next(each for each in (1, 2, 3) if each != leader)
+    assert ErrorCode.of(told(other)[0].error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    first.end(commits=False)
+    settle(cluster, A)
+    (active,) = told(leader)[0].active_producers
+    assert active.current_txn_start_offset == -1
+    assert active.coordinator_epoch >= 0
 
 
 def test_transactions_are_listed_and_described_by_their_coordinator(cluster):

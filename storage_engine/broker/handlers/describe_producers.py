@@ -1,0 +1,63 @@
+"""DescribeProducers: the idempotent producers that a partition's leader remembers, by which a
+transaction that hangs is found. Source: KIP-664."""
+
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.producer_state import ProducerEntry
+from storage_engine.protocol.apis.describe_producers import DescribeProducersResponse
+
+NOT_KNOWN = -1
+"""A sequence, time or offset that there is none of."""
+
+_Topic = DescribeProducersResponse.TopicResponse
+_Partition = _Topic.PartitionResponse
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> None:
+    topics = [
+        _Topic(
+            name=topic.name,
+            partitions=[
+                _described(context, TopicPartition(topic.name, number))
+                for number in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics
+    ]
+    call.respond(DescribeProducersResponse(topics=topics))
+
+
+def _described(context: BrokerContext, tp: TopicPartition) -> Any:
+    try:
+        known = context.replicas.leader(tp).log.producer_state
+    except KafkaError as failure:
+        return _Partition(
+            partition_index=tp.partition,
+            error_code=int(failure.code),
+            error_message=str(failure),
+            active_producers=[],
+        )
+    ongoing = known.transactions.ongoing
+    return _Partition(
+        partition_index=tp.partition,
+        error_code=0,
+        error_message=None,
+        active_producers=[
+            _producer(entry, ongoing.get(entry.producer_id, NOT_KNOWN)) for entry in known
+        ],
+    )
+
+
+def _producer(entry: ProducerEntry, first_offset: int) -> Any:
+    last = entry.batches[-1] if entry.batches else None
+    return _Partition.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=NOT_KNOWN if last is None else last.last_sequence,
+        last_timestamp=NOT_KNOWN if last is None else last.timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=first_offset,
+    )
