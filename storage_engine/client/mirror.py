@@ -53,6 +53,9 @@ from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.copied_batches import Span, copied_batches
 from storage_engine.protocol.records import iter_decoded, iter_encoded
 
+REFRESH_MS = 5_000
+"""Between two looks for new topics and partitions, before which the transaction ends."""
+
 TRANSACTION_BYTES = 64 << 20
 """A transaction ends when it has so many, if it has not by time."""
 
@@ -79,11 +82,9 @@ class MirrorConfig:
     replication_factor: int = BROKER_DEFAULT
     """Of the topics that it creates."""
     commit_interval_ms: int = 1000
-    """The longest that a record waits for its transaction to end."""
+    """The longest that a record waits for its transaction to end; not above REFRESH_MS."""
     transaction_timeout_ms: int = 60_000
     """A killed mirror holds up readers of its target for so long, unless it is started again."""
-    refresh_interval_ms: int = 5_000
-    """Between two looks for new topics and partitions."""
 
 
 @dataclass(slots=True)
@@ -262,7 +263,7 @@ class Mirror:
             raise
 
     def _step(self, wait_ms: int) -> bool:
-        if monotonic_ms() - self._refreshed_ms >= self.config.refresh_interval_ms:
+        if monotonic_ms() - self._refreshed_ms >= REFRESH_MS:
             self.refresh()
         came = False
         for source in self._sources.values():

@@ -63,7 +63,8 @@ class MirrorSource:
         as they were while the source is away."""
         if not self._is_away:
             try:
-                self.cluster.refresh(None, Deadline.after(ANSWER_MS))
+                wait_ms = ANSWER_MS if self._has_answered else self.cluster.deadline_ms
+                self.cluster.refresh(None, Deadline.after(wait_ms))
             except HeadraceError as error:
                 self._raise_if_final(error)
                 self._away_until_ms = monotonic_ms() + AWAY_MS

@@ -28,7 +28,7 @@ from contextlib import ExitStack
 
 from storage_engine.client.admin import BROKER_DEFAULT
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.mirror import Mirror, MirrorConfig, TopicLag
+from storage_engine.client.mirror import REFRESH_MS, Mirror, MirrorConfig, TopicLag
 from storage_engine.client.mirror_groups import MirroredGroups, SyncedGroup
 from storage_engine.client.mirror_plan import SAME_NAME, Selection
 from storage_engine.client.mirror_source import DEADLINE_MS
@@ -45,6 +45,8 @@ from storage_engine.tools.table import print_table, tell, write_line
 DEFAULT_NAME = "mirror"
 
 _SOURCE = re.compile(r"(?:([A-Za-z0-9_.-]+)=)?([^=]+)")
+
+_MOST_S = REFRESH_MS // 1000
 
 _WAIT_MS = 100
 """For records of the sources, in one step."""
@@ -101,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_seconds,
         default=1.0,
         metavar="SECONDS",
-        help="so often records become visible in the target (default 1)",
+        help=f"so often records become visible in the target (default 1, at most {_MOST_S})",
     )
     parser.add_argument(
         "--exit-at-end",
@@ -139,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
     sources = dict(args.source)
     if len(sources) < len(args.source):
         raise UsageError("two sources have one name: give each its own, as NAME=HOST:PORT")
+    if args.commit_interval > _MOST_S:
+        raise UsageError(f"--commit-interval is {args.commit_interval:g}, at most {_MOST_S} s")
     config = MirrorConfig(
         name=args.name,
         selection=Selection(
