@@ -27,6 +27,9 @@ class TransactionMarker(NamedTuple):
 
     commits: bool
     coordinator_epoch: int
+    has_own_epoch: bool = False
+    """No record of the transaction has the marker's epoch, which the next one's have (KIP-890). Not
+    in the log."""
 
 
 class AbortedTransaction(NamedTuple):

@@ -16,13 +16,14 @@ with its first offset.
 
     marker comes with           state has                    outcome
     older producer epoch        a newer one                  InvalidProducerEpochError
+    epoch of its own            data of that epoch, open     InvalidProducerEpochError (KIP-1228)
     older coordinator epoch     a newer one                  TransactionCoordinatorFencedError
     anything else               an open transaction or none  accepted; ends it, or is harmless
 
 The line on an unknown producer is where we are stricter than Kafka, which always accepts: with a
 complete history an unknown producer that does not start at 0 has a batch under way that failed and
 will be sent again, and accepting the later one first would lock the earlier one out for good.
-Source: KIP-98, KIP-360; R-CLI7.
+Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
 """
 
 from collections import deque
@@ -187,7 +188,14 @@ class ProducerStates:
             return 0
         return (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        *,
+        has_own_epoch: bool = False,
+    ) -> None:
         """Raises what the coordinator is to get when its marker may not be appended."""
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -196,6 +204,11 @@ class ProducerStates:
             raise InvalidProducerEpochError(
                 f"a marker for producer {producer_id} has epoch {epoch}, the log has already seen"
                 f" epoch {entry.epoch}"
+            )
+        if has_own_epoch and epoch == entry.epoch and self.transactions.is_open(producer_id):
+            raise InvalidProducerEpochError(
+                f"a marker for producer {producer_id} with epoch {epoch} has come late: the"
+                " transaction that is open under this epoch is the one after it"
             )
         if coordinator_epoch < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(

@@ -201,6 +201,8 @@ class SendMarkers:
     producer_epoch: int
     commits: bool
     partitions: frozenset[TopicPartition]
+    has_own_epoch: bool = False
+    """Nothing of the transaction was written under the epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -388,6 +388,7 @@ class TransactionalIds:
             producer_epoch=record.producer_epoch,
             commits=record.state.commits,
             partitions=record.partitions,
+            has_own_epoch=record.client_version == BUMPING_CLIENT,
         )
 
         def send() -> None:

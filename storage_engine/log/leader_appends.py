@@ -125,7 +125,12 @@ class LeaderAppends:
         now_ms: int,
     ) -> AppendResult:
         """See `PartitionLog.append_marker`."""
-        self._tail.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        self._tail.producers.check_marker(
+            producer_id,
+            producer_epoch,
+            marker.coordinator_epoch,
+            has_own_epoch=marker.has_own_epoch,
+        )
         records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
         return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
 

@@ -12,6 +12,9 @@ from storage_engine.protocol.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+_OWN_EPOCH = 2
+"""The transaction version of producers with an epoch for each transaction (KIP-1228)."""
+
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _TopicResult = _Result.WritableTxnMarkerTopicResult
@@ -34,6 +37,7 @@ def request_of_targets(targets: Sequence[MarkerTarget]) -> Any:
                     for topic, numbers in topics.items()
                 ],
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=_OWN_EPOCH if marker.has_own_epoch else 0,
             )
             for (producer_id, epoch, marker), topics in markers.items()
         ]
@@ -45,7 +49,11 @@ def targets_of_request(request: Any) -> list[MarkerTarget]:
         MarkerTarget(
             each.producer_id,
             each.producer_epoch,
-            TransactionMarker(each.transaction_result, each.coordinator_epoch),
+            TransactionMarker(
+                each.transaction_result,
+                each.coordinator_epoch,
+                each.transaction_version >= _OWN_EPOCH,
+            ),
             TopicPartition(topic.name, number),
         )
         for each in request.markers

@@ -95,7 +95,7 @@ class MarkerSender:
 
     def send(self, order: SendMarkers) -> None:
         self._endings[order.producer_id, order.producer_epoch] = _Ending(
-            marker=TransactionMarker(order.commits, self._coordinator_epoch),
+            marker=TransactionMarker(order.commits, self._coordinator_epoch, order.has_own_epoch),
             left=set(order.partitions),
         )
         self._pump_soon()

@@ -50,7 +50,7 @@ _SERVED: dict[int, ApiEntry] = {
     24: _entry("AddPartitionsToTxn", "add_partitions_to_txn", 0, 5, 3),
     25: _entry("AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
     26: _entry("EndTxn", "end_txn", 0, 5, 3),
-    27: _entry("WriteTxnMarkers", "write_txn_markers", 1, 1, 1),
+    27: _entry("WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
     28: _entry("TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),

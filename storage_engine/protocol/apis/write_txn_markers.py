@@ -1,7 +1,7 @@
 """WriteTxnMarkers: a transaction coordinator has partition leaders write the ends of transactions.
 
-Versions: 1 flexible; 0 went with Kafka 4. The attributes are those of Kafka's
-WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json; KIP-98.
+Versions: 1 flexible; 2 with the transaction version (KIP-1228); 0 went with Kafka 4. The attributes
+are those of Kafka's WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json; KIP-98.
 """
 
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest, WriteTxnMarkersResponse

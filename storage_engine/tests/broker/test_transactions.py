@@ -238,6 +238,40 @@ def test_the_topic_of_the_state_log_is_the_brokers_own(cluster):
     assert codes_of(failure) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_a_marker_that_comes_late_does_not_end_the_next_transaction(cluster):
+    sent = []
+    for broker in cluster.brokers:
+        writes = broker.context.marker_writes
+        write = writes.write
+
+        def noting(targets, on_written, write=write, broker=broker):
+            sent.append((broker, [*targets]))
+            write(targets, on_written)
+
+        writes.write = noting
+    first = producer(cluster)
+    first.end_version = 5
+    first.add(A)
+    first.write(A, b"1")
+    first.end(commits=True)
+    settle(cluster, A)
+    leader, targets = next(
+        (broker, [each for each in targets if each.partition == A])
+        for broker, targets in sent
+        if any(each.partition == A for each in targets)
+    )
+    first.add(A)
+    first.write(A, b"2")
+    codes: list[ErrorCode] = []
+    leader.context.marker_writes.write(targets, codes.extend)
+    cluster.loop.run_until(lambda: codes)
+    assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert log_of(cluster, A).last_stable_offset == 2, "the second transaction is open"
+    first.end(commits=False)
+    settle(cluster, A)
+    assert aborted(cluster, A) == [(first.producer_id, 2)]
+
+
 def test_leaders_tell_of_producers_and_of_what_they_have_open(cluster):
     first = producer(cluster)
     first.add(A)

@@ -121,6 +121,22 @@ def test_a_marker_of_an_older_producer_epoch_is_refused():
     states.check_marker(2, 0, 0)
 
 
+def test_a_marker_with_an_epoch_of_its_own_ends_nothing_that_was_written_under_it():
+    """Sent twice, the copy that comes late would end the transaction after its own (KIP-1228)."""
+    states = ProducerStates()
+    states.record(1, 5, ProducerBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
+    states.check_marker(1, 6, 0, has_own_epoch=True)
+    states.record_marker(1, 6, TransactionMarker(True, 0), offset=1, now_ms=0)
+    # Once more before the next one begins: harmless.
+    states.check_marker(1, 6, 0, has_own_epoch=True)
+    states.record(1, 6, ProducerBatch(0, 0, 2, 2, 0), now_ms=0, in_transaction=True)
+    with pytest.raises(InvalidProducerEpochError, match="has come late"):
+        states.check_marker(1, 6, 0, has_own_epoch=True)
+    states.check_marker(1, 7, 0, has_own_epoch=True)
+    # Of producers that keep their epoch it can't be known.
+    states.check_marker(1, 6, 0)
+
+
 def test_a_marker_of_an_older_coordinator_is_refused():
     states = ProducerStates()
     states.record_marker(1, 0, TransactionMarker(True, 7), offset=0, now_ms=0)
