@@ -60,6 +60,9 @@ STRUCK = 1
 GROWN = 700
 RUN_TIMEOUT_S = 300
 RESTARTS = 6
+NO_WORKER = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, which a busy machine may need."""
+
 CUT_S = 1.0
 LATE_FACTOR = 5
 """Machines that test are busy with other tests: so much more time than `PROMPT_S`."""
@@ -275,7 +278,10 @@ class _CaseRun:
 
         def there() -> bool:
             answer = self._server.answer(0.02)
-            assert answer is None, f"{answer} before {moment}: {self._server.last_words()}"
+            if answer is not None and NO_WORKER in answer:
+                self._server.start(self._run)
+            else:
+                assert answer is None, f"{answer} before {moment}: {self._server.last_words()}"
             return reached.exists()
 
         wait_until(there, f"{self._case}: {moment}", timeout_s=RUN_TIMEOUT_S)
