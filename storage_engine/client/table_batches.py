@@ -3,11 +3,11 @@
 Rule: vectorised, no Python per row. Rows of one partition keep their order. Columns are those that
 are read: `value`, and where they are there `key`, `headers`, `timestamp` (Arrow timestamp, or int64
 milliseconds) and `partition`; names in any case. Precedence: `partition`, else the key by murmur2,
-else rows spread in runs as long as a batch. Source: R-CLI1, R-CLI7.
+else runs of rows by turns. Source: R-CLI1, R-CLI7.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -107,8 +107,8 @@ def table_batches(
     turn = first_partition
     for start in range(0, table.num_rows, SLICE_ROWS):
         part = {name: _flat(each.slice(start, SLICE_ROWS)) for name, each in columns.items()}
-        partitions, turn = _partitions(part, partition_count, turn, batch_bytes)
-        for partition, rows in _by_partition(partitions):
+        chosen, turn = _chosen(part, partition_count, turn, batch_bytes)
+        for partition, rows in chosen:
             picked = {name: _picked(column, rows) for name, column in part.items()}
             for batch in iter_encoded(
                 picked["value"],
@@ -169,6 +169,29 @@ def _flat(column: Any) -> Any:
     return column
 
 
+def _chosen(
+    columns: dict[str, Any], count: int, turn: int, batch_bytes: int
+) -> tuple[Iterable[tuple[int, Any]], int]:
+    """Partitions with their rows, and where the next rows without key go."""
+    if "key" in columns or "partition" in columns:
+        partitions, turn = _partitions(columns, count, turn, batch_bytes)
+        return _by_partition(partitions), turn
+    values = columns["value"]
+    run = _run_rows(values, len(values), count, batch_bytes)
+    starts = range(0, len(values), run)
+    runs = [
+        ((turn + n) % count, slice(at, min(at + run, len(values)))) for n, at in enumerate(starts)
+    ]
+    return runs, turn + len(runs)
+
+
+def _run_rows(values: Any, rows: int, count: int, batch_bytes: int) -> int:
+    """How many of `rows` rows without key go to one partition, one after the other: a batch's, or
+    more, since batches that are encoded together cost less."""
+    a_batch = batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))
+    return max(1, a_batch, -(-rows // count))
+
+
 def _partitions(
     columns: dict[str, Any], count: int, turn: int, batch_bytes: int
 ) -> tuple[Any, int]:
@@ -193,8 +216,7 @@ def _partitions(
         partitions = np.where(partitions == _OPEN, by_key, partitions)
     left = np.flatnonzero(partitions == _OPEN)
     if len(left):
-        run = max(1, batch_bytes * rows // max(1, values.nbytes + 10 * rows))
-        runs = np.arange(len(left)) // run
+        runs = np.arange(len(left)) // _run_rows(values, len(left), count, batch_bytes)
         partitions[left] = (turn + runs) % count
         turn += int(runs[-1]) + 1
     return partitions, turn
