@@ -40,8 +40,13 @@ def test_a_cluster_is_stopped_when_its_process_is_killed(tmp_path):
         process.kill()
     wait_until(lambda: processes_of(directory) == [], "the cluster is gone")
     assert (directory / "broker-1" / "data" / ".clean-shutdown").exists()
-    cluster = cluster_json(directory)
-    assert (cluster["zookeeper_pid"], cluster["brokers"][0]["pid"]) == (None, None)
+
+    def is_noted() -> bool:
+        cluster = cluster_json(directory)
+        return (cluster["zookeeper_pid"], cluster["brokers"][0]["pid"]) == (None, None)
+
+    # By whoever has stopped them, a moment after the last one has ended.
+    wait_until(is_noted, "the cluster's file says so")
 
 
 def test_the_guard_ends_with_a_block_that_ends(tmp_path):
