@@ -233,7 +233,8 @@ def test_kafka_python_commits_output_and_offsets_together_or_not_at_all(cluster)
                 for tp, records in polled.items():
                     consumer.seek(tp, records[0].offset)
             # The client doesn't ask for stable offsets, so the markers may still be on their way.
-            wait_until(lambda: committed() == len(copied), "the group's offsets are these")
+            count = len(copied)
+            wait_until(lambda count=count: committed() == count, "the group's offsets are these")
             careful.wait_for({0: copied})
         assert aborted
         assert sorted(map(int, copied)) == list(range(RECORDS))
