@@ -29,6 +29,7 @@ from integration_tests.cluster_support import (
     running_cluster,
     wait_for_isr,
     wait_until,
+    wait_while_lacking,
 )
 from integration_tests.ownership import (
     Event,
@@ -109,6 +110,9 @@ class Members:
             if line.endswith("\n"):  # else it was killed while it wrote
                 self.events.append(json.loads(line))
 
+    def check(self) -> None:
+        assert self._process.poll() is None, f"a member of {self.name} failed"
+
     def kill(self) -> None:
         self._process.kill()
         at_s = time.monotonic()
@@ -153,16 +157,22 @@ class Group:
         """By all that live: one that is killed while it joins costs the others another session, by
         the protocol."""
 
-        def shared() -> bool:
-            owners = owners_of(self.events())
-            members = {member for each in self.live for member in each.members}
-            return (
-                len(owners) == PARTITIONS
-                and all(len(each) == 1 for each in owners.values())
-                and {owner for each in owners.values() for owner in each} == members
-            )
+        wait_while_lacking(self.unshared, timeout_s=HEALED_S)
 
-        wait_until(shared, "all members share all partitions", timeout_s=HEALED_S)
+    def unshared(self) -> list[str]:
+        """Partitions that have no owner or many, and members that own nothing."""
+        for each in self.live:
+            each.check()
+        owners = owners_of(self.events())
+        members = {member for each in self.live for member in each.members}
+        busy = {owner for each in owners.values() for owner in each}
+        missing = set(range(PARTITIONS)) - owners.keys()
+        return [
+            *(f"partition {p} of {sorted(each)}" for p, each in owners.items() if len(each) != 1),
+            *(f"partition {p} of nobody" for p in sorted(missing)),
+            *(f"{member} owns nothing" for member in sorted(members - busy)),
+            *(f"{member} is dead and owns" for member in sorted(busy - members)),
+        ]
 
     def wait_until_committed(self) -> None:
         """Of every partition, anew."""
