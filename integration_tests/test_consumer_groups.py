@@ -26,7 +26,9 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.group_members import (
+    AioKafkaMember,
     ConfluentMember,
+    GroupMember,
     KafkaPythonMember,
     poll_until,
     share,
@@ -42,7 +44,8 @@ RECORDS = 120
 LEAST_SESSION_MS = 6_000
 WAIT_S = 60.0
 
-MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember])
+MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember, AioKafkaMember])
+WITH_SETTINGS = pytest.mark.parametrize("member", [ConfluentMember, AioKafkaMember])
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +159,13 @@ def test_members_share_the_partitions_as_they_come_and_go(cluster, member):
     first.close()
 
 
-def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
-    topic = filled(cluster, "killed-member")
+@WITH_SETTINGS
+def test_a_member_that_is_killed_is_replaced_after_its_session(cluster, member):
+    topic = filled(cluster, f"killed-{member.__name__}")
     settings = {"session_timeout_ms": LEAST_SESSION_MS}
-    first = ConfluentMember(cluster.bootstrap_servers, topic, topic, **settings)
+    first = member(cluster.bootstrap_servers, topic, topic, **settings)
     command = [sys.executable, "-P", "-m", "integration_tests.group_members"]
-    arguments = [cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
+    arguments = [member.__name__, cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
     with subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL) as second:
         try:
             half = PARTITIONS // 2
@@ -172,18 +176,19 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
     first.close()
 
 
-def test_a_static_member_that_is_started_again_disturbs_nobody(cluster):
-    topic = filled(cluster, "static")
+@WITH_SETTINGS
+def test_a_static_member_that_is_started_again_disturbs_nobody(cluster, member):
+    topic = filled(cluster, f"static-{member.__name__}")
 
-    def member(name: str) -> ConfluentMember:
-        return ConfluentMember(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
+    def named(name: str) -> GroupMember:
+        return member(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
 
-    first, second = member("one"), member("two")
+    first, second = named("one"), named("two")
     poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
     before, part = first.rebalances, second.owned()
     # A static member does not leave when it is closed.
     second.close()
-    second = member("two")
+    second = named("two")
     poll_until([first, second], lambda: second.owned() == part, "it has its part again")
     assert first.rebalances == before
     first.close()

@@ -89,7 +89,7 @@ class UniformRows(NamedTuple):
             records = batch[at : at + size].reshape(last - first, -1)
             self._fill(records, start + first, first, width)
             at += size
-        return memoryview(batch)
+        return batch.data
 
     def _record_bytes(self, width: int) -> int:
         body = self._body_bytes(width)
