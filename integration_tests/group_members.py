@@ -1,17 +1,16 @@
 """Members of consumer groups that we did not write, with one face; as a program, one to kill."""
 
-import asyncio
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException
-from kafka import KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError as KafkaPythonError
 
+from integration_tests.aiokafka_member import AioKafkaMember
 from integration_tests.cluster_support import wait_until
 
 Value = TypeVar("Value")
@@ -19,6 +18,9 @@ Value = TypeVar("Value")
 
 class GroupMember(Protocol):
     """As much of one as the tests need."""
+
+    rebalances: int
+    """How often it was given partitions."""
 
     def poll(self) -> list[tuple[int, int]]:
         """(partition, offset) of what has come; has to be called again and again."""
@@ -40,7 +42,6 @@ class ConfluentMember:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
-        """How often it was given partitions."""
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -77,14 +78,16 @@ class KafkaPythonMember:
     client forgets a join that ends between two polls (3.0.12), joins anew, and sends the other off.
     """
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
+        self.rebalances = 0
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap_servers.split(","),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **settings,
         )
+        self._consumer.subscribe([topic], listener=_Assignments(self))
         self._thread = ThreadPoolExecutor(1)
         self._polling: Future[tuple[list[tuple[int, int]], set[int]]] | None = None
         self._owned: set[int] = set()
@@ -115,61 +118,14 @@ class KafkaPythonMember:
         self._thread.shutdown()
 
 
-class AioKafkaMember:
-    """aiokafka's, in an event loop of its own, which goes on between two polls."""
+class _Assignments(ConsumerRebalanceListener):
+    """Counts them."""
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
-        self.rebalances = 0
-        """How often it was given partitions."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._consumer: AIOKafkaConsumer = self._run(
-            self._begun(
-                [topic],
-                {
-                    "bootstrap_servers": bootstrap_servers,
-                    "group_id": group,
-                    "auto_offset_reset": "earliest",
-                    "enable_auto_commit": False,
-                    **settings,
-                },
-            )
-        )
-
-    async def _begun(self, topics: list[str], settings: dict[str, Any]) -> AIOKafkaConsumer:
-        consumer = AIOKafkaConsumer(**settings)
-        await consumer.start()
-        # Behind `start`, which would wait for partitions.
-        consumer.subscribe(topics, listener=_Counting(self))
-        return consumer
-
-    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120.0)
-
-    def poll(self) -> list[tuple[int, int]]:
-        polled = self._run(self._consumer.getmany(timeout_ms=50))
-        return [(record.partition, record.offset) for each in polled.values() for record in each]
-
-    def owned(self) -> set[int]:
-        return {tp.partition for tp in self._consumer.assignment()}
-
-    def commit(self) -> None:
-        self._run(self._consumer.commit())
-
-    def close(self) -> None:
-        self._run(self._consumer.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class _Counting(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, member: AioKafkaMember) -> None:
+    def __init__(self, member: KafkaPythonMember) -> None:
         self._member = member
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Nothing is to be done."""
+        pass
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         self._member.rebalances += 1
@@ -199,13 +155,14 @@ def main() -> None:
     """Name of the class, bootstrap servers, group, topic, session timeout in ms: be a member until
     killed."""
     name, servers, group, topic, session_ms = sys.argv[1:]
-    made = {each.__name__: each for each in (ConfluentMember, AioKafkaMember)}[name]
-    member = made(servers, group, topic, session_timeout_ms=int(session_ms))
+    clients = {"ConfluentMember": ConfluentMember, "KafkaPythonMember": KafkaPythonMember}
+    made: Any = {**clients, "AioKafkaMember": AioKafkaMember}[name]
+    member: GroupMember = made(servers, group, topic, session_timeout_ms=int(session_ms))
     told: set[int] = set()
     while True:
         try:
             member.poll()
-        except (KafkaException, AioKafkaError) as failure:
+        except (KafkaException, KafkaPythonError, AioKafkaError) as failure:
             print(failure, file=sys.stderr, flush=True)
         if member.owned() != told:
             told = member.owned()

@@ -45,7 +45,6 @@ LEAST_SESSION_MS = 6_000
 WAIT_S = 60.0
 
 MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember, AioKafkaMember])
-WITH_SETTINGS = pytest.mark.parametrize("member", [ConfluentMember, AioKafkaMember])
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +158,7 @@ def test_members_share_the_partitions_as_they_come_and_go(cluster, member):
     first.close()
 
 
-@WITH_SETTINGS
+@MEMBERS
 def test_a_member_that_is_killed_is_replaced_after_its_session(cluster, member):
     topic = filled(cluster, f"killed-{member.__name__}")
     settings = {"session_timeout_ms": LEAST_SESSION_MS}
@@ -176,19 +175,19 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(cluster, member):
     first.close()
 
 
-@WITH_SETTINGS
+@MEMBERS
 def test_a_static_member_that_is_started_again_disturbs_nobody(cluster, member):
     topic = filled(cluster, f"static-{member.__name__}")
 
-    def named(name: str) -> GroupMember:
+    def started(name: str) -> GroupMember:
         return member(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
 
-    first, second = named("one"), named("two")
+    first, second = started("one"), started("two")
     poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
     before, part = first.rebalances, second.owned()
     # A static member does not leave when it is closed.
     second.close()
-    second = named("two")
+    second = started("two")
     poll_until([first, second], lambda: second.owned() == part, "it has its part again")
     assert first.rebalances == before
     first.close()
