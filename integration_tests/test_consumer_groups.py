@@ -17,6 +17,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from integration_tests.aiokafka_member import AioKafkaMember
 from integration_tests.cluster_support import (
     admin,
     create_topic,
@@ -26,7 +27,6 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.group_members import (
-    AioKafkaMember,
     ConfluentMember,
     GroupMember,
     KafkaPythonMember,

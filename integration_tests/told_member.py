@@ -24,6 +24,8 @@ class ToldMember:
             command + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._owned: set[int] = set()
+        self.rebalances = 0
+        """How often it was given partitions."""
         self.heard: list[str] = []
         """assigned, revoked, lost: in their order."""
 
@@ -41,6 +43,7 @@ class ToldMember:
         self.tell("poll")
         answer = self.answer()
         self.heard += answer["heard"]
+        self.rebalances += answer["heard"].count("assigned")
         self._owned = set(answer["owned"])
         return [(partition, offset) for partition, offset in answer["read"]]
 

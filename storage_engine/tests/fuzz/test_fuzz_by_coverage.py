@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from storage_engine.protocol.record_batch import Codec
 from storage_engine.tests.fuzz.seeds import write_seeds
 from storage_engine.tests.fuzz.targets import TARGETS, VERSIONS, records_input, request_input
 from storage_engine.tests.sampling import ALL_FAULTS
@@ -70,7 +71,7 @@ def test_a_target_tells_of_what_is_no_error_of_ours(monkeypatch):
     """Or no finding would ever end a run."""
     from storage_engine.tests.fuzz import targets
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise IndexError("index out of range")
 
     monkeypatch.setattr(targets, "spec_for", broken)
@@ -78,4 +79,4 @@ def test_a_target_tells_of_what_is_no_error_of_ours(monkeypatch):
         targets.request(request_input(*VERSIONS[0], b"\xff\xff" + bytes(20)))
     monkeypatch.setattr(targets, "decode_batches", broken)
     with pytest.raises(IndexError):
-        targets.records(records_input(0, targets.Codec.NONE, b"anything"))
+        targets.records(records_input(0, Codec.NONE, b"anything"))
