@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
-from kafka import KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from integration_tests.cluster_support import wait_until
 
@@ -15,6 +15,9 @@ Value = TypeVar("Value")
 
 class GroupMember(Protocol):
     """As much of one as the tests need."""
+
+    rebalances: int
+    """How often it was given partitions."""
 
     def poll(self) -> list[tuple[int, int]]:
         """(partition, offset) of what has come; has to be called again and again."""
@@ -36,7 +39,6 @@ class ConfluentMember:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
-        """How often it was given partitions."""
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -73,14 +75,16 @@ class KafkaPythonMember:
     client forgets a join that ends between two polls (3.0.12), joins anew, and sends the other off.
     """
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
+        self.rebalances = 0
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap_servers.split(","),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **settings,
         )
+        self._consumer.subscribe([topic], listener=_Assignments(self))
         self._thread = ThreadPoolExecutor(1)
         self._polling: Future[tuple[list[tuple[int, int]], set[int]]] | None = None
         self._owned: set[int] = set()
@@ -109,6 +113,19 @@ class KafkaPythonMember:
     def close(self) -> None:
         self._thread.submit(self._consumer.close).result()
         self._thread.shutdown()
+
+
+class _Assignments(ConsumerRebalanceListener):
+    """Counts them."""
+
+    def __init__(self, member: KafkaPythonMember) -> None:
+        self._member = member
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._member.rebalances += 1
 
 
 def poll_until(

@@ -27,6 +27,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.group_members import (
     ConfluentMember,
+    GroupMember,
     KafkaPythonMember,
     poll_until,
     share,
@@ -172,18 +173,19 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
     first.close()
 
 
-def test_a_static_member_that_is_started_again_disturbs_nobody(cluster):
-    topic = filled(cluster, "static")
+@MEMBERS
+def test_a_static_member_that_is_started_again_disturbs_nobody(cluster, member):
+    topic = filled(cluster, f"static-{member.__name__}")
 
-    def member(name: str) -> ConfluentMember:
-        return ConfluentMember(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
+    def started(name: str) -> GroupMember:
+        return member(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
 
-    first, second = member("one"), member("two")
+    first, second = started("one"), started("two")
     poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
     before, part = first.rebalances, second.owned()
     # A static member does not leave when it is closed.
     second.close()
-    second = member("two")
+    second = started("two")
     poll_until([first, second], lambda: second.owned() == part, "it has its part again")
     assert first.rebalances == before
     first.close()
