@@ -32,7 +32,7 @@ def in_columns(entries: list[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
 def test_a_few_entries_are_the_bytes_that_columns_make(entries, now_ms):
     batch = encode_raw(entries, now_ms=now_ms)
     assert bytes(batch) == in_columns(entries, now_ms)
-    validate_for_append(batch)
+    validate_for_append(batch, max_message_bytes=len(batch))
     assert [(key, value) for _, key, value in iter_raw(batch, "log")] == entries
     batch[0] = 1  # the log sets its first offset
 
