@@ -123,7 +123,7 @@ class Runs:
 
     def go_on(self) -> None:
         """Who stands still may."""
-        self._reached.unlink()
+        self._reached.unlink(missing_ok=True)
 
     def ends_well(self, master: str) -> None:
         with self.driver(master) as process:
@@ -225,26 +225,31 @@ class Struck:
     def _leave_a_zombie(self) -> None:
         """It goes on when its successor has come to the end, or waits for it."""
         run, stage = self._run, self._case.stage
-        with run.standing_still(stage) as zombie, _at_work(self._attempt) as successor:
+        # The zombie goes first: its successor may wait for it.
+        with ThreadPoolExecutor(1) as pool, run.standing_still(stage) as zombie:
             self._look()
+            successor = pool.submit(self._attempt)
             if stage in (Stage.BEFORE_WRITE, Stage.AFTER_COMMIT):
                 assert successor.result(RUN_TIMEOUT_S) is None
                 self.kept = run.rows()
             else:
-                # SQLite gives up soon.
-                wait_until(
-                    lambda: self._waits_for_a_lock() or successor.done(),
-                    "the successor waits",
-                    timeout_s=RUN_TIMEOUT_S,
-                )
-                if successor.done():
-                    failure = successor.result()
-                    assert failure is not None and "database is locked" in last_line(failure)
+                self._wait_until_it_waits(successor)
                 assert run.rows() == self.kept
             run.go_on()
             zombie.wait(RUN_TIMEOUT_S)
             successor.result(RUN_TIMEOUT_S)
         assert self.kept.items() <= run.rows().items()
+
+    def _wait_until_it_waits(self, successor: Future[StreamingQueryException | None]) -> None:
+        """For the zombie's lock; SQLite gives up soon."""
+        wait_until(
+            lambda: self._waits_for_a_lock() or successor.done(),
+            "the successor waits",
+            timeout_s=RUN_TIMEOUT_S,
+        )
+        if successor.done():
+            failure = successor.result()
+            assert failure is not None and "database is locked" in last_line(failure)
 
     def _waits_for_a_lock(self) -> bool:
         if self._run.engine.dialect.name == "sqlite":
@@ -257,7 +262,7 @@ class Struck:
         fault, stage = self._case.fault, self._case.stage
         answer_is_lost = fault is Fault.DATABASE_NETWORK and stage is Stage.AFTER_COMMIT
         self._run.stop_at(Stage.ALL_ROWS if answer_is_lost else stage)
-        with _at_work(self._attempt) as query:
+        with self._at_work() as query:
             self._run.wait_until_reached(stage, query.done)
             if answer_is_lost:
                 self._lose_the_answer(query)
@@ -317,6 +322,19 @@ class Struck:
         proxy.heal()
         self._look()
 
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[Future[StreamingQueryException | None]]:
+        """The query, in a thread, which ends with the block, whatever happens in it."""
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                yield pool.submit(self._attempt)
+            finally:
+                self._run.go_on()
+                if self._around.to_server is not None:
+                    self._around.to_server.heal()
+                if self._around.brokers is not None:
+                    self._around.brokers.heal()
+
     # --- looking ---
 
     def _attempt(self) -> StreamingQueryException | None:
@@ -333,12 +351,3 @@ class Struck:
         there = STRUCK + 1 if self._case.stage is Stage.AFTER_COMMIT else STRUCK
         assert len(self.kept) == there * PER_BATCH
         assert self._run.committed(STRUCK - 1) and not self._run.committed(STRUCK)
-
-
-@contextlib.contextmanager
-def _at_work(
-    work: Callable[[], StreamingQueryException | None],
-) -> Iterator[Future[StreamingQueryException | None]]:
-    """In a thread, which has ended after the block."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(work)
