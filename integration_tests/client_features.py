@@ -41,12 +41,20 @@ SEEN = {
         _RDKAFKA: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
         _JAVA: f"{_JAVA_TEST}members_share_the_partitions_and_take_over_what_one_leaves",
         _PYTHON: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
+        _AIO: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
+        _KCAT: f"{_KCAT_TEST}kcats_share_the_partitions_and_take_over_what_a_killed_one_had",
+    },
+    "groups: a member that is killed is replaced": {
+        _RDKAFKA: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
+        _PYTHON: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
+        _AIO: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
         _KCAT: f"{_KCAT_TEST}kcats_share_the_partitions_and_take_over_what_a_killed_one_had",
     },
     "groups: static members": {
         _RDKAFKA: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
         _JAVA: f"{_JAVA_TEST}starts_a_static_member_again_and_disturbs_nobody",
         _PYTHON: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
+        _AIO: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
     },
     "transactions, `read_committed`": {
         _RDKAFKA: _WHOLE,
@@ -65,6 +73,7 @@ SEEN = {
         _RDKAFKA: _OWN_SETTING,
         _JAVA: f"{_JAVA_TEST}creates_describes_and_deletes_topics",
         _PYTHON: f"{_SETTINGS}another_client_alters_and_describes",
+        _AIO: f"{_AIO_TEST}administers_topics_and_settings",
     },
 }
 """Feature -> client -> the test, below this folder."""

@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException
 from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError as KafkaPythonError
 
+from integration_tests.aiokafka_member import AioKafkaMember
 from integration_tests.cluster_support import wait_until
 
 Value = TypeVar("Value")
@@ -149,14 +152,17 @@ def share(members: Iterable[GroupMember], partitions: int) -> bool:
 
 
 def main() -> None:
-    """bootstrap servers, group, topic, session timeout in ms: be a member until killed."""
-    servers, group, topic, session_ms = sys.argv[1:]
-    member = ConfluentMember(servers, group, topic, session_timeout_ms=int(session_ms))
+    """Name of the class, bootstrap servers, group, topic, session timeout in ms: be a member until
+    killed."""
+    name, servers, group, topic, session_ms = sys.argv[1:]
+    clients = {"ConfluentMember": ConfluentMember, "KafkaPythonMember": KafkaPythonMember}
+    made: Any = {**clients, "AioKafkaMember": AioKafkaMember}[name]
+    member: GroupMember = made(servers, group, topic, session_timeout_ms=int(session_ms))
     told: set[int] = set()
     while True:
         try:
             member.poll()
-        except KafkaException as failure:
+        except (KafkaException, KafkaPythonError, AioKafkaError) as failure:
             print(failure, file=sys.stderr, flush=True)
         if member.owned() != told:
             told = member.owned()
