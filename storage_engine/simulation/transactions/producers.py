@@ -15,7 +15,9 @@ from storage_engine.simulation.transactions.ledger import Transaction
 from storage_engine.simulation.transactions.state_log import state_partition_of
 
 TIMEOUT_MS = 4000
-PAUSE_MS = (50, 900)
+LAST_MS = (1, 600)
+"""Between the last batch of a transaction and its end."""
+PAUSE_MS = (50, 600)
 REPLACED = 0.1
 """Of the transactions are begun while somebody starts another producer of the same name."""
 OVERSLEPT = 0.1
@@ -114,7 +116,8 @@ class TransactionalProducer(Actor):
             late = 500, TIMEOUT_MS * 2
             self.world.later(lambda: self._end(transaction, commits=True), within_ms=late)
         else:
-            self._end(transaction, commits=self.choose.random() < COMMITTED)
+            commits = self.choose.random() < COMMITTED
+            self.world.later(lambda: self._end(transaction, commits=commits), within_ms=LAST_MS)
 
     def _end(self, transaction: Transaction, *, commits: bool) -> None:
         transaction.asked = commits

@@ -1,5 +1,5 @@
-"""Deliberate bugs in transactions and batch commits are found by the fixed set of seeds, as those of
-`test_mutations` are."""
+"""Deliberate bugs in transactions and batch commits are found by the fixed set of seeds, as in
+`test_mutations`."""
 
 import pytest
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.core import producer_state
 from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.errors import ErrorCode
@@ -159,12 +158,6 @@ def late_markers_end_the_next_transaction(stack: ExitStack) -> None:
         check(self, *marker)
 
     set_attribute(stack, ProducerStates, "check_marker", check_less)
-
-
-@mutation
-def markers_written_as_they_come(stack: ExitStack) -> None:
-    """The transaction of a micro-batch that began first may end first."""
-    set_attribute(stack, MarkerWrites, "_first_offset", lambda self, target: 0)
 
 
 @mutation
