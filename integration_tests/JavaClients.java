@@ -1,16 +1,19 @@
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -39,6 +42,7 @@ public class JavaClients {
                 case "compressions": compressions(topic); break;
                 case "transactions": transactions(topic); break;
                 case "groups": groups(topic); break;
+                case "statics": statics(topic); break;
                 case "admin": admin(topic); break;
                 default: throw new IllegalArgumentException(feature);
             }
@@ -203,6 +207,49 @@ public class JavaClients {
             say("described " + admin.describeConsumerGroups(List.of(topic))
                     .all().get().get(topic).members().size());
         }
+    }
+
+    /** Of two static members one is started again: it has its part, and the other heard of nothing. */
+    static void statics(String topic) throws Exception {
+        int[] assigned = {0};
+        ConsumerRebalanceListener counter = new ConsumerRebalanceListener() {
+            public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            }
+
+            public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+                assigned[0]++;
+            }
+        };
+        Set<TopicPartition> part;
+        long end = System.currentTimeMillis() + LIMIT_MS;
+        try (KafkaConsumer<String, String> first = member(topic, "one")) {
+            first.subscribe(List.of(topic), counter);
+            int partitions = first.partitionsFor(topic).size();
+            try (KafkaConsumer<String, String> second = member(topic, "two")) {
+                second.subscribe(List.of(topic));
+                do {
+                    first.poll(Duration.ofMillis(100));
+                    second.poll(Duration.ofMillis(100));
+                    part = second.assignment();
+                } while (System.currentTimeMillis() < end && (part.isEmpty() || first.assignment().isEmpty()
+                        || part.size() + first.assignment().size() != partitions));
+            }
+            int before = assigned[0];
+            try (KafkaConsumer<String, String> second = member(topic, "two")) {
+                second.subscribe(List.of(topic));
+                do {
+                    first.poll(Duration.ofMillis(100));
+                    second.poll(Duration.ofMillis(100));
+                } while (System.currentTimeMillis() < end && second.assignment().isEmpty());
+                say("again " + second.assignment().equals(part));
+            }
+            say("rebalances " + (assigned[0] - before));
+        }
+    }
+
+    static KafkaConsumer<String, String> member(String group, String name) {
+        return new KafkaConsumer<>(settings("group.id", group, "group.instance.id", name,
+                "auto.offset.reset", "earliest", "heartbeat.interval.ms", 500));
     }
 
     static void admin(String topic) throws Exception {

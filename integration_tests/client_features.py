@@ -17,6 +17,7 @@ _OTHERS = "test_foreign_clients_read_what_others_wrote.py::test_"
 _SETTINGS = "test_settings_change_at_run_time.py::test_"
 _ALL_COMPRESSED = f"{_AIO_TEST}writes_every_compression_and_reads_it_in_a_group"
 _COPIES = "consumes_transforms_and_produces_in_transactions"
+_COPYING = "test_consume_transform_produce.py::test_"
 _TRANSACTIONS = "test_transactions.py::test_"
 _WHOLE = f"{_TRANSACTIONS}readers_of_committed_records_see_whole_transactions_and_nothing_else"
 _OWN_SETTING = f"{_SETTINGS}a_brokers_own_setting_counts_for_it_alone_and_says_where_it_comes_from"
@@ -40,9 +41,20 @@ SEEN = {
         _RDKAFKA: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
         _JAVA: f"{_JAVA_TEST}members_share_the_partitions_and_take_over_what_one_leaves",
         _PYTHON: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
+        _AIO: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
+        _KCAT: f"{_KCAT_TEST}kcats_share_the_partitions_and_take_over_what_a_killed_one_had",
+    },
+    "groups: a member that is killed is replaced": {
+        _RDKAFKA: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
+        _PYTHON: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
+        _AIO: f"{_GROUPS}a_member_that_is_killed_is_replaced_after_its_session",
+        _KCAT: f"{_KCAT_TEST}kcats_share_the_partitions_and_take_over_what_a_killed_one_had",
     },
     "groups: static members": {
         _RDKAFKA: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
+        _JAVA: f"{_JAVA_TEST}starts_a_static_member_again_and_disturbs_nobody",
+        _PYTHON: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
+        _AIO: f"{_GROUPS}a_static_member_that_is_started_again_disturbs_nobody",
     },
     "transactions, `read_committed`": {
         _RDKAFKA: _WHOLE,
@@ -52,17 +64,16 @@ SEEN = {
         _KCAT: f"{_KCAT_TEST}kcat_writes_in_a_transaction_and_lists_the_cluster",
     },
     "consume, transform, produce: offsets in the transaction": {
-        _RDKAFKA: (
-            "test_consume_transform_produce.py::"
-            "test_output_and_offsets_are_committed_together_or_not_at_all"
-        ),
+        _RDKAFKA: f"{_COPYING}output_and_offsets_are_committed_together_or_not_at_all",
         _JAVA: f"{_JAVA_TEST}{_COPIES}",
+        _PYTHON: f"{_COPYING}kafka_python_commits_output_and_offsets_together_or_not_at_all",
         _AIO: f"{_AIO_TEST}{_COPIES}",
     },
     "topics and settings administered": {
         _RDKAFKA: _OWN_SETTING,
         _JAVA: f"{_JAVA_TEST}creates_describes_and_deletes_topics",
         _PYTHON: f"{_SETTINGS}another_client_alters_and_describes",
+        _AIO: f"{_AIO_TEST}administers_topics_and_settings",
     },
 }
 """Feature -> client -> the test, below this folder."""

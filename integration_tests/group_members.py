@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar
 
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException
-from kafka import KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError as KafkaPythonError
 
+from integration_tests.aiokafka_member import AioKafkaMember
 from integration_tests.cluster_support import wait_until
 
 Value = TypeVar("Value")
@@ -15,6 +18,9 @@ Value = TypeVar("Value")
 
 class GroupMember(Protocol):
     """As much of one as the tests need."""
+
+    rebalances: int
+    """How often it was given partitions."""
 
     def poll(self) -> list[tuple[int, int]]:
         """(partition, offset) of what has come; has to be called again and again."""
@@ -36,7 +42,6 @@ class ConfluentMember:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
-        """How often it was given partitions."""
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -73,14 +78,16 @@ class KafkaPythonMember:
     client forgets a join that ends between two polls (3.0.12), joins anew, and sends the other off.
     """
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
+        self.rebalances = 0
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap_servers.split(","),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **settings,
         )
+        self._consumer.subscribe([topic], listener=_Assignments(self))
         self._thread = ThreadPoolExecutor(1)
         self._polling: Future[tuple[list[tuple[int, int]], set[int]]] | None = None
         self._owned: set[int] = set()
@@ -111,6 +118,19 @@ class KafkaPythonMember:
         self._thread.shutdown()
 
 
+class _Assignments(ConsumerRebalanceListener):
+    """Counts them."""
+
+    def __init__(self, member: KafkaPythonMember) -> None:
+        self._member = member
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._member.rebalances += 1
+
+
 def poll_until(
     members: Sequence[GroupMember], condition: Callable[[], Value], what: str
 ) -> tuple[Value, list[tuple[int, int]]]:
@@ -132,14 +152,17 @@ def share(members: Iterable[GroupMember], partitions: int) -> bool:
 
 
 def main() -> None:
-    """bootstrap servers, group, topic, session timeout in ms: be a member until killed."""
-    servers, group, topic, session_ms = sys.argv[1:]
-    member = ConfluentMember(servers, group, topic, session_timeout_ms=int(session_ms))
+    """Name of the class, bootstrap servers, group, topic, session timeout in ms: be a member until
+    killed."""
+    name, servers, group, topic, session_ms = sys.argv[1:]
+    clients = {"ConfluentMember": ConfluentMember, "KafkaPythonMember": KafkaPythonMember}
+    made: Any = {**clients, "AioKafkaMember": AioKafkaMember}[name]
+    member: GroupMember = made(servers, group, topic, session_timeout_ms=int(session_ms))
     told: set[int] = set()
     while True:
         try:
             member.poll()
-        except KafkaException as failure:
+        except (KafkaException, KafkaPythonError, AioKafkaError) as failure:
             print(failure, file=sys.stderr, flush=True)
         if member.owned() != told:
             told = member.owned()

@@ -5,9 +5,11 @@ Each line on standard output is a JSON object, see `ownership.Event`.
 """
 
 import json
+import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -151,6 +153,15 @@ MAKES: dict[str, Callable[[Mapping[str, Any], str, Teller], Member]] = {
 }
 
 
+def be_or_end(make: str, name: str, config: Mapping[str, Any], topic: str) -> None:
+    """One member that takes the whole process with it when it fails, for the test to see."""
+    try:
+        be(make, name, config, topic)
+    finally:
+        traceback.print_exc()
+        os._exit(1)
+
+
 def be(make: str, name: str, config: Mapping[str, Any], topic: str) -> None:
     """One member, for ever."""
     teller = Teller(name)
@@ -190,7 +201,7 @@ def main() -> None:
         "max.poll.interval.ms": 120_000,
     }
     threads = [
-        threading.Thread(target=be, args=(make, f"{name}/{number}", config, topic))
+        threading.Thread(target=be_or_end, args=(make, f"{name}/{number}", config, topic))
         for number, make in enumerate(makes)
     ]
     for thread in threads:

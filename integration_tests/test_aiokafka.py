@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from integration_tests.cluster_support import create_topic, running_cluster
 from storage_engine.tools.local_cluster import LocalCluster
@@ -111,5 +113,30 @@ def test_aiokafka_consumes_transforms_and_produces_in_transactions(cluster):
         ) as consumer:
             assert await read(consumer, RECORDS) == [b"%d" % number for number in range(RECORDS)]
             assert await consumer.getmany(timeout_ms=500) == {}
+
+    run(work())
+
+
+def test_aiokafka_administers_topics_and_settings(cluster):
+    async def work() -> None:
+        client = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        await client.start()
+        try:
+            await client.create_topics([NewTopic("administered", 2, 1)])
+            await client.create_partitions({"administered": NewPartitions(3)})
+            (topic,) = await client.describe_topics(["administered"])
+            assert [each["partition"] for each in topic["partitions"]] == [0, 1, 2]
+            resource = ConfigResource(
+                ConfigResourceType.TOPIC, "administered", {"retention.ms": "777"}
+            )
+            await client.alter_configs([resource])
+            (answer,) = await client.describe_configs([resource])
+            ((code, _, _, name, entries),) = answer.resources
+            assert (code, name) == (0, "administered")
+            assert [entry[:2] for entry in entries] == [("retention.ms", "777")]
+            await client.delete_topics(["administered"])
+            assert "administered" not in await client.list_topics()
+        finally:
+            await client.close()
 
     run(work())

@@ -3,9 +3,13 @@ and what it writes of that, are one transaction, also when the group's coordinat
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
+from kafka.structs import OffsetAndMetadata
 
 from integration_tests.cluster_support import (
     ALL_FAULTS,
@@ -175,6 +179,65 @@ def test_output_and_offsets_are_committed_together_or_not_at_all(cluster):
         assert aborts
         assert sorted(map(int, committed)) == list(range(RECORDS))
     copier.close()
+
+
+def test_kafka_python_commits_output_and_offsets_together_or_not_at_all(cluster):
+    source, target = "kafka-python-in", "kafka-python-out"
+    create_topic(cluster, source, partitions=SOURCE_PARTITIONS)
+    create_topic(cluster, target)
+    servers = cluster.bootstrap_servers.split(",")
+    with closing(KafkaProducer(bootstrap_servers=servers)) as filler:
+        for number in range(RECORDS):
+            filler.send(source, b"%d" % number, partition=number % SOURCE_PARTITIONS)
+        filler.flush(WAIT_S)
+    with (
+        Reader(cluster.bootstrap_servers, target, 1, "read_committed") as careful,
+        closing(KafkaProducer(bootstrap_servers=servers, transactional_id=source)) as producer,
+        closing(
+            KafkaConsumer(
+                source,
+                bootstrap_servers=servers,
+                group_id=source,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                max_poll_records=RECORDS // 3,
+            )
+        ) as consumer,
+    ):
+        producer.init_transactions()
+        parts = [KafkaPythonPartition(source, p) for p in range(SOURCE_PARTITIONS)]
+
+        def committed() -> int:
+            return sum(consumer.committed(each) or 0 for each in parts)
+
+        copied: list[bytes] = []
+        aborted: list[bytes] = []
+        while len(copied) < RECORDS:
+            polled = wait_until(lambda: consumer.poll(500), "there is more to read")
+            values = [record.value for records in polled.values() for record in records]
+            producer.begin_transaction()
+            for value in values:
+                producer.send(target, value, partition=0)
+            positions = {
+                tp: OffsetAndMetadata(records[-1].offset + 1, "", -1)
+                for tp, records in polled.items()
+            }
+            producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+            if aborted or not copied:
+                producer.commit_transaction()
+                copied += values
+            else:
+                producer.flush(WAIT_S)
+                producer.abort_transaction()
+                aborted = values
+                for tp, records in polled.items():
+                    consumer.seek(tp, records[0].offset)
+            # The client doesn't ask for stable offsets, so the markers may still be on their way.
+            count = len(copied)
+            wait_until(lambda count=count: committed() == count, "the group's offsets are these")
+            careful.wait_for({0: copied})
+        assert aborted
+        assert sorted(map(int, copied)) == list(range(RECORDS))
 
 
 @pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 0, reason="by turns with the one of our clients")

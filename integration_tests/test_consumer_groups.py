@@ -17,6 +17,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from integration_tests.aiokafka_member import AioKafkaMember
 from integration_tests.cluster_support import (
     admin,
     create_topic,
@@ -27,6 +28,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.group_members import (
     ConfluentMember,
+    GroupMember,
     KafkaPythonMember,
     poll_until,
     share,
@@ -42,7 +44,7 @@ RECORDS = 120
 LEAST_SESSION_MS = 6_000
 WAIT_S = 60.0
 
-MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember])
+MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember, AioKafkaMember])
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +158,13 @@ def test_members_share_the_partitions_as_they_come_and_go(cluster, member):
     first.close()
 
 
-def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
-    topic = filled(cluster, "killed-member")
+@MEMBERS
+def test_a_member_that_is_killed_is_replaced_after_its_session(cluster, member):
+    topic = filled(cluster, f"killed-{member.__name__}")
     settings = {"session_timeout_ms": LEAST_SESSION_MS}
-    first = ConfluentMember(cluster.bootstrap_servers, topic, topic, **settings)
+    first = member(cluster.bootstrap_servers, topic, topic, **settings)
     command = [sys.executable, "-P", "-m", "integration_tests.group_members"]
-    arguments = [cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
+    arguments = [member.__name__, cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
     with subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL) as second:
         try:
             half = PARTITIONS // 2
@@ -172,18 +175,19 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(cluster):
     first.close()
 
 
-def test_a_static_member_that_is_started_again_disturbs_nobody(cluster):
-    topic = filled(cluster, "static")
+@MEMBERS
+def test_a_static_member_that_is_started_again_disturbs_nobody(cluster, member):
+    topic = filled(cluster, f"static-{member.__name__}")
 
-    def member(name: str) -> ConfluentMember:
-        return ConfluentMember(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
+    def started(name: str) -> GroupMember:
+        return member(cluster.bootstrap_servers, topic, topic, group_instance_id=name)
 
-    first, second = member("one"), member("two")
+    first, second = started("one"), started("two")
     poll_until([first, second], lambda: share([first, second], PARTITIONS), "both have a part")
     before, part = first.rebalances, second.owned()
     # A static member does not leave when it is closed.
     second.close()
-    second = member("two")
+    second = started("two")
     poll_until([first, second], lambda: second.owned() == part, "it has its part again")
     assert first.rebalances == before
     first.close()

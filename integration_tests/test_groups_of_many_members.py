@@ -6,6 +6,7 @@ committed offset is lost, and no partition is left without an owner.
 """
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from integration_tests.cluster_support import (
     running_cluster,
     wait_for_isr,
     wait_until,
+    wait_while_lacking,
 )
 from integration_tests.ownership import (
     Event,
@@ -52,9 +54,16 @@ MAKES = (
 """Of each process's members."""
 KILLS = 6 if ALL_FAULTS else 1
 COORDINATOR_KILLS = 2 if ALL_FAULTS else 1
-SLACK_S = 60.0
-"""The promise is 2 s; a machine that runs 50 members or other tests on two cores can't be asked for
-that. What it was is printed."""
+PROMISED_SLACK_S = 2.0
+"""Beyond a session, of a machine that does nothing else (measured: 0.8 s with 50 members)."""
+SAMPLE_SLACK_S = 60.0
+
+
+def slack_s() -> float:
+    """Of the full test, by what each processor has to do beside it; called before it begins. The
+    sample runs beside other tests on machines of any speed, and only shows that there is an end."""
+    others = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return PROMISED_SLACK_S * max(1.0, others) if ALL_FAULTS else SAMPLE_SLACK_S
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +110,9 @@ class Members:
             if line.endswith("\n"):  # else it was killed while it wrote
                 self.events.append(json.loads(line))
 
+    def check(self) -> None:
+        assert self._process.poll() is None, f"a member of {self.name} failed"
+
     def kill(self) -> None:
         self._process.kill()
         at_s = time.monotonic()
@@ -145,16 +157,22 @@ class Group:
         """By all that live: one that is killed while it joins costs the others another session, by
         the protocol."""
 
-        def shared() -> bool:
-            owners = owners_of(self.events())
-            members = {member for each in self.live for member in each.members}
-            return (
-                len(owners) == PARTITIONS
-                and all(len(each) == 1 for each in owners.values())
-                and {owner for each in owners.values() for owner in each} == members
-            )
+        wait_while_lacking(self.unshared, timeout_s=HEALED_S)
 
-        wait_until(shared, "all members share all partitions", timeout_s=HEALED_S)
+    def unshared(self) -> list[str]:
+        """Partitions that have no owner or many, and members that own nothing."""
+        for each in self.live:
+            each.check()
+        owners = owners_of(self.events())
+        members = {member for each in self.live for member in each.members}
+        busy = {owner for each in owners.values() for owner in each}
+        missing = set(range(PARTITIONS)) - owners.keys()
+        return [
+            *(f"partition {p} of {sorted(each)}" for p, each in owners.items() if len(each) != 1),
+            *(f"partition {p} of nobody" for p in sorted(missing)),
+            *(f"{member} owns nothing" for member in sorted(members - busy)),
+            *(f"{member} is dead and owns" for member in sorted(busy - members)),
+        ]
 
     def wait_until_committed(self) -> None:
         """Of every partition, anew."""
@@ -176,6 +194,7 @@ class Group:
 @pytest.mark.skipif(not ALL_FAULTS and SEED % 3 != 0, reason="by turns with other long tests")
 def test_a_group_keeps_its_promises_while_members_and_coordinators_are_killed(cluster):
     topic = "many"
+    allowed_s = SESSION_MS / 1000 + slack_s()
     create_topic(cluster, topic, partitions=PARTITIONS)
     generator = random.Random(SEED)
     happenings = ["members"] * KILLS + ["coordinator"] * COORDINATOR_KILLS
@@ -217,8 +236,8 @@ def test_a_group_keeps_its_promises_while_members_and_coordinators_are_killed(cl
             if each.offset is not None
         }
     longest_s = unowned_s(lived, PARTITIONS, since_s)
-    print(f"longest without an owner: {longest_s:.1f} s, events: {len(events)}")
+    print(f"unowned: {longest_s:.1f} s, allowed: {allowed_s:.1f} s, events: {len(events)}")
     assert two_owners(events) == []
     assert stale_commits(events) == []
     assert lost_offsets(events, stored) == []
-    assert longest_s <= SESSION_MS / 1000 + SLACK_S
+    assert longest_s <= allowed_s

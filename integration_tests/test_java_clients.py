@@ -29,7 +29,7 @@ def said(
 
 
 def run_client(cluster: LocalCluster, path: str) -> dict[str, list[str]]:
-    features = ["compressions", "transactions", "groups"]
+    features = ["compressions", "transactions", "groups", "statics"]
     for topic in (*features, "transactions-copied"):
         create_topic(cluster, topic, partitions=PARTITIONS, replication_factor=1)
     command = ["java", "-Xmx256m", "-cp", path, "JavaClients", cluster.bootstrap_servers]
@@ -67,6 +67,10 @@ def test_java_consumes_transforms_and_produces_in_transactions(said):
 
 def test_java_members_share_the_partitions_and_take_over_what_one_leaves(said):
     assert said["groups"] == ["shared", f"owned {PARTITIONS}", "described 0"]
+
+
+def test_java_starts_a_static_member_again_and_disturbs_nobody(said):
+    assert said["statics"] == ["again true", "rebalances 0"]
 
 
 def test_java_creates_describes_and_deletes_topics(said):

@@ -1,23 +1,17 @@
 """The producers that partitions' leaders remember, for those who look for a transaction that hangs.
 
-Rule: each partition's leader is asked, and the next one when it has changed. Source: KIP-664.
+Source: KIP-664.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.admin import api_of
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.client.leader_requests import ask_leaders
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline
 
 _DESCRIBE_PRODUCERS = 61
 
@@ -40,54 +34,32 @@ def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
     """By producer id. KafkaError UNKNOWN_TOPIC_OR_PARTITION for one that does not exist."""
-    wanted = dict.fromkeys(partitions)
-    retry = Retry("DescribeProducers", Deadline.after(cluster.deadline_ms))
-    found: dict[TopicPartition, list[ActiveProducer]] = {}
-    while left := [tp for tp in wanted if tp not in found]:
-        error: HeadraceError | None = None
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for tp in left:
-            by_leader.setdefault(cluster.leader(tp).broker_id, []).append(tp)
-        for broker_id, asked in by_leader.items():
-            try:
-                _ask(cluster, broker_id, asked, found)
-            except (DeadlineExceededError, KafkaError) as failure:
-                error = failure
-        if error is not None:
-            retry.pause(error)
-            cluster.refresh({tp.topic for tp in left})
-    return {tp: found[tp] for tp in wanted}
-
-
-def _ask(
-    cluster: Cluster,
-    broker_id: int,
-    partitions: Iterable[TopicPartition],
-    found: dict[TopicPartition, list[ActiveProducer]],
-) -> None:
-    """Adds to `found`; raises the first error among the rest."""
     spec, request = api_of(_DESCRIBE_PRODUCERS)
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    message = request(
-        topics=[
-            request.TopicRequest(name=name, partition_indexes=numbers)
-            for name, numbers in topics.items()
-        ]
-    )
-    failure: KafkaError | None = None
-    for topic in cluster.request(broker_id, spec, message).topics:
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode.of(row.error_code)
-            if code is ErrorCode.NONE:
-                rows = sorted(row.active_producers, key=lambda each: each.producer_id)
-                found[tp] = [_producer(each) for each in rows]
-            elif failure is None:
-                failure = KafkaError(f"producers of {tp}: {row.error_message or code.name}", code)
-    if failure is not None:
-        raise failure
+
+    def ask(
+        broker_id: int, asked: list[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | KafkaError]]:
+        topics: dict[str, list[int]] = {}
+        for tp in asked:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        message = request(
+            topics=[
+                request.TopicRequest(name=name, partition_indexes=numbers)
+                for name, numbers in topics.items()
+            ]
+        )
+        for topic in cluster.request(broker_id, spec, message).topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                code = ErrorCode.of(row.error_code)
+                if code is ErrorCode.NONE:
+                    rows = sorted(row.active_producers, key=lambda each: each.producer_id)
+                    yield tp, [_producer(each) for each in rows]
+                else:
+                    text = row.error_message or code.name
+                    yield tp, KafkaError(f"producers of {tp}: {text}", code)
+
+    return ask_leaders(cluster, "DescribeProducers", partitions, ask)
 
 
 def _producer(row: Any) -> ActiveProducer:

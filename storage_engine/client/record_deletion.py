@@ -1,23 +1,15 @@
 """Deletes the oldest records of partitions.
 
-Rule: each partition's leader is asked, and the next one when it has changed; asking twice does no
-harm. Source: KIP-107.
+Rule: asking twice does no harm. Source: KIP-107.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-    OffsetOutOfRangeError,
-)
+from storage_engine.client.leader_requests import ask_leaders
+from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import spec_for
 
 ALL = -1
@@ -31,51 +23,21 @@ def delete_records(
 ) -> dict[TopicPartition, int]:
     """Delete all records below the offsets; where each partition begins now, on all its live
     replicas. OffsetOutOfRangeError beyond the high watermark."""
-    retry = Retry("DeleteRecords", Deadline.after(cluster.deadline_ms))
-    done: dict[TopicPartition, int] = {}
-    while True:
-        left = {tp: offset for tp, offset in before.items() if tp not in done}
-        if not left:
-            return done
-        error: HeadraceError | None = None
-        for broker_id, offsets in _by_leader(cluster, left).items():
-            try:
-                _ask(cluster, broker_id, offsets, done)
-            except (DeadlineExceededError, KafkaError) as failure:
-                error = failure
-        if error is not None:
-            retry.pause(error)
-            cluster.refresh({tp.topic for tp in left})
 
+    def ask(
+        broker_id: int, asked: list[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
+        request = _request(cluster, {tp: before[tp] for tp in asked})
+        for topic in cluster.request(broker_id, spec_for(_DELETE_RECORDS), request).topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                code = ErrorCode.of(row.error_code)
+                if code is ErrorCode.NONE:
+                    yield tp, row.low_watermark
+                else:
+                    yield tp, _error(tp, before.get(tp, ALL), code)
 
-def _by_leader(
-    cluster: Cluster, before: Mapping[TopicPartition, int]
-) -> dict[int, dict[TopicPartition, int]]:
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    for tp, offset in before.items():
-        by_leader.setdefault(cluster.leader(tp).broker_id, {})[tp] = offset
-    return by_leader
-
-
-def _ask(
-    cluster: Cluster,
-    broker_id: int,
-    before: Mapping[TopicPartition, int],
-    done: dict[TopicPartition, int],
-) -> None:
-    """Adds to `done`; raises the first error among the rest."""
-    answer = cluster.request(broker_id, spec_for(_DELETE_RECORDS), _request(cluster, before))
-    failure: KafkaError | None = None
-    for topic in answer.topics:
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode.of(row.error_code)
-            if code is ErrorCode.NONE:
-                done[tp] = row.low_watermark
-            elif failure is None:
-                failure = _error(tp, before.get(tp, ALL), code)
-    if failure is not None:
-        raise failure
+    return ask_leaders(cluster, "DeleteRecords", before, ask)
 
 
 def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Any:

@@ -76,6 +76,17 @@ def varint_size(value: int) -> int:
     return _size_of(_zigzag(value))
 
 
+def varint_bytes(value: int) -> bytes:
+    """`value` as a zigzag varint."""
+    encoded = _zigzag(value)
+    written = bytearray()
+    while encoded >= 0x80:
+        written.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    written.append(encoded)
+    return bytes(written)
+
+
 def write_column(target: Bytes, positions: Ints, column: VarintColumn) -> None:
     """Writes row i of `column` at positions[i]."""
     if isinstance(column.sizes, int):

@@ -11,8 +11,7 @@ from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
 
 SEEDS = range(40)
 
-CAUGHT: dict[str, tuple[int, str]] = {
-}
+CAUGHT: dict[str, tuple[int, str]] = {}
 """The first seed that caught each, and the promise it found broken."""
 
 

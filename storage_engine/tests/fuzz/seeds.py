@@ -1,0 +1,73 @@
+"""Inputs to begin with: a message of every API in its newest and its oldest version, as Kafka's own
+schemas have it, and records good and bad in every compression."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
+from storage_engine.protocol.record_batch import Codec
+from storage_engine.tests.fuzz.targets import VERSIONS, records_input, request_input
+from storage_engine.tests.protocol import hostile_batches
+from storage_engine.tests.protocol.apis import kio_messages
+from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch
+
+_NO_CLIENT_ID = b"\xff\xff"
+_NO_TAGS = b"\x00"
+
+
+def write_seeds(target: str, folder: Path) -> None:
+    """A file for each."""
+    every = {"request": _requests, "records": _records}[target]
+    for number, seed in enumerate(every()):
+        (folder / f"seed-{number:04}").write_bytes(seed)
+
+
+def _requests() -> Iterator[bytes]:
+    for key in SERVED_RANGES:
+        spec = spec_for(key)
+        versions = kio_messages.versions_in_kio(spec)
+        for version in {versions[0], versions[-1]}:
+            tags = _NO_TAGS if spec.is_flexible(version) else b""
+            yield request_input(key, version, _NO_CLIENT_ID + tags + _message(key, version))
+    for key, version in VERSIONS:
+        yield request_input(key, version, _NO_CLIENT_ID + bytes(12))
+
+
+def _message(key: int, version: int) -> bytes:
+    """The largest of a few."""
+    found: list[bytes] = []
+
+    @settings(
+        max_examples=3,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(kio_messages.messages(kio_messages.kio_class(key, version, "request")))
+    def collect(message: object) -> None:
+        found.append(kio_messages.encode(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collect()
+    return max(found, key=len)[:600]
+
+
+def _records() -> Iterator[bytes]:
+    for codec in Codec:
+        for header in ([], [("name", b"value"), ("none", None)]):
+            rows = [
+                NaiveRecord(n, 5 + n, b"key" if n % 2 else None, b"v" * n, header) for n in range(4)
+            ]
+            plain = encode_batch(rows)
+            yield records_input(2, codec, plain)
+            yield records_input(3, codec, encode_batch(rows, codec=codec))
+    for blob in (*hostile_batches.ODD_BUT_FINE.values(), hostile_batches.message_set(1)):
+        yield records_input(0, Codec.NONE, blob)
+    for blob, _ in hostile_batches.REFUSED.values():
+        yield records_input(1, Codec.NONE, blob[:600])

@@ -1,0 +1,121 @@
+"""What is fuzzed by coverage: any bytes as a request, and as records, as brokers and clients take
+them.
+
+Rule: a target returns, or raises what no decoder of ours may: anything but an error of ours of one
+line. The first bytes of an input choose what the others are meant to be, so that a mutation of the
+first tries the others as another API, version or codec.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from storage_engine.core.errors import InvalidRequestError, KafkaError
+from storage_engine.protocol.apis.registry import (
+    INTERNAL_RANGES,
+    OWN_RANGES,
+    SERVED_RANGES,
+    spec_for,
+)
+from storage_engine.protocol.compression import compress
+from storage_engine.protocol.copied_batches import copied_batches
+from storage_engine.protocol.framing import parse_request_header
+from storage_engine.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    Codec,
+    compute_crc,
+    validate_for_append,
+)
+from storage_engine.protocol.record_keys import check_keys
+from storage_engine.protocol.records import decode_batches
+
+VERSIONS = [
+    (key, version)
+    for ranges in (SERVED_RANGES, INTERNAL_RANGES, OWN_RANGES)
+    for key, (oldest, newest) in ranges.items()
+    for version in range(oldest, newest + 1)
+]
+"""Every API in every version that is served, to clients, brokers and our own sinks."""
+
+MAX_BYTES = 4 << 20
+"""Of one batch when it is decompressed: far more than an input can hold by itself."""
+
+_CHOICE = struct.Struct(">H")
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAGIC_AT = 16
+_CRC_AT = 17
+
+
+def request_input(key: int, version: int, rest: bytes) -> bytes:
+    """`rest`: what comes behind the correlation id: client id, perhaps tags, body."""
+    return _CHOICE.pack(VERSIONS.index((key, version))) + rest
+
+
+def request(data: bytes) -> None:
+    """As a frame of a client."""
+    if len(data) < _CHOICE.size:
+        return
+    (choice,) = _CHOICE.unpack_from(data)
+    key, version = VERSIONS[choice % len(VERSIONS)]
+    frame = struct.pack(">hhi", key, version, 7) + data[_CHOICE.size :]
+    with _refusing(InvalidRequestError):
+        header, body = parse_request_header(memoryview(frame))
+        assert (header.api_key, header.api_version) == (key, version)
+        spec_for(key).decode_request(version, body)
+
+
+def records_input(way: int, codec: Codec, batch: bytes) -> bytes:
+    """See `records`."""
+    return bytes([way | codec << 2]) + batch
+
+
+def records(data: bytes) -> None:
+    """As records that a producer sends, that a compacted topic takes, that a consumer reads and
+    that a mirror copies. Ways: 0 as they are, 1 with a right length and checksum, 2 compressed
+    besides, 3 as what a codec is to decompress."""
+    if not data:
+        return
+    way, codec = data[0] & 3, Codec((data[0] >> 2) % len(Codec))
+    found = bytearray(data[1:])
+    if way and len(found) >= HEADER_BYTES:
+        found = _sealed(found, way, codec)
+    view = memoryview(bytes(found))
+    with _refusing(KafkaError):
+        check_keys(view, validate_for_append(view, max_message_bytes=1 << 20))
+    with _refusing(KafkaError):
+        decode_batches(view, include_headers=True, max_decompressed_bytes=MAX_BYTES)
+    with _refusing(KafkaError):
+        for copied in copied_batches([view], start_offset=1):
+            # What is sent on is what a leader takes.
+            validate_for_append(copied.batch.data, max_message_bytes=1 << 30)
+
+
+def _sealed(batch: bytearray, way: int, codec: Codec) -> bytearray:
+    if way == 2:
+        batch[HEADER_BYTES:] = compress(codec, bytes(batch[HEADER_BYTES:]))
+    if way >= 2:
+        (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
+        _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes & ~CODEC_MASK | codec)
+    batch[_MAGIC_AT] = MAGIC
+    _LENGTH.pack_into(batch, LENGTH_END - _LENGTH.size, len(batch) - LENGTH_END)
+    _CRC.pack_into(batch, _CRC_AT, compute_crc(batch, 0, len(batch)))
+    return batch
+
+
+@contextmanager
+def _refusing(errors: type[KafkaError]) -> Iterator[None]:
+    try:
+        yield
+    except errors as error:
+        text = str(error)
+        assert text, f"an error without a word: {error!r}"
+        assert "\n" not in text, f"an error of several lines: {text!r}"
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {"request": request, "records": records}

@@ -1,0 +1,82 @@
+"""Issue 6, hostile input: requests of every API in every served version, and records, fuzzed by
+coverage; only errors of ours leave a decoder, soon, within some memory."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from storage_engine.protocol.record_batch import Codec
+from storage_engine.tests.fuzz.seeds import write_seeds
+from storage_engine.tests.fuzz.targets import TARGETS, VERSIONS, records_input, request_input
+from storage_engine.tests.sampling import ALL_FAULTS
+
+RUNS = {"request": 5_000, "records": 1_000}
+"""Some seconds; in full a hundred times as many, with another seed each time."""
+INPUT_TIMEOUT_S = 60
+"""For one input: far more than any takes, also on a loaded machine."""
+MEMORY_MIB = 700
+INPUT_BYTES = 4_000
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None,
+    reason="atheris has no wheel for this Python or machine",
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_decoders_refuse_what_they_can_not_read(target, tmp_path):
+    seeds, found = tmp_path / "seeds", tmp_path / "found"
+    seeds.mkdir()
+    found.mkdir()
+    write_seeds(target, seeds)
+    runs = RUNS[target] * (100 if ALL_FAULTS else 1)
+    seed = int.from_bytes(os.urandom(3)) if ALL_FAULTS else 1
+    options = {
+        "runs": runs,
+        "seed": seed,
+        "timeout": INPUT_TIMEOUT_S,
+        "rss_limit_mb": MEMORY_MIB,
+        "max_len": INPUT_BYTES,
+        "print_final_stats": 1,
+        "artifact_prefix": f"{tmp_path}/",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "storage_engine.tests.fuzz.by_coverage", target]
+        + [f"-{name}={value}" for name, value in options.items()]
+        + [str(found), str(seeds)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = ended.stderr[-6_000:]
+    inputs = [path.read_bytes().hex() for path in tmp_path.iterdir() if path.is_file()]
+    assert ended.returncode == 0, f"seed {seed}: {inputs}\n{told}"
+    # It has run, and was led by what it covered.
+    assert f"Done {runs} runs" in told, told
+    assert list(found.iterdir()), told
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_begun_with_is_read_or_refused(target, tmp_path):
+    write_seeds(target, tmp_path)
+    seeds = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert len(seeds) > 50
+    for seed in seeds:
+        TARGETS[target](seed)
+
+
+def test_a_target_tells_of_what_is_no_error_of_ours(monkeypatch):
+    """Or no finding would ever end a run."""
+    from storage_engine.tests.fuzz import targets
+
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr(targets, "spec_for", broken)
+    with pytest.raises(IndexError):
+        targets.request(request_input(*VERSIONS[0], b"\xff\xff" + bytes(20)))
+    monkeypatch.setattr(targets, "decode_batches", broken)
+    with pytest.raises(IndexError):
+        targets.records(records_input(0, Codec.NONE, b"anything"))
