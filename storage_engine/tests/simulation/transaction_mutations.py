@@ -11,7 +11,6 @@ from storage_engine.core import producer_state
 from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.partition_transactions import PartitionTransactions
-from storage_engine.core.producer_state import ProducerStates
 from storage_engine.core.transaction_events import EndTransaction, VerifyPartitions
 from storage_engine.core.transaction_state import NO_BATCH, LedgerKey
 from storage_engine.core.transactional_ids import TransactionalIds
@@ -147,17 +146,6 @@ def replays_not_recognised(stack: ExitStack) -> None:
 
     set_attribute(stack, BatchCommits, "join", join_any)
     set_attribute(stack, BatchCommits, "_is_committed", lambda self, event, ledger: False)
-
-
-@mutation
-def late_markers_end_the_next_transaction(stack: ExitStack) -> None:
-    """A marker that was sent twice is taken when it comes late (KIP-1228)."""
-    check = ProducerStates.check_marker
-
-    def check_less(self: Any, *marker: int, has_own_epoch: bool = False) -> None:
-        check(self, *marker)
-
-    set_attribute(stack, ProducerStates, "check_marker", check_less)
 
 
 @mutation
