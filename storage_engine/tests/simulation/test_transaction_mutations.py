@@ -11,7 +11,43 @@ from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
 
 SEEDS = range(40)
 
-CAUGHT: dict[str, tuple[int, str]] = {}
+CAUGHT: dict[str, tuple[int, str]] = {
+    "batches_acknowledged_before_they_are_replicated": (
+        0,
+        "what a coordinator acknowledges is committed",
+    ),
+    "commits_acknowledged_before_they_are_replicated": (
+        0,
+        "what a coordinator acknowledges is committed",
+    ),
+    "markers_not_sent_again_by_the_next_coordinator": (
+        1,
+        "every transaction ends, and readers come to its end",
+    ),
+    "ends_of_a_batch_not_sent_again_by_the_next_coordinator": (
+        1,
+        "every transaction ends, and readers come to its end",
+    ),
+    "zombies_go_on_writing": (
+        0,
+        "an idempotent producer's batches are committed once and in order",
+    ),
+    "zombies_go_on_committing": (1, "a transaction ends in one way, everywhere"),
+    "open_transactions_ignored_by_the_last_stable_offset": (
+        0,
+        "the last stable offset is not above what is undecided",
+    ),
+    "unreplicated_markers_ignored_by_the_last_stable_offset": (
+        0,
+        "the last stable offset is not above what is undecided",
+    ),
+    "replays_not_recognised": (0, "a replay is told that its batch is committed"),
+    "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
+    "guards_outlive_markers": (
+        0,
+        "an idempotent producer's batches are committed once and in order",
+    ),
+}
 """The first seed that caught each, and the promise it found broken."""
 
 
