@@ -14,10 +14,10 @@ import pytest
 from storage_engine.simulation.faults import OF_TRANSACTIONS, FaultKind
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
-SEEDS = 400 if ALL_FAULTS else 32
+SEEDS = 400 if ALL_FAULTS else 40
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
-WITH_TRANSACTIONS = 200 if ALL_FAULTS else 8
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 6
 """Seeds that have transactions, too."""
 
 
