@@ -32,7 +32,7 @@ _NO_HEADERS = b"\x00"
 _MEMORY = BatchMemory()
 
 _KEPT_BLANK_BYTES = 1 << 20
-"""Of rows of two sizes or three, as a table's batches need them again and again."""
+"""As a table's batches need them again and again. Larger ones are made each time."""
 
 _DELTA_BOUNDS = [0, *(1 << (7 * width - 1) for width in range(1, VARINT_BYTES + 1))]
 """From entry i to before the next one an offset delta takes i + 1 bytes."""
@@ -49,13 +49,13 @@ class UniformColumn(NamedTuple):
     """Of each row."""
 
     @classmethod
-    def of(cls, column: BinaryColumn | None) -> "UniformColumn | None":
-        """None where lengths differ; a null is not as long as what is empty. No column is one of
-        nulls; a column has a row at least."""
+    def of(cls, column: BinaryColumn | None, most: int) -> "UniformColumn | None":
+        """None where lengths differ, or are above `most`; a null is not as long as what is empty.
+        No column is one of nulls; a column has a row at least."""
         if column is None:
             return _ALL_NULL
         length = int(column.lengths[0])
-        if (column.lengths != length).any():
+        if length > most or (column.lengths != length).any():
             return None
         if length <= 0:
             return cls(length, _ALL_NULL.payload)
