@@ -17,7 +17,7 @@ from connector.offset_specs import LATEST
 from connector.offsets import OffsetRange
 from connector.options import Assigned, SourceOptions
 from connector.positions import report_losses
-from storage_engine.client.fetch import read_range
+from storage_engine.client.range_reader import read_range
 from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
 from storage_engine.protocol.records import iter_decoded
 

@@ -18,7 +18,8 @@ from connector.options import SinkOptions
 from connector.routing import Router, RowGroup
 from connector.topic_catalog import TopicCatalog
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.produce import BatchWriter, Transaction
+from storage_engine.client.produce import BatchWriter
+from storage_engine.client.produce_queue import Transaction
 from storage_engine.protocol.records import EncodedBatch, iter_encoded
 
 GATHER_ROWS = 50_000
@@ -70,9 +71,11 @@ def write_gathered(
         delivery_timeout_ms=options.delivery_timeout_ms,
     ) as writer:
         for piece in pieces:
-            for group in router.route(piece):
-                for encoded in _encoded(group, options, catalog):
-                    writer.append(group.topic_partition, encoded)
+            routes = router.route(piece)
+            writer.announce(each.topic_partition for each in routes)
+            for route in routes:
+                for encoded in _encoded(route.rows(), options, catalog):
+                    writer.append(route.topic_partition, encoded)
                     batches += 1
             rows += piece.num_rows
         writer.flush()

@@ -37,6 +37,25 @@ class RowGroup:
     headers: pa.Array | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where some rows go; they are copied when they are asked for, so that all routes of a record
+    batch are known before its rows are held twice."""
+
+    topic_partition: TopicPartition
+    columns: Mapping[str, pa.Array | None]
+    order: pa.Array | None
+    """Indices into the columns, ascending; None stands for all."""
+
+    def rows(self) -> RowGroup:
+        order = self.order
+        columns = {
+            name: each if order is None or each is None else each.take(order)
+            for name, each in self.columns.items()
+        }
+        return RowGroup(topic_partition=self.topic_partition, **columns)
+
+
 class Router:
     """Splits record batches by destination."""
 
@@ -49,11 +68,14 @@ class Router:
         0.
         """
 
-    def route(self, rows: pa.RecordBatch) -> Iterator[RowGroup]:
-        """One group per partition that gets any of `rows`."""
+    def route(self, rows: pa.RecordBatch) -> list[Route]:
+        """One per partition that gets any of `rows`."""
         columns = {field.name.lower(): rows.column(i) for i, field in enumerate(rows.schema)}
-        for topic, picked in self._by_topic(columns, rows.num_rows):
-            yield from self._by_partition(topic, picked)
+        return [
+            each
+            for topic, picked in self._by_topic(columns, rows.num_rows)
+            for each in self._by_partition(topic, picked)
+        ]
 
     def _by_topic(
         self, columns: Mapping[str, pa.Array], row_count: int
@@ -76,19 +98,16 @@ class Router:
                 columns if whole else {name: each.filter(mask) for name, each in columns.items()},
             )
 
-    def _by_partition(self, topic: str, columns: Mapping[str, pa.Array]) -> Iterator[RowGroup]:
+    def _by_partition(self, topic: str, columns: Mapping[str, pa.Array]) -> Iterator[Route]:
         values = _as_bytes(columns["value"])
         if not len(values):
             return
         keys = _as_bytes(columns["key"]) if "key" in columns else None
-        headers = columns.get("headers")
+        written = {"values": values, "keys": keys, "headers": columns.get("headers")}
         destinations = self._destinations(topic, keys, columns.get("partition"), len(values))
         for partition, order in _grouped(destinations):
-            yield RowGroup(
-                topic_partition=TopicPartition(topic, partition),
-                values=values if order is None else values.take(order),
-                keys=keys if order is None or keys is None else keys.take(order),
-                headers=headers if order is None or headers is None else headers.take(order),
+            yield Route(
+                topic_partition=TopicPartition(topic, partition), columns=written, order=order
             )
 
     def _destinations(

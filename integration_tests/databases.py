@@ -1,5 +1,6 @@
 """Databases for the tests of the keyed sink: a file of SQLite, and a PostgreSQL server of its own,
-on a free port, in a folder of its own, gone after the tests."""
+on a free port, in a folder of its own, gone after the tests; killed and begun again as they want.
+"""
 
 import contextlib
 import os
@@ -11,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,9 +24,64 @@ FAST = ("-c", "fsync=off", "-c", "max_connections=20", "-c", "shared_buffers=16M
 """A server that is killed with its machine is not what is tested."""
 
 
+class PostgresServer:
+    """The processes of one server, on a folder that outlives them."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, binaries: Path, folder: Path, user: str | None) -> None:
+        self._binaries, self._folder, self._user = binaries, folder, user
+        self.port = _free_port()
+        made = subprocess.run(
+            [binaries / "initdb", "-D", folder / "data", "-U", "tests", "-A", "trust", "-N",
+             "-E", "UTF8"],
+            user=user, cwd=folder, capture_output=True, text=True,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+
+    def url(self, port: int | None = None) -> str:
+        """Of its database; `port`: of whatever leads to it, instead of its own."""
+        return f"postgresql+psycopg://tests@{self.host}:{port or self.port}/postgres"
+
+    def start(self) -> None:
+        """Until it takes connections, after whatever it has to recover."""
+        with (self._folder / "log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._folder / "data", "-h", self.host,
+                 "-p", str(self.port), "-k", self._folder, *FAST],
+                user=self._user, cwd=self._folder, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        wait_until(self._answers, "PostgreSQL takes connections")
+
+    def stop(self) -> None:
+        """Without a wait for clients: the killed drivers' connections may linger."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+
+    def kill(self) -> None:
+        """All its processes at one moment, with SIGKILL."""
+        # So that it starts no other meanwhile.
+        self._process.send_signal(signal.SIGSTOP)
+        for pid in [*_children(self._process.pid), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        try:
+            psycopg.connect(host=self.host, port=self.port, user="tests", dbname="postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
 @contextlib.contextmanager
-def postgres() -> Iterator[str]:
-    """The URL of a database; skips the test, with the reason, where there is no server."""
+def postgres() -> Iterator[PostgresServer]:
+    """A server that is up; skips the test, with the reason, where there is none."""
     binaries = _binaries()
     pytest.importorskip("psycopg", reason="the package psycopg is not installed")
     # Not in pytest's own folders, which nobody but root may enter.
@@ -34,29 +89,28 @@ def postgres() -> Iterator[str]:
     user = _user()
     if user is not None:
         shutil.chown(folder, user)
-    data, log = folder / "data", folder / "log"
     try:
-        made = subprocess.run(
-            [binaries / "initdb", "-D", data, "-U", "tests", "-A", "trust", "-N", "-E", "UTF8"],
-            user=user, cwd=folder, capture_output=True, text=True,
-        )  # fmt: skip
-        assert made.returncode == 0, made.stderr
-        port = _free_port()
-        with log.open("wb") as output:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port),
-                 "-k", folder, *FAST],
-                user=user, cwd=folder, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        server = PostgresServer(binaries, folder, user)
         try:
-            wait_until(lambda: _answers(port, server, log), "PostgreSQL takes connections")
-            yield f"postgresql+psycopg://tests@127.0.0.1:{port}/postgres"
+            server.start()
+            yield server
         finally:
-            # Without a wait for clients: the killed drivers' connections may linger.
-            server.send_signal(signal.SIGQUIT)
-            server.wait()
+            server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+def _children(parent: int) -> list[int]:
+    """Process ids; a server's are in sessions of their own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if (
+                entry.name.isdigit()
+                and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent
+            ):
+                found.append(int(entry.name))
+    return found
 
 
 def _binaries() -> Path:
@@ -79,17 +133,6 @@ def _user() -> str | None:
     pytest.skip(f"PostgreSQL does not run as root, and there is no user {POSTGRES_USERS}")
 
 
-def _answers(port: int, server: subprocess.Popen[Any], log: Path) -> bool:
-    import psycopg
-
-    assert server.poll() is None, log.read_text()
-    try:
-        psycopg.connect(host="127.0.0.1", port=port, user="tests", dbname="postgres").close()
-    except psycopg.OperationalError:
-        return False
-    return True
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -97,10 +140,10 @@ def _free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """One server for the tests of a file."""
-    with postgres() as url:
-        yield url
+def postgres_server() -> Iterator[PostgresServer]:
+    """One for the tests of a file."""
+    with postgres() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -108,4 +151,4 @@ def database_url(request, tmp_path) -> str:
     """Of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/database"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("postgres_server").url())

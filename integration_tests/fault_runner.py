@@ -41,7 +41,7 @@ from integration_tests.sink_faults import (
     Stage,
 )
 from integration_tests.sink_queries import CLOSING, PARTITIONS, STATEFUL, TWO_SOURCES
-from integration_tests.spark_support import consume, produce
+from integration_tests.spark_support import NO_WORKER, consume, produce
 from integration_tests.transactional_clients import Confluent
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
@@ -60,9 +60,6 @@ STRUCK = 1
 GROWN = 700
 RUN_TIMEOUT_S = 300
 RESTARTS = 6
-NO_WORKER = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start, which a busy machine may need."""
-
 CUT_S = 1.0
 LATE_FACTOR = 5
 """Machines that test are busy with other tests: so much more time than `PROMPT_S`."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import confluent_kafka
 import kafka
-from kafka.errors import CommitFailedError, KafkaError
+from kafka.errors import CommitFailedError, KafkaConnectionError, KafkaError
 
 from storage_engine.client import CommitRefusedError, Consumer, DeadlineExceededError
 from storage_engine.client import TopicPartition as OurPartition
@@ -102,7 +102,12 @@ class KafkaPython:
         self._consumer.subscribe([topic], listener=Listener())
 
     def poll(self) -> Iterable[tuple[int, int]]:
-        polled = self._consumer.poll(POLL_MS)
+        try:
+            polled = self._consumer.poll(POLL_MS)
+        except KafkaConnectionError:
+            # The one who knows the coordinator was killed; the client (3.0) leaves asking another
+            # to its user.
+            return []
         return [(record.partition, record.offset) for each in polled.values() for record in each]
 
     def generation(self) -> int | None:

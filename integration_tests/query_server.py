@@ -59,30 +59,37 @@ class Run:
     per_batch: int
     min_partitions: int
     endless: bool = False
+    broken: str | None = None
+    """One of `broken_sinks`."""
 
 
 def serve(master: str, folder: str) -> None:
     from integration_tests.sink_moments import MomentsSource
-    from integration_tests.spark_support import new_session
 
-    speculating = (
-        ("spark.speculation", "true"),
-        ("spark.speculation.interval", "100ms"),
-        ("spark.speculation.minTaskRuntime", "1s"),
-        ("spark.speculation.quantile", "0.5"),
-        ("spark.executor.memory", "512m"),
-        ("spark.executorEnv.PYTHONPATH", str(ROOT)),
-    )
-    speculates = master == SPECULATING
-    spark = new_session(
-        "headrace-query-server",
-        master=_standalone_spark(folder) if speculates else master,
-        settings=speculating if speculates else (),
-    )
+    spark = session("headrace-query-server", master, folder)
     spark.dataSource.register(MomentsSource)
     _tell("ready")
     for line in sys.stdin:
         _tell(_run(spark, Run(**json.loads(line))))
+
+
+def session(name: str, master: str, folder: str) -> "SparkSession":
+    """On Spark's own masters, or SPECULATING, which works in the folder."""
+    from integration_tests.spark_support import new_session
+
+    if master != SPECULATING:
+        return new_session(name, master=master)
+    settings = (
+        ("spark.speculation", "true"),
+        ("spark.speculation.interval", "100ms"),
+        ("spark.speculation.minTaskRuntime", "1s"),
+        ("spark.speculation.quantile", "0.5"),
+        # A task that is alone in its stage has nobody to be compared with.
+        ("spark.speculation.task.duration.threshold", "3s"),
+        ("spark.executor.memory", "512m"),
+        ("spark.executorEnv.PYTHONPATH", str(ROOT)),
+    )
+    return new_session(name, master=_standalone_spark(folder), settings=settings)
 
 
 def _standalone_spark(folder: str) -> str:
@@ -117,7 +124,7 @@ def _tell(text: str) -> None:
 def _run(spark: "SparkSession", run: Run) -> str:
     from pyspark.errors import PySparkException
 
-    from integration_tests.sink_moments import FOLDER_OPTION, FORMAT
+    from integration_tests.sink_moments import BROKEN_OPTION, FOLDER_OPTION, FORMAT
     from integration_tests.sink_queries import QUERIES
 
     def source(topic: str) -> "DataFrame":
@@ -142,6 +149,8 @@ def _run(spark: "SparkSession", run: Run) -> str:
         .option("sinkId", run.sink_id)
         .option("checkpointLocation", str(Path(run.folder) / "checkpoint"))
     )
+    if run.broken is not None:
+        writer = writer.option(BROKEN_OPTION, run.broken)
     try:
         if not run.endless:
             writer = writer.trigger(availableNow=True)

@@ -38,6 +38,9 @@ from storage_engine.client.produce import WORK_MS
 
 FORMAT = "headrace-with-moments"
 FOLDER_OPTION = "momentsFolder"
+BROKEN_OPTION = "momentsBroken"
+"""One of `broken_sinks` in the place of the users' sink."""
+
 SOME_ROWS = 30
 PIECE_ROWS = 10
 """Sent together at first; stateful queries have few rows in a task."""
@@ -57,7 +60,13 @@ class MomentsSource(HeadraceDataSource):
 
     def streamWriter(self, schema: Any, overwrite: bool) -> HeadraceStreamWriter:
         folder = Path(self.options.pop(FOLDER_OPTION.lower()))
-        return MomentsWriter(super().streamWriter(schema, overwrite)._options, folder)
+        broken = self.options.pop(BROKEN_OPTION.lower(), None)
+        kind = MomentsWriter
+        if broken is not None:
+            from integration_tests.broken_sinks import BROKEN
+
+            kind = BROKEN[broken]
+        return kind(super().streamWriter(schema, overwrite)._options, folder)
 
 
 class MomentsWriter(HeadraceStreamWriter):

@@ -9,6 +9,11 @@ every few seconds, at a random stage of a micro-batch or at any time, and whatev
 again. In the end nothing is broken any more, the query runs to the end, and every id must be there
 once. The last line is the verdict; the exit status is 0 when it was exactly once. The folder of
 brokers and query, with their logs, is kept when it was not, and named.
+
+    python -m integration_tests.soak --minutes 2 --broken replay-twice
+
+runs the same on a sink that is broken on purpose (`broken_sinks`): then the verdict has to be a bad
+one, and the exit status 1.
 """
 
 import argparse
@@ -20,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from integration_tests.broken_sinks import BROKEN
 from integration_tests.soak_faults import Soak
 from integration_tests.spark_support import IdProducer
 from storage_engine.core.errors import HeadraceError
@@ -49,7 +55,7 @@ def soak(
 ) -> tuple[str, bool]:
     """The verdict, and whether it is good."""
     done: Counter[str] = Counter()
-    with Soak(folder, arguments.seed, say) as running:
+    with Soak(folder, arguments.seed, say, broken=arguments.broken) as running:
         say("three brokers and Spark are up")
         with IdProducer(running.servers, running.source, per_second=arguments.rate) as producer:
             running.wait_for_progress()
@@ -99,6 +105,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the faults (0)")
     parser.add_argument(
         "--rate", type=int, default=IDS_PER_SECOND, help=f"ids a second ({IDS_PER_SECOND})"
+    )
+    parser.add_argument(
+        "--broken", choices=sorted(BROKEN), help="a sink that is not exactly once, to be found out"
     )
     return parser.parse_args(arguments)
 

@@ -81,8 +81,12 @@ class Soak:
     """Runs for as long as the block lasts. `folder` then holds the logs of all that ran: `cluster`
     of the brokers, `local.log` of Spark."""
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, seed: int, say: Callable[[str], None], *, broken: str | None = None
+    ) -> None:
+        """`broken`: one of `broken_sinks`, which the soak has to find out."""
         self._say = say
+        self._broken = broken
         self._folder = folder / "query"
         self._folder.mkdir(parents=True)
         self._all = folder
@@ -120,6 +124,7 @@ class Soak:
                 per_batch=PER_BATCH,
                 min_partitions=2,
                 endless=True,
+                broken=self._broken,
             )
             stack.callback(lambda: self._query.kill())
             self._begin()

@@ -1,4 +1,5 @@
-"""A Spark driver of its own, for tests that kill it: `spark_keyed_driver.py SERVERS TOPIC URL DIR`.
+"""A Spark driver of its own, for tests that kill it:
+`spark_keyed_driver.py MASTER SERVERS TOPIC URL DIR`.
 
 Copies TOPIC to the table TABLE of the database at URL in micro-batches of PER_BATCH records, and
 ends when all is there. It is not deterministic: every computation draws other numbers. What goes
@@ -10,6 +11,7 @@ wrong is said by files in DIR, as with `faulty_sink`:
     after-commit-<batch>  the same when the database has committed, before Spark writes that down
     fail-<batch>          the task of the last partition fails when it has computed its rows
     kill-<batch>          its Python worker is killed with SIGKILL then
+    slow-<batch>          its first attempt does not end
     database-<batch>      the database fails when it has some rows: PostgreSQL ends the connection,
                           SQLite has no room
 """
@@ -17,6 +19,7 @@ wrong is said by files in DIR, as with `faulty_sink`:
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,17 +27,19 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from connector import KeyedSink, keyed_tables
 from integration_tests.faulty_sink import FOLDER, pause, taken
-from integration_tests.query_server import LOCAL
-from integration_tests.spark_support import new_session
+from integration_tests.query_server import session
+from integration_tests.spark_support import NO_WORKER
 
 TABLE = "records"
 PER_BATCH = 2_000
 LAST = 1
+RESTARTS = 6
 
 
 class FaultyTable(keyed_tables.KeyedTable):
@@ -73,7 +78,7 @@ def write_to(sink: KeyedSink) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch: int) -> None:
         # Where Python workers find it that were started before.
         folder = Path(os.environ[FOLDER])
-        fails, dies = folder / f"fail-{batch}", folder / f"kill-{batch}"
+        fails, dies, hangs = (folder / f"{what}-{batch}" for what in ("fail", "kill", "slow"))
 
         def fail(pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pieces
@@ -86,6 +91,12 @@ def write_to(sink: KeyedSink) -> Callable[[DataFrame, int], None]:
             if dies.exists():
                 dies.unlink()
                 os.kill(os.getpid(), signal.SIGKILL)
+            if hangs.exists():
+                hangs.unlink()
+                # Until Spark kills it, or dies.
+                spark = os.getppid()
+                while os.getppid() == spark:
+                    time.sleep(0.05)
 
         told = frame.withColumn("batch", F.lit(batch))
         sink(told.mapInArrow(fail, told.schema), batch)
@@ -103,7 +114,8 @@ def copy(
     *,
     min_partitions: int = LAST + 1,
 ) -> None:
-    """All there is; the checkpoint is in the folder."""
+    """All there is; the checkpoint is in the folder. Begun again where Spark had no patience with a
+    Python process."""
     rows = (
         spark.readStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)
@@ -118,23 +130,29 @@ def copy(
             F.rand().alias("drawn"),
         )
     )
-    query = (
+    writer = (
         rows.writeStream.foreachBatch(write_to(KeyedSink(url, table=TABLE)))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+    for left in reversed(range(RESTARTS)):
+        query = writer.start()
+        try:
+            query.awaitTermination()
+            return
+        except StreamingQueryException as failure:
+            if NO_WORKER not in str(failure) or not left:
+                raise
+        finally:
+            query.stop()
 
 
 def main() -> None:
-    servers, topic, url, directory = sys.argv[1:]
+    master, servers, topic, url, directory = sys.argv[1:]
     os.environ[FOLDER] = directory
     keyed_tables.KeyedTable = FaultyTable  # type: ignore[misc]
-    copy(new_session("headrace-keyed-driver", master=LOCAL), servers, topic, url, Path(directory))
+    spark = session("headrace-keyed-driver", master, directory)
+    copy(spark, servers, topic, url, Path(directory))
 
 
 if __name__ == "__main__":

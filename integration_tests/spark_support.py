@@ -22,6 +22,9 @@ SETTINGS = (("log.retention.check.interval.ms", "200"),)
 
 PRODUCER_TIMEOUT_MS = 300_000
 
+NO_WORKER = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, which a busy machine may need."""
+
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 

@@ -135,9 +135,12 @@ def test_a_sample_is_repeatable_and_wide():
 def test_every_fault_of_the_keyed_sink_comes_with_both_databases():
     for database in keyed_faults.DATABASES:
         cases = [case for case in keyed_faults.all_cases() if case.database == database]
-        assert {case.fault for case in cases} == set(keyed_faults.Fault)
+        left_out = set(keyed_faults.OF_SERVERS) if database == "sqlite" else set()
+        assert {case.fault for case in cases} == set(keyed_faults.Fault) - left_out
         assert {case.stage for case in cases} == set(keyed_faults.Stage)
-    chosen = [keyed_faults.sample(seed) for seed in range(200)]
+    chosen = [keyed_faults.sample(seed) for seed in range(400)]
     assert chosen[7] == keyed_faults.sample(7)
-    assert {case for each in chosen for case in each} == set(keyed_faults.all_cases())
+    assert {case for each in chosen for case in each} == {
+        case for case in keyed_faults.all_cases() if case.fault not in keyed_faults.NEEDS_MORE
+    }
     assert all({case.database for case in each} == {"sqlite", "postgresql"} for each in chosen)

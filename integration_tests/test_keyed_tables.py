@@ -15,9 +15,9 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 
 from connector.errors import ConnectorError
 from connector.keyed_tables import KeyedTable, database
-from integration_tests.databases import database_url, postgres_url
+from integration_tests.databases import database_url, postgres_server
 
-__all__ = ["database_url", "postgres_url"]
+__all__ = ["database_url", "postgres_server"]
 
 KEY = ("topic", "partition", "offset")
 

@@ -18,7 +18,7 @@ from connector.stream_reader import HeadraceStreamReader
 from integration_tests.cluster_support import admin, create_topic, shared_cluster, wait_until
 from integration_tests.spark_support import consume, produce, topic
 from integration_tests.transactional_clients import Confluent
-from storage_engine.client import fetch
+from storage_engine.client import range_reader
 
 SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 COMPACTED = {
@@ -234,7 +234,7 @@ def fetched_bytes(monkeypatch):
     counted = [0]
 
     def counting(*arguments, **settings):
-        for each in fetch.read_range(*arguments, **settings):
+        for each in range_reader.read_range(*arguments, **settings):
             counted[0] += len(each.records)
             yield each
 

@@ -21,6 +21,7 @@ class FakeWriter:
         assert transaction is None
         self.cluster = cluster
         self.flushed = False
+        self.announced = set()
         cluster.writers.append(self)
 
     def __enter__(self):
@@ -29,7 +30,11 @@ class FakeWriter:
     def __exit__(self, *error):
         pass
 
+    def announce(self, partitions):
+        self.announced |= set(partitions)
+
     def append(self, tp, batch):
+        assert tp in self.announced
         self.cluster.appended.append((tp, batch))
 
     def flush(self):

@@ -14,7 +14,8 @@ PARTITIONS = {"t": 4, "u": 2}
 def _route(rows, topic="t"):
     """Per partition the rows as (key, value)."""
     routed = {}
-    for group in Router(topic=topic, partition_count=PARTITIONS.__getitem__).route(rows):
+    for route in Router(topic=topic, partition_count=PARTITIONS.__getitem__).route(rows):
+        group = route.rows()
         assert group.topic_partition not in routed
         keys = [None] * len(group.values) if group.keys is None else group.keys.to_pylist()
         routed[group.topic_partition] = list(zip(keys, group.values.to_pylist(), strict=True))
@@ -49,7 +50,7 @@ def test_rows_of_a_key_stay_together_in_their_order_where_a_kafka_client_puts_th
 def test_rows_without_a_key_go_together_to_one_partition_then_to_the_next():
     router = Router(topic="t", partition_count=PARTITIONS.__getitem__)
     rows = _rows(value=["a", "b"])
-    seen = [group.topic_partition.partition for _ in range(8) for group in router.route(rows)]
+    seen = [route.topic_partition.partition for _ in range(8) for route in router.route(rows)]
     assert len(seen) == 8
     assert sorted(seen[:4]) == [0, 1, 2, 3]
     assert seen[:4] == seen[4:]
@@ -84,7 +85,8 @@ def test_headers_go_with_their_rows():
             "headers": headers,
         }
     )
-    groups = list(Router(topic="t", partition_count=PARTITIONS.__getitem__).route(rows))
+    routes = Router(topic="t", partition_count=PARTITIONS.__getitem__).route(rows)
+    groups = [route.rows() for route in routes]
     assert [group.headers and group.headers.to_pylist() for group in groups] == [
         [None, [{"key": "h", "value": b"2"}]],
         [[{"key": "h", "value": b"0"}]],

@@ -13,8 +13,8 @@ import pyarrow as pa
 from examples.flights.failover import PartitionView, View
 from storage_engine.client.admin import create_topic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetch import read_range
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.range_reader import read_range
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition

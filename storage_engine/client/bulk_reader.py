@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
-from storage_engine.client.fetch import FETCH_BYTES, read_range
+from storage_engine.client.fetch import FETCH_BYTES
+from storage_engine.client.range_reader import read_range
 from storage_engine.client.settings import (
     Setting,
     integer,

@@ -70,6 +70,8 @@ class Cluster:
         self._view = ClusterMetadata()
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}
+        self.coordinators: dict[tuple[int, str], int] = {}
+        """Broker by kind and name; `coordinator_lookup` alone changes it."""
 
     # Metadata.
 

@@ -37,3 +37,21 @@ def committed(
             start = end
     if end > start:
         yield records[start:end]
+
+
+def without_read(
+    records: memoryview, aborted_transactions: Sequence[tuple[int, int]], position: int
+) -> tuple[memoryview, tuple[tuple[int, int], ...]]:
+    """`records` from the first batch on that reaches to `position` or beyond, and the transactions
+    of `aborted_transactions` that did not end before it: their producers' next transactions may
+    well be committed."""
+    left = sorted(aborted_transactions, key=lambda transaction: transaction[1])
+    for start, header in iter_headers(records):
+        if header.last_offset >= position:
+            return records[start:], tuple(left)
+        if header.is_control:
+            ended = (each for each in left if each[0] == header.producer_id)
+            first = next(ended, None)
+            if first is not None and first[1] <= header.last_offset:
+                left.remove(first)
+    return records[len(records) :], ()

@@ -1,4 +1,5 @@
-"""Which broker coordinates a group, or a transactional id. Source: KIP-98."""
+"""Which broker coordinates a group, or a transactional id. Its one rule: what is remembered is a
+guess, which whoever is refused by that broker has to take back. Source: KIP-98."""
 
 import importlib
 
@@ -13,6 +14,28 @@ _FIND_VERSION = 3
 
 GROUP = 0
 TRANSACTION = 1
+
+MAX_REMEMBERED = 64
+"""A process writes to few sinks at a time; batch writes have a new one each."""
+
+
+def remembered_coordinator(
+    cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline
+) -> int:
+    """As `find_coordinator`, by an earlier answer to anybody who uses this `cluster`."""
+    known = cluster.coordinators
+    found = known.get((kind, key))
+    if found is None:
+        found = find_coordinator(cluster, kind, key, what, deadline)
+        if len(known) >= MAX_REMEMBERED:
+            known.pop(next(iter(known)))
+        known[kind, key] = found
+    return found
+
+
+def forget_coordinator(cluster: Cluster, kind: int, key: str) -> None:
+    """It did not answer, or coordinates that no more."""
+    cluster.coordinators.pop((kind, key), None)
 
 
 def find_coordinator(cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline) -> int:

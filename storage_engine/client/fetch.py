@@ -1,11 +1,11 @@
-"""Record batches of offset ranges, from the leaders of their partitions.
+"""Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
 
 Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
 caller gets the answer to the last one; a leader that moves or dies only delays. Source: R-CLI2,
 R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
@@ -43,6 +43,14 @@ _LOOKUP_MS = 1_000
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
+
+
+def isolation_level(name: str) -> int:
+    """As in a request; ConfigError for a name that is none."""
+    if name not in ISOLATION_LEVELS:
+        levels = ", ".join(ISOLATION_LEVELS)
+        raise ConfigError(f"the isolation level is '{name}'; it must be one of {levels}")
+    return ISOLATION_LEVELS[name]
 
 
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
@@ -104,9 +112,6 @@ class FetchReader:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
         when it is polled for. `on_out_of_range` says where to go on instead, or raises."""
-        if isolation not in ISOLATION_LEVELS:
-            levels = ", ".join(ISOLATION_LEVELS)
-            raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
         self._cluster = cluster
         self._cursors = {
             tp: Cursor(tp, start_offset, end_offset)
@@ -114,7 +119,7 @@ class FetchReader:
         }
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._isolation_level = ISOLATION_LEVELS[isolation]
+        self._isolation_level = isolation_level(isolation)
         self._isolation = isolation
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._read_ahead = read_ahead
@@ -347,66 +352,3 @@ class FetchReader:
         for cursor in self._cursors.values():
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
                 raise DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
-
-
-def read_range(
-    cluster: Cluster,
-    tp: TopicPartition,
-    start_offset: int,
-    end_offset: int | None,
-    *,
-    max_bytes: int = FETCH_BYTES,
-    fetches_in_flight: int = 2,
-    isolation: str = "read_uncommitted",
-    timeout_ms: int | None = None,
-    max_wait_ms: int = MAX_WAIT_MS,
-) -> Generator[FetchedBatches, None, None]:
-    """The batches of one partition with offsets from `start_offset` to below `end_offset` (None:
-    for ever).
-
-    Offsets at the edges and in gaps are the caller's affair: the first batch may begin before
-    `start_offset`, the last may end after `end_offset`. With `fetches_in_flight` 2 one is on its
-    way while the caller works on the other. Raises as FetchReader.poll does; an `end_offset` that
-    the log does not reach is waited for up to `timeout_ms`.
-    """
-    ranges = {tp: (start_offset, end_offset)}
-    return read_ranges(
-        cluster,
-        ranges,
-        max_bytes=max_bytes,
-        fetches_in_flight=fetches_in_flight,
-        isolation=isolation,
-        timeout_ms=timeout_ms,
-        max_wait_ms=max_wait_ms,
-    )
-
-
-def read_ranges(
-    cluster: Cluster,
-    ranges: Mapping[TopicPartition, tuple[int, int | None]],
-    *,
-    max_bytes: int = FETCH_BYTES,
-    fetches_in_flight: int = 2,
-    isolation: str = "read_uncommitted",
-    timeout_ms: int | None = None,
-    max_wait_ms: int = MAX_WAIT_MS,
-) -> Generator[FetchedBatches, None, None]:
-    """As `read_range`, for several partitions; those of one leader share its fetches."""
-    reader = FetchReader(
-        cluster,
-        ranges,
-        max_bytes=max_bytes,
-        max_wait_ms=max_wait_ms,
-        isolation=isolation,
-        timeout_ms=timeout_ms,
-        read_ahead=fetches_in_flight > 1,
-    )
-    return _read_all(reader)
-
-
-def _read_all(reader: FetchReader) -> Generator[FetchedBatches, None, None]:
-    try:
-        while not reader.done:
-            yield from reader.poll(_LONGEST_WAIT_MS)
-    finally:
-        reader.close()

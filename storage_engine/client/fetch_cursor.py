@@ -4,6 +4,7 @@ Rule: the position moves by whole batches only, and never back.
 """
 
 import struct
+from typing import NamedTuple
 
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import HeadraceError
@@ -66,13 +67,13 @@ class Cursor:
         self._attempts = 0
         self._error = None
         self._high_watermark = high_watermark
-        last, end = (0, 0) if records is None else _last_whole_batch(records)
-        if records is None or not end:
+        whole = None if records is None else WholeBatches.of(records)
+        if whole is None:
             self._waiting_since_ms = self._waiting_since_ms or monotonic_ms()
             return None
         self._waiting_since_ms = 0
-        self.position = max(self.position, read_header(records, last).next_offset)
-        return records[:end]
+        self.position = max(self.position, whole.next_offset)
+        return whole.records
 
     def failed(self, error: HeadraceError) -> None:
         """To be tried again, after a look at the metadata."""
@@ -105,15 +106,25 @@ class Cursor:
         )
 
 
-def _last_whole_batch(records: memoryview) -> tuple[int, int]:
-    """Where it starts and ends, (0, 0) when there is none: a leader may cut its answer in the last
-    batch."""
-    start = end = 0
-    size = len(records)
-    unpack = _LENGTH.unpack_from
-    while end + HEADER_BYTES <= size:
-        next_end = end + LENGTH_END + int(unpack(records, end + _LENGTH_AT)[0])
-        if not end < next_end <= size:
-            break
-        start, end = end, next_end
-    return start, end
+class WholeBatches(NamedTuple):
+    """An answer without a batch that the leader cut: it may do that to the last one."""
+
+    records: memoryview
+    next_offset: int
+    """Behind the last batch."""
+    last_batch_bytes: int
+
+    @classmethod
+    def of(cls, records: memoryview) -> "WholeBatches | None":
+        """None when there is no whole batch."""
+        start = end = 0
+        size = len(records)
+        unpack = _LENGTH.unpack_from
+        while end + HEADER_BYTES <= size:
+            next_end = end + LENGTH_END + int(unpack(records, end + _LENGTH_AT)[0])
+            if not end < next_end <= size:
+                break
+            start, end = end, next_end
+        if not end:
+            return None
+        return cls(records[:end], read_header(records, start).next_offset, end - start)

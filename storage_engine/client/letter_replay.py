@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetch import read_range
 from storage_engine.client.letter_selection import Mask, Selection, Survey, first_of
 from storage_engine.client.partitioner import partitions_for_keys
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.range_reader import read_range
 from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text

@@ -27,7 +27,7 @@ from storage_engine.client.admin import (
     describe_topic_configs,
 )
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetch import FetchedBatches, read_range
+from storage_engine.client.fetch import FetchedBatches
 from storage_engine.client.mirror_offsets import Delivered, runs_of
 from storage_engine.client.mirror_plan import (
     COMPACTED,
@@ -46,6 +46,7 @@ from storage_engine.client.mirror_source import (
     is_gone,
 )
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.range_reader import read_range
 from storage_engine.client.transactions import ProducerTransactions
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text, topic_name_problem

@@ -12,12 +12,18 @@ numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several th
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.produce_lane import Lane, Request
-from storage_engine.client.produce_queue import Done, PartitionQueue, PendingBatch, Producer
+from storage_engine.client.produce_queue import (
+    Done,
+    PartitionQueue,
+    PendingBatch,
+    Producer,
+    Transaction,
+)
 from storage_engine.client.produce_verdict import Verdict, final_error, verdict_on
 from storage_engine.client.producer_id import new_producer
 from storage_engine.core.errors import (
@@ -81,19 +87,6 @@ class Delivery:
     records: int = 0
 
 
-class Transaction(Protocol):
-    """What a writer's batches may be part of: `sink_batches.Member`."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-
-    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the coordinator of partitions before the first batch for them. KafkaError when the
-        transaction is open no more."""
-        ...
-
-
 class BatchWriter:
     """Appends encoded batches to partitions, several leaders at a time."""
 
@@ -149,6 +142,13 @@ class BatchWriter:
         self._lookup = LeaderLookup(cluster)
         self._closed = False
         self.deliveries: dict[TopicPartition, Delivery] = {}
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """There will be batches for each of these: a transaction is told of all in one request."""
+        self._check()
+        for tp in partitions:
+            if tp not in self._queues:
+                self._open_queue(tp)
 
     def append(
         self,

@@ -10,8 +10,8 @@ idempotence one batch at a time is in flight.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import HeadraceError
@@ -35,6 +35,19 @@ class Producer(NamedTuple):
     epoch: int
     transactional: bool = False
     """Whether all that it writes is one transaction."""
+
+
+class Transaction(Protocol):
+    """What batches may be part of: `sink_batches.Member`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the coordinator of partitions before the first batch for them. KafkaError when the
+        transaction is open no more."""
+        ...
 
 
 class PendingBatch:

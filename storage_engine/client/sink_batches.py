@@ -19,7 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import TRANSACTION, find_coordinator
+from storage_engine.client.coordinator_lookup import (
+    TRANSACTION,
+    forget_coordinator,
+    remembered_coordinator,
+)
 from storage_engine.client.enlisting import ENLIST_VERSION, enlist_request, enlisted_codes, worst
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
@@ -70,7 +74,7 @@ class SinkBatches:
         self.sink = sink
         self.query = query
         self._deadline_ms = deadline_ms or cluster.deadline_ms
-        self._coordinator: int | None = None
+        self._name = member_transactional_id(sink)
 
     def join(self, batch: int, *, timeout_ms: int = TIMEOUT_MS) -> "Member | Committed":
         """A transaction of its own for a task attempt, unless the batch is committed."""
@@ -162,20 +166,12 @@ class SinkBatches:
                     # The coordinator is right, and busy.
                     retry.pause(failure)
                     continue
-            self._coordinator = None
+            forget_coordinator(self._cluster, TRANSACTION, self._name)
             retry.pause(failure)
 
     def _find(self, deadline: Deadline) -> int:
-        if self._coordinator is not None:
-            return self._coordinator
-        self._coordinator = find_coordinator(
-            self._cluster,
-            TRANSACTION,
-            member_transactional_id(self.sink),
-            f"sink '{self.sink}'",
-            deadline,
-        )
-        return self._coordinator
+        what = f"sink '{self.sink}'"
+        return remembered_coordinator(self._cluster, TRANSACTION, self._name, what, deadline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,9 +149,7 @@ class BatchCommits:
             return
         key = LedgerKey(event.sink, event.query)
         ledger = self._ledger_of(key)
-        if log.in_flight(ledger.seen_at):
-            log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
-            return
+        # It may still be lost: so is this answer then, which waits for it or for a record behind.
         if event.batch <= ledger.record.last:
             self._tell_committed(event)
             return

@@ -110,9 +110,9 @@ def _sealed(header: BatchHeader, record: bytes) -> memoryview:
 
 
 def _record(key: bytes, value: bytes, *, timestamp_delta: int) -> bytes:
-    body = b"\0" + _varint(timestamp_delta) + _varint(0)
-    body += _varint(len(key)) + key + _varint(len(value)) + value + _varint(0)
-    return _varint(len(body)) + body
+    body = b"\0" + varint(timestamp_delta) + varint(0)
+    body += varint(len(key)) + key + varint(len(value)) + value + varint(0)
+    return varint(len(body)) + body
 
 
 def _key_and_value(header: BatchHeader, batch: BytesLike) -> tuple[bytes, bytes]:
@@ -149,7 +149,8 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
             return (encoded >> 1) ^ -(encoded & 1), at
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Zigzag, as in all records; for a few of them, `varints` has columns."""
     encoded = (value << 1) ^ (value >> 63)
     result = bytearray()
     while encoded >= 0x80:

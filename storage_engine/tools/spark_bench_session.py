@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from storage_engine.tools.arguments import natural_number, positive_integer
 from storage_engine.tools.errors import CommandError
@@ -69,6 +69,48 @@ def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) ->
             query.stop()
 
 
+class Trigger(NamedTuple):
+    """A micro-batch that had rows."""
+
+    rows: int
+    time_ms: int
+
+
+def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
+    """All micro-batches of a query that reads what is there now. It ends by itself: one that is
+    stopped within a micro-batch kills tasks, whose Python workers complain of a broken pipe."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        try:
+            ended = _await_end(query)
+            _raise_failure(query)
+        finally:
+            query.stop()
+        if not ended:
+            raise CommandError(
+                f"a streaming query takes longer than {QUERY_TIMEOUT_S} s; ask for less with "
+                "--records or --triggers"
+            )
+        return [
+            Trigger(progress.numInputRows, progress.durationMs["triggerExecution"])
+            for progress in query.recentProgress
+            if progress.numInputRows
+        ]
+
+
+def _await_end(query: "StreamingQuery") -> bool:
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while query.isActive and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not query.isActive
+
+
+def _raise_failure(query: "StreamingQuery") -> None:
+    error = query.exception()
+    if error is not None:
+        raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+
+
 def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
     by_batch: dict[int, int] = {}
     deadline = time.monotonic() + QUERY_TIMEOUT_S
@@ -76,9 +118,7 @@ def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
         for progress in query.recentProgress:
             if progress.numInputRows:
                 by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
-        error = query.exception()
-        if error is not None:
-            raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+        _raise_failure(query)
         if time.monotonic() > deadline:
             raise CommandError(
                 f"{len(by_batch)} of {triggers} micro-batches in {QUERY_TIMEOUT_S} s; "

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from storage_engine.client.committed_batches import committed
+from storage_engine.client.committed_batches import committed, without_read
 from storage_engine.protocol.record_batch import CONTROL_BIT, patch, read_header, seal
 from storage_engine.protocol.records import decode_batches, encode_batches
 
@@ -45,7 +45,12 @@ class Log:
         return self
 
     def read(self, *aborted: tuple[int, int]) -> list[str]:
-        pieces = committed(memoryview(bytes(self.content)), aborted)
+        return self.read_on(0, *aborted)
+
+    def read_on(self, position: int, *aborted: tuple[int, int]) -> list[str]:
+        """All below `position` came with another fetch."""
+        records, left = without_read(memoryview(bytes(self.content)), aborted, position)
+        pieces = committed(records, left)
         return [value.decode() for value in decode_batches(pieces).values.to_pylist()]
 
 
@@ -84,3 +89,16 @@ def test_several_aborted_transactions_may_overlap() -> None:
 def test_other_producers_are_not_touched(producer_id: int) -> None:
     log = Log().data("a", 7).data("b", producer_id).data("c", 7)
     assert log.read((7, 0)) == ["b"]
+
+
+def test_what_was_read_takes_its_aborted_transactions_along() -> None:
+    log = Log().data("a", 7).marker(7).data("b", 7).marker(7).data("c", 7).marker(7)
+    aborted = ((7, 0), (7, 4))
+    assert [log.read_on(position, *aborted) for position in range(7)] == [["b"]] * 3 + [[]] * 4
+
+
+def test_a_transaction_that_goes_on_is_left_out_also_behind_what_was_read() -> None:
+    log = Log().data("a", 7).data("b", 8).marker(8).data("c", 7).marker(7).data("d", 7)
+    assert log.read_on(1, (7, 0)) == ["b", "d"]
+    assert log.read_on(3, (7, 0)) == ["d"]
+    assert log.read_on(3, (7, -5)) == ["d"]

@@ -9,7 +9,9 @@ from itertools import pairwise
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetch import FetchReader, read_range, read_ranges
+from storage_engine.client.fetch import FetchReader
+from storage_engine.client.fetch_window import FetchWindow
+from storage_engine.client.range_reader import read_range
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -21,6 +23,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.record_batch import iter_headers
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import Fault
+from storage_engine.tests.client.ranges import read_ranges
 
 T0 = TopicPartition("t", 0)
 
@@ -45,11 +48,11 @@ def numbers(fetched):
     return found
 
 
-@pytest.mark.parametrize("fetches_in_flight", [1, 2])
+@pytest.mark.parametrize("most_in_flight", [0, 1, 16])
 @pytest.mark.parametrize("max_bytes", [10, 500, 1 << 20])
-def test_a_range_is_read_whole_and_in_order(filled, cluster, fetches_in_flight, max_bytes):
+def test_a_range_is_read_whole_and_in_order(filled, cluster, most_in_flight, max_bytes):
     chunks = list(
-        read_range(cluster, T0, 0, 300, max_bytes=max_bytes, fetches_in_flight=fetches_in_flight)
+        read_range(cluster, T0, 0, 300, max_bytes=max_bytes, most_in_flight=most_in_flight)
     )
     assert numbers(chunks) == list(range(100))
     assert chunks[0].start_offset == 0
@@ -135,8 +138,7 @@ def test_a_leader_that_dies_is_waited_for(filled, cluster):
     assert found == list(range(100))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_under_random_faults_every_batch_comes_once_and_in_order(filled, seed):
+def random_faults(filled, seed):
     chance = random.Random(seed)
     faults = [
         None,
@@ -159,11 +161,26 @@ def test_under_random_faults_every_batch_comes_once_and_in_order(filled, seed):
         return chosen
 
     filled.fault = fault
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_under_random_faults_every_batch_comes_once_and_in_order(filled, seed):
+    random_faults(filled, seed)
     partitions = [TopicPartition("t", number) for number in range(6)]
     with Cluster(filled.bootstrap_servers) as cluster:
         chunks = list(read_ranges(cluster, dict.fromkeys(partitions, (0, 300)), max_bytes=2000))
     for tp in partitions:
         assert numbers(chunk for chunk in chunks if chunk.tp == tp) == list(range(100))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_under_random_faults_fetches_in_flight_bring_each_batch_once(filled, seed, monkeypatch):
+    monkeypatch.setattr(FetchWindow, "wanted_in_flight", 5)
+    random_faults(filled, seed)
+    with Cluster(filled.bootstrap_servers) as cluster:
+        chunks = list(read_range(cluster, T0, 10, 300, max_bytes=1000))
+    assert numbers(chunks) == list(range(3, 100))
+    assert all(a.next_offset == b.start_offset for a, b in pairwise(chunks))
 
 
 def test_an_offset_out_of_range_is_an_error_with_the_valid_range(filled, cluster):

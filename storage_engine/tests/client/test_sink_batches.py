@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from storage_engine.client.coordinator_lookup import MAX_REMEMBERED
 from storage_engine.client.produce import BatchWriter
 from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, KafkaError
@@ -120,6 +121,20 @@ def test_a_partition_that_is_not_enlisted_is_not_written_to(fake, cluster, coord
     assert fake.count("Produce") == 0
 
 
+def test_announced_partitions_are_enlisted_by_one_request(fake, cluster, coordinator):
+    member = SinkBatches(cluster, "sink", "query").join(3)
+    with BatchWriter(cluster, transaction=member) as writer:
+        writer.announce([T0, T1])
+        writer.announce([T1])
+        for tp in (T0, T1):
+            writer.append(tp, numbered_batch(0))
+            writer.flush()
+    enlisted = [message for _, api, message in coordinator.asked if api == "AddPartitionsToTxn"]
+    assert len(enlisted) == 1
+    (topic,) = enlisted[0].v3_and_below_topics
+    assert (topic.name, sorted(topic.partitions)) == ("t", [0, 1])
+
+
 def test_the_identical_request_goes_to_the_next_coordinator(fake, cluster, coordinator):
     batches = SinkBatches(cluster, "sink", "query")
     batches.heartbeat(4)
@@ -129,6 +144,29 @@ def test_the_identical_request_goes_to_the_next_coordinator(fake, cluster, coord
     commits = [(broker, m) for broker, api, m in coordinator.asked if api == "CommitBatch"]
     assert [broker for broker, _ in commits] == [1, 2, 2]
     assert len({repr(message) for _, message in commits}) == 1
+
+
+def test_the_coordinator_is_looked_up_once_for_all_tasks_until_it_is_another(
+    fake, cluster, coordinator
+):
+    for batch in range(3):
+        member = SinkBatches(cluster, "sink", "query").join(batch)
+        member.enlist([T0])
+        SinkBatches(cluster, "sink", "query").commit(batch, [member.id])
+    assert fake.count("FindCoordinator") == 1
+    coordinator.broker = 2
+    SinkBatches(cluster, "sink", "query").join(3)
+    SinkBatches(cluster, "sink", "query").join(3)
+    assert fake.count("FindCoordinator") == 2
+    assert [broker for broker, _, _ in coordinator.asked[-3:]] == [1, 2, 2]
+    SinkBatches(cluster, "another", "query").join(0)
+    assert fake.count("FindCoordinator") == 3
+
+
+def test_of_many_sinks_the_coordinators_of_some_are_remembered(fake, cluster, coordinator):
+    for number in range(MAX_REMEMBERED + 1):
+        SinkBatches(cluster, f"sink-{number}", "query").join(0)
+    assert len(cluster.coordinators) == MAX_REMEMBERED
 
 
 def test_what_is_committed_already_is_no_failure(cluster, coordinator):

@@ -18,11 +18,14 @@ from storage_engine.client.admin import (
     describe_topic_configs,
 )
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetch import read_range, read_ranges
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.fetch_window import FetchWindow
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.range_reader import read_range
 from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records import decode_batches, encode_batches
+from storage_engine.tests.client.ranges import read_ranges
 from storage_engine.tools.cluster_plan import UpRequest
 from storage_engine.tools.local_cluster import LocalCluster
 
@@ -100,6 +103,36 @@ def test_a_killed_leader_costs_no_batch_doubles_none_and_keeps_the_order(brokers
         write_round(writer, partitions, 2)
     for tp in partitions:
         assert values_in(cluster, tp) == texts(0, 3000).to_pylist()
+
+
+def test_a_leader_killed_under_fetches_in_flight_costs_and_doubles_nothing(
+    brokers, cluster, monkeypatch
+):
+    create_topic(cluster, "ahead", 1, 3, {"min.insync.replicas": "2"})
+    tp = TopicPartition("ahead", 0)
+    with BatchWriter(cluster) as writer:
+        for number in range(3):
+            write_round(writer, [tp], number)
+    victim = cluster.leader(tp).broker_id
+    killed_under: list[int] = []
+    receive = BrokerConnection.receive
+
+    def receive_or_kill(connection, deadline):
+        if connection.in_flight >= 4 and not killed_under:
+            killed_under.append(connection.in_flight)
+            brokers.kill_broker(victim)
+        return receive(connection, deadline)
+
+    # As on a link with a long delay.
+    monkeypatch.setattr(FetchWindow, "wanted_in_flight", 6)
+    monkeypatch.setattr(BrokerConnection, "receive", receive_or_kill)
+    chunks = read_range(cluster, tp, 5, 2995, max_bytes=4000, isolation="read_committed")
+    pieces = [piece for chunk in chunks for piece in chunk.committed()]
+    values = decode_batches(pieces, start_offset=5, end_offset=2995).values
+    assert killed_under
+    assert values.to_pylist() == texts(5, 2990).to_pylist()
+    assert cluster.leader(tp).broker_id != victim
+    brokers.start_broker(victim)
 
 
 def write_round(writer: BatchWriter, partitions: list[TopicPartition], number: int) -> None:

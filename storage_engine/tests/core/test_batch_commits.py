@@ -102,6 +102,34 @@ def test_2_a_duplicate_commit_aborts_nothing_that_is_being_committed():
         duplicate_commit(with_rules(AbortsWhatIsListed))
 
 
+def test_a_join_behind_a_commit_that_may_be_lost_waits_for_it():
+    """Else the next batch's tasks would ask again after a pause."""
+    bench = CoordinatorBench()
+    member = bench.attempt(0)
+    assert bench.commit(0, member, replicate=False) is None
+    requests = []
+    for batch in (1, 0):
+        assert bench.join(batch, replicate=False) is None, "the commit may be lost"
+        requests.append(bench._requests)
+    bench.replicate()
+    codes = [error(bench.answers[each]) for each in requests]
+    assert codes == [ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED]
+
+
+def test_a_join_is_not_answered_by_a_commit_that_is_lost():
+    bench = CoordinatorBench()
+    member = bench.attempt(0)
+    bench.commit(0, member, replicate=False)
+    for batch in (1, 0):
+        bench.join(batch, replicate=False)
+    answered = dict(bench.answers)
+    bench.fail_over()
+    bench.settle()
+    assert bench.answers == answered
+    assert error(bench.join(0)) is ErrorCode.NONE, "it is not committed"
+    assert error(bench.commit(0, member)) is ErrorCode.NONE
+
+
 # --- 3: members dropped before their markers are written ---
 
 

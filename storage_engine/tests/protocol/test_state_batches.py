@@ -1,0 +1,45 @@
+"""What coordinators keep, as record batches: those of a few records are made without columns."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.protocol.record_batch import validate_for_append
+from storage_engine.protocol.record_encoder import LARGEST_BATCH_BYTES, encode_batches
+from storage_engine.protocol.state_batches import FEW, encode_raw, iter_raw
+
+ENTRIES = st.lists(
+    st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)),
+    min_size=1,
+    max_size=2 * FEW,
+)
+
+
+def in_columns(entries: list[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
+    keys, values = zip(*entries, strict=True)
+    (batch,) = encode_batches(
+        pa.array(values, pa.binary()),
+        pa.array(keys, pa.binary()),
+        now_ms=now_ms,
+        batch_bytes=LARGEST_BATCH_BYTES,
+    )
+    return bytes(batch.data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ENTRIES, st.integers(0, 2**45))
+def test_a_few_entries_are_the_bytes_that_columns_make(entries, now_ms):
+    batch = encode_raw(entries, now_ms=now_ms)
+    assert bytes(batch) == in_columns(entries, now_ms)
+    validate_for_append(batch, max_message_bytes=len(batch))
+    assert [(key, value) for _, key, value in iter_raw(batch, "log")] == entries
+    batch[0] = 1  # the log sets its first offset
+
+
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1])
+@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 2**20])
+def test_lengths_of_all_sizes_are_the_same(count, size):
+    entries: list[tuple[bytes, bytes | None]] = [(b"k", b"v" * size), (b"k" * 64, None)] * count
+    entries = entries[:count]
+    assert bytes(encode_raw(entries, now_ms=1)) == in_columns(entries, 1)
