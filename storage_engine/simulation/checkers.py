@@ -6,6 +6,8 @@ is looked at when it is made. `check_everything` reads all logs again, at interv
 to be sure that nothing changed unseen. Source: ARCHITECTURE.md decision 4.
 """
 
+from collections.abc import Callable
+
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
 from storage_engine.log.checkpoints import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE, read_offsets
@@ -13,7 +15,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.clock import ProcessLoop
 from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.copies import noted
+from storage_engine.simulation.copies import BatchNote, noted
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import (
@@ -78,6 +80,11 @@ class Checker:
         self._controller_epoch = 0
         self._lost_power: set[int] = set()
         """Brokers whose logs may be shorter than they were."""
+        self.on_committed: Callable[[TopicPartition, BatchNote], None] | None = None
+        """Hears of each committed batch, partition by partition in order; set before there is
+        any."""
+        self.on_leader: Callable[[HostedPartition], None] | None = None
+        """Hears of leaders whose logs, high watermarks or epochs have changed."""
 
     def expect_topic(
         self, topic: str, *, unclean: bool, min_in_sync: int, durable: bool = False
@@ -92,6 +99,7 @@ class Checker:
         if record is None:
             unclean, min_in_sync = self._topics[tp.topic]
             record = PartitionRecord(tp, unclean=unclean, min_in_sync=min_in_sync)
+            record.on_committed = self.on_committed
             if tp.topic not in self._durable:
                 # Made while their old sessions live: in its ISR they are who lost the power.
                 record.cut = self._lost_power - self._registered_since.keys()
@@ -207,6 +215,8 @@ class Checker:
         seen.leading = leading
         seen.high_watermark = partition.high_watermark
         self._check_high_watermark(broker, partition, record)
+        if leading and self.on_leader is not None:
+            self.on_leader(partition)
 
     def _check_restart(
         self, life: _Life, partition: HostedPartition, record: PartitionRecord

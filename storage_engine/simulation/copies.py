@@ -7,6 +7,7 @@ Rule: a note's chain stands for everything up to and including its batch.
 from typing import NamedTuple
 
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.record_batch import BatchHeader, iter_headers
 
 READ_BYTES = 1 << 20
@@ -21,6 +22,9 @@ class BatchNote(NamedTuple):
     crc: int
     producer: tuple[int, int, int]
     """Producer id, producer epoch, first sequence."""
+    is_transactional: bool
+    marker_commits: bool | None
+    """Of a marker: how it ends the transaction; None of all other batches."""
     chain: int
 
     def __str__(self) -> str:
@@ -77,8 +81,13 @@ class NotedLog:
         added = []
         chain = self.notes[-1].chain if self.notes else 0
         while (piece := log.read(offset, max_bytes=READ_BYTES)) is not None:
-            for _, header in iter_headers(piece.view()):
-                note = _note(header, chain)
+            data = piece.view()
+            for position, header in iter_headers(data):
+                commits = None
+                if header.is_control:
+                    marker = read_marker(data[position : position + header.size_in_bytes])
+                    commits = marker is not None and marker.commits
+                note = _note(header, commits, chain)
                 chain = note.chain
                 self.add(note)
                 added.append(note)
@@ -93,12 +102,14 @@ def noted(log: PartitionLog) -> NotedLog:
     return notes
 
 
-def _note(header: BatchHeader, chain: int) -> BatchNote:
+def _note(header: BatchHeader, marker_commits: bool | None, chain: int) -> BatchNote:
     return BatchNote(
         header.base_offset,
         header.next_offset,
         header.partition_leader_epoch,
         header.crc,
         (header.producer_id, header.producer_epoch, header.base_sequence),
+        header.is_transactional,
+        marker_commits,
         hash((chain, header.base_offset, header.partition_leader_epoch, header.crc)),
     )

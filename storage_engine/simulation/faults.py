@@ -53,6 +53,12 @@ class FaultKind(enum.Enum):
     MISSED_LEADERSHIP = "missed leadership"
     STALE_ANSWERS = "stale answers"
     UNNOTICED_RESTART = "unnoticed restart"
+    LATE_MARKERS = "late markers"
+    """What a transaction coordinator's broker sends as markers takes long; it gives these
+    connections up and sends it again, and the old markers arrive after the new ones. This and the
+    next only with transactions."""
+    LOST_MARKERS = "lost markers"
+    """Markers take long, and the coordinator's broker is restarted meanwhile."""
     ELECT_PREFERRED = "elect preferred"
     """Somebody asks for it."""
     REASSIGN = "reassign"
@@ -142,6 +148,9 @@ _LOSSY_POWER_WEIGHTS = {
 }
 """Without `flush.before.ack`: once all have lost their power little is promised any more."""
 
+OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS)
+"""Only with transactions."""
+
 _AT_ONCE = frozenset(
     {
         FaultKind.QUICK_RESTART,
@@ -164,6 +173,10 @@ LONGEST_MS = 5000
 """More than twice the session timeout: whoever is away so long has been replaced."""
 SESSION_MS = 2000
 """zookeeper.session.timeout.ms."""
+MARKERS_PAUSE_MS = 1500
+"""Between two of `OF_TRANSACTIONS`, on average."""
+FIRST_OF_TRANSACTIONS = 1001
+"""The number of the first of them: the others have the numbers that they have without."""
 SCRIPT_MS = 6000
 """What a script has for its whole story."""
 
@@ -252,6 +265,26 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
                 seed=choose.getrandbits(32),
             )
         )
+
+
+def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
+    """What comes to the schedule with transactions: from a generator of its own, so that the
+    schedule itself is the same with them and without."""
+    choose = random.Random(f"marker faults {seed}")
+    faults: list[Fault] = []
+    at_ms = 0
+    while (at_ms := at_ms + int(choose.expovariate(1 / MARKERS_PAUSE_MS))) < seconds * 1000:
+        faults.append(
+            Fault(
+                number=FIRST_OF_TRANSACTIONS + len(faults),
+                at_ms=at_ms,
+                kind=choose.choice(OF_TRANSACTIONS),
+                broker=1,
+                for_ms=choose.randint(200, 3000),
+                seed=choose.getrandbits(32),
+            )
+        )
+    return faults
 
 
 def _duration_ms(kind: FaultKind, choose: random.Random) -> int:

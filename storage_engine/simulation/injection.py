@@ -8,7 +8,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from storage_engine.broker.transactions.marker_sender import CHANNEL
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.simulation.administrator import WISHES, Administrator
@@ -16,10 +18,10 @@ from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
+from storage_engine.simulation.faults import BETWEEN_TWO, OF_TRANSACTIONS, Fault, FaultKind, Profile
 from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.trace import Trace
-from storage_engine.zookeeper.znodes import ControllerZNode
+from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode
 
 RESTART_PAUSE_MS = 30
 """How soon a supervisor starts a broker again."""
@@ -81,6 +83,7 @@ class Injector:
             FaultKind.SLOW_SESSION: self._slow_session,
             FaultKind.CONTROLLER_CHANGE: self._change_controller,
             FaultKind.STALE_ORDERS: self._delay_orders,
+            **dict.fromkeys(OF_TRANSACTIONS, self._delay_markers),
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
             **dict.fromkeys(WISHES, self._wish),
@@ -326,6 +329,38 @@ class Injector:
             network.release()
 
         return end
+
+    # --- of a transaction coordinator ---
+
+    def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        """Late: they are sent again when the first ones are still on their way. Lost: with their
+        sender."""
+        broker = self._coordinator(fault)
+        if broker is None or not broker.serving or broker.loop.paused:
+            return None
+        self._trace.note(f"markers of broker {broker.id} take {fault.for_ms} ms")
+        network, way = self._cluster.network, (broker.id, CHANNEL)
+        network.late_ms[way] = self._cluster.loop.now_ms + fault.for_ms
+
+        def go_on() -> None:
+            network.late_ms.pop(way, None)
+            if fault.kind is FaultKind.LATE_MARKERS:
+                network.give_up_channel(*way)
+            elif broker.serving and not broker.loop.paused:
+                self._restart_quickly(fault, broker)
+
+        self._later(fault.for_ms // 3, go_on)
+        return _nothing
+
+    def _coordinator(self, fault: Fault) -> SimulatedBroker | None:
+        """Whom ZooKeeper has as the leader of a partition of the transactions' state."""
+        logs = [tp for tp in self._about if tp.topic == TRANSACTION_STATE_TOPIC]
+        tp = logs[fault.seed % len(logs)]
+        data = self._cluster.zookeeper.data(PartitionStateZNode.path(tp.topic, tp.partition))
+        if data is None:
+            return None
+        leader = PartitionStateZNode.decode(tp.topic, tp.partition, data).leader
+        return self._cluster[leader] if leader != -1 else None
 
     # --- of many ---
 

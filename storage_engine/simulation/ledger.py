@@ -6,6 +6,7 @@ unclean election off it stays so for ever, and every member of the true ISR hold
 Source: ARCHITECTURE.md decision 4, R-REP5, R-REP7.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storage_engine.core.ids import TopicPartition
@@ -52,6 +53,8 @@ class PartitionRecord:
     """(base offset, leader epoch) -> chain: equal in all logs that have such a batch."""
     next_sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, producer epoch) -> the sequence that its next committed batch begins with."""
+    on_committed: Callable[[TopicPartition, BatchNote], None] | None = None
+    """Hears of each committed batch, in order."""
 
     def copy(self, broker: int) -> NotedLog:
         return self.copies.setdefault(broker, NotedLog())
@@ -127,6 +130,8 @@ class PartitionRecord:
                 break
             self._check_sequence(note)
             self.committed.add(note)
+            if self.on_committed is not None:
+                self.on_committed(self.partition, note)
         if self.committed.end_offset != high_watermark:
             raise InvariantViolation(
                 "a high watermark is the end of a batch in the log",
@@ -196,7 +201,7 @@ class PartitionRecord:
     def _check_sequence(self, note: BatchNote) -> None:
         """No batch of an idempotent producer is committed twice or out of order (R-CLI7)."""
         producer_id, producer_epoch, sequence = note.producer
-        if producer_id < 0:
+        if producer_id < 0 or note.marker_commits is not None:
             return
         key = producer_id, producer_epoch
         expected = self.next_sequences.get(key, 0)

@@ -108,6 +108,10 @@ class _Pipe:
     def is_open(self) -> bool:
         return self.direction not in self._network.held_up
 
+    def hold_until(self, due_ms: int) -> None:
+        """What is put in from now on does not arrive sooner."""
+        self._due_ms = max(self._due_ms, due_ms)
+
     def put(self, arrive: Callable[[], None]) -> None:
         self._queue.append(arrive)
         self._schedule()
@@ -139,9 +143,15 @@ class SimulatedConnection:
     of a net.connection.Connection."""
 
     def __init__(
-        self, network: "SimulatedNetwork", sender: int, owner: ProcessLoop | None, receiver: int
+        self,
+        network: "SimulatedNetwork",
+        sender: int,
+        owner: ProcessLoop | None,
+        receiver: int,
+        channel: str = "",
     ) -> None:
         self._network = network
+        self.channel = channel
         self.sender = sender
         self.receiver = receiver
         self._owner = owner
@@ -180,6 +190,9 @@ class SimulatedConnection:
                 timeout_ms, lambda: self.give_up(f"no answer within {timeout_ms} ms"), self._owner
             )
             self._in_flight.append(_Request(correlation_id, spec, version, on_reply, timer))
+        late_ms = network.late_ms.get((self.sender, self.channel))
+        if late_ms is not None:
+            self._to.hold_until(late_ms)
         self._to.put(lambda: self._arrive(frame))
 
     def give_up(self, reason: str) -> None:
@@ -187,6 +200,8 @@ class SimulatedConnection:
         if not self.is_open:
             return
         self.is_open = False
+        if self.sender != CLIENT:
+            self._network.given_up_ms = self._network.loop.now_ms
         self._to.put(self._end)
         self._fail_all(reason)
 
@@ -280,6 +295,10 @@ class SimulatedNetwork:
         """Pairs that can't connect."""
         self.held_up: set[tuple[int, int]] = set()
         """Directions (from, to) in which nothing gets through for now."""
+        self.late_ms: dict[tuple[int, str], int] = {}
+        """(sender, channel) -> when what is sent over it may arrive."""
+        self.given_up_ms = -1
+        """When a broker has last given a connection up: what it sent may arrive late."""
         self.waiting: list[_Pipe] = []
         self.delay_ms: Callable[[], int] = lambda: NETWORK_DELAY_MS
         self.resend_ms: Callable[[], int] = lambda: 0
@@ -312,6 +331,12 @@ class SimulatedNetwork:
             if (connection.sender, connection.receiver) == (sender, receiver):
                 connection.give_up("the connection was lost")
 
+    def give_up_channel(self, sender: int, channel: str) -> None:
+        """As `give_up`, of one kind of connections to whomever."""
+        for connection in list(self.connections):
+            if (connection.sender, connection.channel) == (sender, channel):
+                connection.give_up("the connection was lost")
+
     def hold_up(self, sender: int, receiver: int) -> None:
         """Let nothing through in this direction, until `heal`."""
         self.held_up.add((sender, receiver))
@@ -325,6 +350,7 @@ class SimulatedNetwork:
         """End all cuts and partitions."""
         self.cuts.clear()
         self.held_up.clear()
+        self.late_ms.clear()
         self.release()
 
     def release(self) -> None:
@@ -393,7 +419,9 @@ class SimulatedTransport:
         key = receiver, channel
         connection = self._channels.get(key)
         if connection is None or not connection.is_open:
-            connection = SimulatedConnection(self._network, self._sender, self._owner, receiver)
+            connection = SimulatedConnection(
+                self._network, self._sender, self._owner, receiver, channel
+            )
             self._channels[key] = connection
         connection.send(spec, version, message, timeout_ms=timeout_ms, on_reply=on_reply)
 

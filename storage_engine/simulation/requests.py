@@ -5,7 +5,12 @@ from typing import Any
 
 from storage_engine.protocol.apis import alter_partition_reassignments as reassignments
 from storage_engine.protocol.apis import create_topics, delete_topics, elect_leaders
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchPartition,
+    FetchRequest,
+)
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.record_batch import (
     HEADER_BYTES,
@@ -54,13 +59,26 @@ def make_batch(
 
 
 def produce_request(
-    topic: str, partition: int, batch: memoryview, *, acks: int, timeout_ms: int = ANSWER_MS
+    topic: str,
+    partition: int,
+    batch: memoryview,
+    *,
+    acks: int,
+    timeout_ms: int = ANSWER_MS,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
-    return ProduceRequest(None, acks, timeout_ms, [ProducePartition(topic, partition, batch)])
+    written = [ProducePartition(topic, partition, batch)]
+    return ProduceRequest(transactional_id, acks, timeout_ms, written)
 
 
 def fetch_request(
-    topic: str, partition: int, offset: int, *, wait_ms: int = 0, rack: str = ""
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    wait_ms: int = 0,
+    rack: str = "",
+    committed_only: bool = False,
 ) -> FetchRequest:
     """A consumer's."""
     return FetchRequest(
@@ -70,6 +88,7 @@ def fetch_request(
         max_bytes=FETCH_MAX_BYTES,
         partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES)],
         rack_id=rack,
+        isolation_level=READ_COMMITTED if committed_only else READ_UNCOMMITTED,
     )
 
 

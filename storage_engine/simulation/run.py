@@ -4,7 +4,10 @@ every event, then the end of the faults and what must come of it.
     0 ....... seconds: faults ....... heal: converge ... one follower is cut off: it leaves the ISR
     ... heal: converge again, every producer is acknowledged once more
 
-Rule: a run is a function of (seed, seconds, the numbers of the faults that take place).
+    ... with transactions: those that are open end, and readers get what they should
+
+Rule: a run is a function of (seed, seconds, with transactions or without, the numbers of the faults
+that take place).
 """
 
 import gc
@@ -26,12 +29,18 @@ from storage_engine.simulation.faults import (
     Fault,
     FaultKind,
     Profile,
+    marker_faults_of,
     profile_of,
     schedule_of,
 )
 from storage_engine.simulation.injection import Injector
 from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.transactions.world import (
+    STATE_PARTITIONS,
+    TransactionalWorld,
+    settings_of,
+)
 from storage_engine.simulation.workload import Consumer, Producer
 
 LAG_MAX_MS = 1500
@@ -73,6 +82,10 @@ class Outcome:
     events: int = 0
     simulated_ms: int = 0
     acknowledged: int = 0
+    transactions: int = 0
+    """Committed ones, those of micro-batches too."""
+    batches: int = 0
+    """Micro-batches that were committed."""
     rule: str | None = None
     """The promise that was broken; None when all were kept."""
     failure: str | None = None
@@ -83,14 +96,24 @@ class Outcome:
 class Run:
     """One seed's cluster at work."""
 
-    def __init__(self, seed: int, *, seconds: int, only: Collection[int] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        seconds: int,
+        transactions: bool,
+        only: Collection[int] | None = None,
+    ) -> None:
         """`only`: the numbers of the faults that take place; None: all."""
         self.seed = seed
         self.profile = profile_of(seed)
         self._seconds = seconds
         self.faults = [
             fault
-            for fault in schedule_of(seed, seconds=seconds)
+            for fault in [
+                *schedule_of(seed, seconds=seconds),
+                *(marker_faults_of(seed, seconds=seconds) if transactions else []),
+            ]
             if only is None or fault.number in only
         ]
         self._choose = random.Random(f"run {seed}")
@@ -99,10 +122,18 @@ class Run:
             root,
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            **SETTINGS | (STORY_SETTINGS if seed < 0 else {}),  # type: ignore[arg-type]
+            **SETTINGS  # type: ignore[arg-type]
+            | (STORY_SETTINGS if seed < 0 else {})
+            | (settings_of(self.profile) if transactions else {}),
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
+        safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
+        self.transactions: TransactionalWorld | None = None
+        if transactions:
+            self.transactions = TransactionalWorld(
+                self.cluster, self.checker, self.trace, self.profile, seed, safe
+            )
         self.injector = Injector(
             self.cluster,
             self.checker,
@@ -110,7 +141,7 @@ class Run:
             self.profile,
             random.Random(f"delays {seed}"),
             growing_topic=UNCLEAN,
-            partitions=[TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)],
+            partitions=safe + (STATE_PARTITIONS if transactions else []),
         )
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
@@ -136,6 +167,8 @@ class Run:
             events=self.cluster.loop.events,
             simulated_ms=self.cluster.loop.now_ms,
             acknowledged=sum(producer.acknowledged for producer in self.producers),
+            transactions=self.transactions.committed if self.transactions else 0,
+            batches=self.transactions.batches if self.transactions else 0,
             rule=rule,
             failure=failure,
             trace=self.trace.lines() if failure else [],
@@ -157,6 +190,8 @@ class Run:
         self.cluster.network.heal()
         self._converge()
         self._finish_producers()
+        if self.transactions is not None:
+            self._finish_transactions(self.transactions)
         self.checker.check_everything()
 
     def _watch(self) -> None:
@@ -216,6 +251,8 @@ class Run:
             )
             self.consumers.append(consumer)
             consumer.run()
+        if self.transactions is not None:
+            self.transactions.start()
 
     # --- after the faults ---
 
@@ -278,10 +315,25 @@ class Run:
                 )
             self.cluster.loop.run_for(LOOK_MS)
 
+    def _finish_transactions(self, world: TransactionalWorld) -> None:
+        """What is open ends, if need be by its timeout; then everything is read."""
+        world.finish()
+        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
+        while left := world.left():
+            if self.cluster.loop.now_ms >= end_ms:
+                raise InvariantViolation(
+                    "every transaction ends, and readers come to its end",
+                    f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
+                )
+            self.cluster.loop.run_for(LOOK_MS)
+        world.ledger.check_end()
 
-def run_seed(seed: int, *, seconds: int, only: Collection[int] | None = None) -> Outcome:
+
+def run_seed(
+    seed: int, *, seconds: int, transactions: bool = False, only: Collection[int] | None = None
+) -> Outcome:
     """Run one seed. What it made goes with it, also where nobody else collects garbage."""
-    outcome = Run(seed, seconds=seconds, only=only).outcome()
+    outcome = Run(seed, seconds=seconds, transactions=transactions, only=only).outcome()
     if not gc.isenabled():
         gc.collect()
     return outcome

@@ -15,7 +15,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.record_batch import iter_headers, read_header
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.network import BASE_PORT, CLIENT, SimulatedTransport
 from storage_engine.simulation.requests import fetch_request, make_batch, produce_request
 
@@ -27,6 +27,8 @@ CLIENT_TIMEOUT_MS = 3000
 RETRY_MS = 150
 MAX_RECORDS = 3
 """Of a batch."""
+FIRST_PRODUCER_ID = 1 << 40
+"""Of those that nobody has given out: brokers count from 0."""
 
 _SEQUENCE_BROKEN = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -67,17 +69,44 @@ class Client:
         return partition.leader_epoch if partition is not None and partition.leader else -1
 
     def request(
-        self, broker: int, spec: Any, version: int, message: Any, on_reply: Any = None
+        self,
+        broker: int,
+        spec: Any,
+        version: int,
+        message: Any,
+        on_reply: Any = None,
+        *,
+        channel: str = "",
     ) -> None:
+        """`channel`: of another connection than the one that the client mostly uses."""
         endpoint = Endpoint(broker_id=broker, host="simulated", port=BASE_PORT + broker)
         self._transport.request(
             endpoint,
-            self.name,
+            channel or self.name,
             spec,
             version,
             message,
             timeout_ms=CLIENT_TIMEOUT_MS,
             on_reply=on_reply,
+        )
+
+
+def check_acknowledged(record: PartitionRecord, offset: int, crc: int, name: str) -> None:
+    """A batch that was acknowledged by all is committed at that offset, on enough replicas."""
+    if record.unclean:
+        return
+    note = record.committed_at(offset)
+    if note is None or note.crc != crc:
+        raise InvariantViolation(
+            "what acks=all acknowledged is committed",
+            f"{record.partition} at {offset}: {name}'s batch, committed is up to"
+            f" {record.committed.end_offset}",
+        )
+    holders = record.holders(note)
+    if holders < min(record.min_in_sync, len(record.assigned)):
+        raise InvariantViolation(
+            "acks=all means min.insync.replicas",
+            f"{record.partition} at {offset} is on {holders} replicas only",
         )
 
 
@@ -107,7 +136,7 @@ class Producer(Client):
         self.acknowledged_ms = -1
         """When the newest acknowledgement came."""
         self._number = number
-        self._producer_id = 5000 + number if idempotent else -1
+        self._producer_id = FIRST_PRODUCER_ID + number if idempotent else -1
         self._producer_epoch = 0
         self._pause_ms = pause_ms
         self._sequence = 0
@@ -187,24 +216,9 @@ class Producer(Client):
 
     def _check_acknowledged(self, offset: int) -> None:
         """Acknowledged by all: committed, with this content, on enough replicas."""
-        record = self.checker.record(self.partition)
-        if record.unclean:
-            return
         assert self._batch is not None
-        crc = read_header(self._batch).crc
-        note = record.committed_at(offset)
-        if note is None or note.crc != crc:
-            raise InvariantViolation(
-                "what acks=all acknowledged is committed",
-                f"{self.partition} at {offset}: {self.name}'s batch, committed is up to"
-                f" {record.committed.end_offset}",
-            )
-        holders = record.holders(note)
-        if holders < min(record.min_in_sync, len(record.assigned)):
-            raise InvariantViolation(
-                "acks=all means min.insync.replicas",
-                f"{self.partition} at {offset} is on {holders} replicas only",
-            )
+        record = self.checker.record(self.partition)
+        check_acknowledged(record, offset, read_header(self._batch).crc, self.name)
 
     def _go_on(self) -> None:
         self._sequence += self._count

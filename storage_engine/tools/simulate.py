@@ -5,6 +5,10 @@ Each seed stands for one cluster, its clients and its faults. A seed that fails 
 fewer and fewer faults, until none can be left out; what is left is printed with the line that
 replays it. Exit status 1 when a seed failed. Seeds below 0 tell one compound fault each, alone.
 
+Beside plain producers and consumers there are transactional producers, the micro-batches of an
+exactly-once sink, and readers of what is committed; without them (--no-transactions) a seed takes a
+third of the time.
+
 examples:
   headrace simulate --seeds 1000 --jobs 2
   headrace simulate --seed 4711 --faults 3,17 --trace
@@ -65,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="with --seed: the numbers of the faults that take place (default all)",
     )
+    parser.add_argument(
+        "--transactions",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="transactional producers, batch commits and their readers, too",
+    )
     parser.add_argument("--trace", action="store_true", help="print what happened in a failing run")
     add_json(parser)
 
@@ -109,6 +119,8 @@ class _Total:
         self.events = 0
         self.simulated_ms = 0
         self.acknowledged = 0
+        self.transactions = 0
+        self.batches = 0
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
@@ -117,6 +129,8 @@ class _Total:
         self.events += outcome.events
         self.simulated_ms += outcome.simulated_ms
         self.acknowledged += outcome.acknowledged
+        self.transactions += outcome.transactions
+        self.batches += outcome.batches
         self.faults.update({kind.value: count for kind, count in outcome.done.items()})
 
 
@@ -154,12 +168,20 @@ def _outcomes(
     left = iter(seeds)
     while True:
         while len(open_runs) < AHEAD * args.jobs and (seed := next(left, None)) is not None:
-            open_runs.add(pool.submit(run_seed, seed, seconds=args.seconds, only=only))
+            open_runs.add(_submit(pool, seed, args, only))
         if not open_runs:
             return
         done, open_runs = wait(open_runs, return_when=FIRST_COMPLETED)
         for future in done:
             yield future.result()
+
+
+def _submit(
+    pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: Any
+) -> Future[Outcome]:
+    return pool.submit(
+        run_seed, seed, seconds=args.seconds, transactions=args.transactions, only=only
+    )
 
 
 def _explain(
@@ -171,7 +193,7 @@ def _explain(
 
     def fails(part: Sequence[int]) -> bool:
         nonlocal best
-        again = pool.submit(run_seed, outcome.seed, seconds=args.seconds, only=list(part)).result()
+        again = _submit(pool, outcome.seed, args, list(part)).result()
         if again.rule == outcome.rule:
             best = again
             return True
@@ -181,6 +203,7 @@ def _explain(
         numbers = shrink(numbers, fails)
     replay = (
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
+        f"{'' if args.transactions else ' --no-transactions'}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:
@@ -237,13 +260,24 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
     print_table(["fault", "times"], sorted(total.faults.items()))
     write_line("")
     print_table(
-        ["seeds", "events", "simulated s", "acknowledged", "seconds", "failed"],
+        [
+            "seeds",
+            "events",
+            "simulated s",
+            "acknowledged",
+            "transactions",
+            "batches",
+            "seconds",
+            "failed",
+        ],
         [
             [
                 total.seeds,
                 total.events,
                 total.simulated_ms // 1000,
                 total.acknowledged,
+                total.transactions,
+                total.batches,
                 round(elapsed_s, 1),
                 len(total.failures),
             ]
@@ -259,6 +293,8 @@ def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
         "events": total.events,
         "simulated_ms": total.simulated_ms,
         "acknowledged": total.acknowledged,
+        "transactions": total.transactions,
+        "batches": total.batches,
         "elapsed_s": round(elapsed_s, 3),
         "faults": dict(sorted(total.faults.items())),
         "failures": total.failures,

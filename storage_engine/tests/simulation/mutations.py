@@ -41,20 +41,20 @@ def mutation(apply: Apply) -> Apply:
 
 
 @contextmanager
-def mutated(name: str) -> Iterator[None]:
+def mutated(apply: Apply) -> Iterator[None]:
     """The code with one bug more."""
     with ExitStack() as stack:
-        MUTATIONS[name](stack)
+        apply(stack)
         yield
 
 
 def failure_of(name: str, seed: int, seconds: int) -> str | None:
     """The promise that a seed finds broken under a mutation; for a process of its own."""
-    with mutated(name):
+    with mutated(MUTATIONS[name]):
         return run_seed(seed, seconds=seconds).rule
 
 
-def _set(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
+def set_attribute(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
     stack.enter_context(patch.object(owner, name, value))
 
 
@@ -67,27 +67,27 @@ def truncate_to_the_high_watermark(stack: ExitStack) -> None:
         partition.log.truncate_to(partition.follower_high_watermark)
         follow(self, partition, item, endpoints)
 
-    _set(stack, ReplicaRoles, "_follow", cut_and_follow)
+    set_attribute(stack, ReplicaRoles, "_follow", cut_and_follow)
 
 
 @mutation
 def no_truncation_at_all(stack: ExitStack) -> None:
-    _set(stack, fetch_reads, "_diverging", lambda _partition, _wanted: None)
+    set_attribute(stack, fetch_reads, "_diverging", lambda _partition, _wanted: None)
 
 
 @mutation
 def isr_without_the_pending_member(stack: ExitStack) -> None:
-    _set(stack, PendingExpand, "maximal", property(lambda self: self.members))
+    set_attribute(stack, PendingExpand, "maximal", property(lambda self: self.members))
 
 
 @mutation
 def laggards_stay(stack: ExitStack) -> None:
-    _set(stack, LeaderPartition, "_shrink", lambda self, now_ms: [])
+    set_attribute(stack, LeaderPartition, "_shrink", lambda self, now_ms: [])
 
 
 @mutation
 def nobody_is_readmitted(stack: ExitStack) -> None:
-    _set(stack, LeaderPartition, "_expand", lambda self, replica: [])
+    set_attribute(stack, LeaderPartition, "_expand", lambda self, replica: [])
 
 
 @mutation
@@ -95,7 +95,7 @@ def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
     def outcome(self: AwaitedAppend) -> ErrorCode | None:
         return ErrorCode.NONE if self.partition.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    _set(stack, AwaitedAppend, "outcome", outcome)
+    set_attribute(stack, AwaitedAppend, "outcome", outcome)
 
 
 @mutation
@@ -109,7 +109,7 @@ def controller_epoch_ignored(stack: ExitStack) -> None:
             context.highest_order_number = 0
         return refusal(context, order)
 
-    _set(stack, control, "_refusal", refuse)
+    set_attribute(stack, control, "_refusal", refuse)
 
 
 @mutation
@@ -130,8 +130,8 @@ def leader_epoch_ignored(stack: ExitStack) -> None:
             partition.leader_epoch = item.leader_epoch - 1
         return apply(self, item, endpoints)
 
-    _set(stack, control, "_refusal", refuse)
-    _set(stack, ReplicaManager, "apply_leadership", apply_any)
+    set_attribute(stack, control, "_refusal", refuse)
+    set_attribute(stack, ReplicaManager, "apply_leadership", apply_any)
 
 
 @mutation
@@ -143,7 +143,7 @@ def number_of_orders_ignored(stack: ExitStack) -> None:
         context.highest_order_number = 0
         return refusal(context, order)
 
-    _set(stack, control, "_refusal", refuse)
+    set_attribute(stack, control, "_refusal", refuse)
 
 
 @mutation
@@ -160,9 +160,9 @@ def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
         wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
         note(self, request._replace(partitions=wanted))
 
-    _set(stack, ReplicaManager, "leader", any_leader)
-    _set(stack, FetchReader, "note_progress", note_any)
-    _set(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
+    set_attribute(stack, ReplicaManager, "leader", any_leader)
+    set_attribute(stack, FetchReader, "note_progress", note_any)
+    set_attribute(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
 
 
 @mutation
@@ -176,7 +176,7 @@ def progress_kept_over_a_leadership_that_was_missed(stack: ExitStack) -> None:
             self.leader_epoch = leadership.leader_epoch - 1
         return renew(self, leadership, now_ms=now_ms)
 
-    _set(stack, LeaderPartition, "renew", keep)
+    set_attribute(stack, LeaderPartition, "renew", keep)
 
 
 @mutation
@@ -186,7 +186,7 @@ def reassignment_finished_early(stack: ExitStack) -> None:
     def is_caught_up(self: Any, isr: Any, live: Any) -> bool:
         return any(replica in isr for replica in self.target)
 
-    _set(stack, Reassignment, "is_caught_up", is_caught_up)
+    set_attribute(stack, Reassignment, "is_caught_up", is_caught_up)
 
 
 @mutation
@@ -194,7 +194,7 @@ def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
-    _set(stack, decision, "offline_election", first_alive)
+    set_attribute(stack, decision, "offline_election", first_alive)
 
 
 @mutation
@@ -203,12 +203,12 @@ def lost_answer_taken_for_a_refusal(stack: ExitStack) -> None:
         leader.isr = CommittedIsr(members=leader.isr.members)
         leader._advance_high_watermark()
 
-    _set(stack, IsrWriter, "_read_back", read_back)
+    set_attribute(stack, IsrWriter, "_read_back", read_back)
 
 
 @mutation
 def high_watermark_lost_on_restart(stack: ExitStack) -> None:
-    _set(stack, LogManager, "high_watermark", lambda self, tp: 0)
+    set_attribute(stack, LogManager, "high_watermark", lambda self, tp: 0)
 
 
 @mutation
@@ -218,17 +218,17 @@ def served_above_the_high_watermark(stack: ExitStack) -> None:
     def read_all(partition: Any, request: Any, wanted: Any, room: int, **how: Any) -> Any:
         return read(partition, request._replace(replica_id=0), wanted, room, **how)
 
-    _set(stack, fetch_reads, "_read", read_all)
+    set_attribute(stack, fetch_reads, "_read", read_all)
 
 
 @mutation
 def lease_ignored(stack: ExitStack) -> None:
-    _set(stack, ReplicaManager, "check_lease", lambda self: None)
+    set_attribute(stack, ReplicaManager, "check_lease", lambda self: None)
 
 
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
-    _set(stack, ReplicaManager, "fence", lambda self: None)
+    set_attribute(stack, ReplicaManager, "fence", lambda self: None)
 
 
 @mutation
@@ -239,7 +239,7 @@ def idempotent_state_not_kept_by_followers(stack: ExitStack) -> None:
         with patch.object(ProducerStates, "record", lambda self, *args, **named: None):
             return append(self, records)
 
-    _set(stack, PartitionLog, "append_as_follower", append_only)
+    set_attribute(stack, PartitionLog, "append_as_follower", append_only)
 
 
 @mutation
@@ -250,18 +250,18 @@ def old_progress_of_followers_counts_for_a_new_leader(stack: ExitStack) -> None:
         with patch.object(FollowerProgress.__init__, "__defaults__", (1 << 40, 0, 0, 0)):
             begin(self, *args, **named)
 
-    _set(stack, LeaderPartition, "__init__", believe)
+    set_attribute(stack, LeaderPartition, "__init__", believe)
 
 
 @mutation
 def min_insync_replicas_ignored(stack: ExitStack) -> None:
-    _set(stack, HostedPartition, "min_in_sync_count", property(lambda self: 1))
+    set_attribute(stack, HostedPartition, "min_in_sync_count", property(lambda self: 1))
 
 
 @mutation
 def flush_before_ack_ignored(stack: ExitStack) -> None:
-    _set(stack, HostedPartition, "must_flush", property(lambda self: False))
-    _set(stack, HostedPartition, "flushed_end_offset", property(lambda self: None))
+    set_attribute(stack, HostedPartition, "must_flush", property(lambda self: False))
+    set_attribute(stack, HostedPartition, "flushed_end_offset", property(lambda self: None))
 
 
 @mutation
@@ -275,7 +275,7 @@ def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
             return made
         return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
 
-    _set(stack, Controller, "_write", same_epoch)
+    set_attribute(stack, Controller, "_write", same_epoch)
 
 
 @mutation
@@ -307,8 +307,8 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
         self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
         return commit(self, isr, partition_epoch)
 
-    _set(stack, IsrWriter, "_propose", propose_and_believe)
-    _set(stack, LeaderPartition, "_commit", commit_any)
+    set_attribute(stack, IsrWriter, "_propose", propose_and_believe)
+    set_attribute(stack, LeaderPartition, "_commit", commit_any)
 
 
 @mutation
@@ -320,10 +320,10 @@ def incarnations_ignored(stack: ExitStack) -> None:
     def as_ever(self: Any, partition: Any, state: Any) -> Any:
         return replace(situation(self, partition, state), bounced=frozenset())
 
-    _set(stack, Controller, "_situation", as_ever)
-    _set(stack, Controller, "_unled", lambda self: set())
+    set_attribute(stack, Controller, "_situation", as_ever)
+    set_attribute(stack, Controller, "_unled", lambda self: set())
 
 
 @mutation
 def lost_tails_ignored(stack: ExitStack) -> None:
-    _set(stack, controller, "suspects", lambda _state, _brokers: frozenset())
+    set_attribute(stack, controller, "suspects", lambda _state, _brokers: frozenset())

@@ -1,6 +1,11 @@
 """Faults follow from the seed, as data."""
 
-from storage_engine.simulation.faults import FaultKind, schedule_of
+from storage_engine.simulation.faults import (
+    OF_TRANSACTIONS,
+    FaultKind,
+    marker_faults_of,
+    schedule_of,
+)
 
 SEEDS = range(200)
 
@@ -15,7 +20,17 @@ def test_a_seed_has_one_schedule_and_a_longer_run_begins_with_it():
 def test_schedules_differ_and_have_every_kind_of_fault():
     schedules = [schedule_of(seed, seconds=20) for seed in SEEDS]
     assert len({str(schedule) for schedule in schedules}) == len(SEEDS)
-    assert {fault.kind for schedule in schedules for fault in schedule} == set(FaultKind)
+    kinds = {fault.kind for schedule in schedules for fault in schedule}
+    assert kinds == set(FaultKind) - set(OF_TRANSACTIONS)
+
+
+def test_faults_of_markers_have_numbers_of_their_own():
+    for seed in SEEDS:
+        numbers = [fault.number for fault in schedule_of(seed, seconds=20)]
+        numbers += [fault.number for fault in marker_faults_of(seed, seconds=20)]
+        assert len(numbers) == len(set(numbers))
+    both = {fault.kind for seed in SEEDS for fault in marker_faults_of(seed, seconds=20)}
+    assert both == set(OF_TRANSACTIONS)
 
 
 def test_faults_are_in_order_and_never_between_a_broker_and_itself():

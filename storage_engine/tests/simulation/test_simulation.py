@@ -7,14 +7,18 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from storage_engine.simulation.faults import FaultKind
+from storage_engine.simulation.faults import OF_TRANSACTIONS, FaultKind
 
-SEEDS = 400 if os.environ.get("HEADRACE_FAULTS") == "full" else 40
+ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
+SEEDS = 400 if ALL_FAULTS else 40
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 6
+"""Seeds that have transactions, too."""
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,13 +29,27 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_fixed_set_of_seeds_keeps_every_promise():
     seeds = STORIES + SEEDS
-    done = simulate("--start", str(-STORIES), "--seeds", str(seeds), "--jobs", "2", "--json")
+    result = outcome("--no-transactions", "--start", str(-STORIES), "--seeds", str(seeds))
+    assert result["seeds"] == seeds
+    assert result["acknowledged"] > 50 * SEEDS
+    assert set(result["faults"]) == {kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS}}
+
+
+@pytest.mark.slow
+def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise():
+    result = outcome("--seeds", str(WITH_TRANSACTIONS))
+    assert result["transactions"] > 15 * WITH_TRANSACTIONS
+    assert result["batches"] > 5 * WITH_TRANSACTIONS
+    assert {kind.value for kind in OF_TRANSACTIONS} <= set(result["faults"])
+
+
+def outcome(*arguments: str) -> Any:
+    """Of seeds that all keep their promises."""
+    done = simulate(*arguments, "--jobs", "2", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
-    assert result["seeds"] == seeds
     assert result["failures"] == []
-    assert result["acknowledged"] > 50 * SEEDS
-    assert set(result["faults"]) == {kind.value for kind in FaultKind}
+    return result
 
 
 FOUND = {
@@ -44,17 +62,17 @@ FOUND = {
     224861: "1,3",  # the checker's: a batch acknowledged after one that had it had lost its power
     223667: "8,10,11",  # the checker's: a registration that arrived after the power was lost
 }
-"""Seeds that have failed, and the faults that it took."""
+"""Seeds that have failed, without transactions, and the faults that it took."""
 
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_seed_that_has_failed_keeps_every_promise(seed):
-    done = simulate("--seed", str(seed), "--faults", FOUND[seed])
+    done = simulate("--no-transactions", "--seed", str(seed), "--faults", FOUND[seed])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_seed_runs_the_same_in_every_process():
-    first, second = (simulate("--seed", "7", "--seconds", "5", "--json") for _ in range(2))
+    first, second = (simulate("--seed", "7", "--seconds", "3", "--json") for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0)
     told = [json.loads(done.stdout) for done in (first, second)]
     for result in told:
@@ -63,7 +81,9 @@ def test_a_seed_runs_the_same_in_every_process():
 
 
 def test_only_the_faults_that_were_asked_for_take_place():
-    done = simulate("--seed", "7", "--seconds", "5", "--faults", "1,2", "--json")
+    done = simulate(
+        "--no-transactions", "--seed", "7", "--seconds", "5", "--faults", "1,2", "--json"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert sum(json.loads(done.stdout)["faults"].values()) <= 2
 

@@ -1,0 +1,185 @@
+"""Transactional producers: they commit and abort, die and come back, go on though they have been
+replaced, and let the time of a transaction pass.
+
+Rule: whoever enlists by itself asks for its next epoch before it goes on where something about its
+last transaction may still arrive, its own request or a marker: that would end or open the next one
+(KIP-360), and no broker can tell. Whoever has an epoch for each transaction need not (KIP-890).
+"""
+
+from typing import Any
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis import end_txn, init_producer_id
+from storage_engine.simulation.transactions.actor import Actor, World
+from storage_engine.simulation.transactions.ledger import Transaction
+from storage_engine.simulation.transactions.state_log import state_partition_of
+
+TIMEOUT_MS = 4000
+LAST_MS = (1, 600)
+"""Between the last batch of a transaction and its end."""
+PAUSE_MS = (50, 600)
+REPLACED = 0.1
+"""Of the transactions are begun while somebody starts another producer of the same name."""
+OVERSLEPT = 0.1
+"""End when the coordinator has given them up, or a producer that came since."""
+DROPPED = 0.08
+"""Are never ended: their producer dies, and another one comes."""
+COMMITTED = 0.7
+LINGERS_MS = 12_000
+"""What a broker sent on a connection that it gave up has arrived by then."""
+IMPATIENT = 0.3
+"""Of those with an epoch of their own are aborted while their batches are under way, some."""
+
+
+class TransactionalProducer(Actor):
+    """One that enlists partitions by itself."""
+
+    end_version = 4
+
+    def __init__(self, world: World, transactional_id: str) -> None:
+        super().__init__(world, transactional_id, transactional_id)
+        self._is_replaced = False
+
+    def run(self) -> None:
+        """Get an id and an epoch, which fences others of the name."""
+        self._init(-1, -1)
+
+    def _init(self, producer_id: int, epoch: int) -> None:
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=TIMEOUT_MS,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        self.is_doubtful = False
+        self.ask(init_producer_id.API, 4, request, lambda a: [a.error_code], self._on_id)
+
+    def _on_id(self, answer: Any, code: ErrorCode) -> None:
+        if code:
+            self._give_up()
+            return
+        self._take(answer)
+        self._begin()
+
+    def _take(self, answer: Any) -> None:
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.sequences = {}
+
+    def _next(self) -> None:
+        if self.world.over:
+            return
+        if self._may_be_overtaken() and self.end_version < end_txn.API.max_version:
+            self._init(self.producer_id, self.epoch)
+        else:
+            self._begin()
+
+    def _may_be_overtaken(self) -> bool:
+        """Whether something about its last transaction may still arrive, a marker too."""
+        given_up_ms = self.cluster.network.given_up_ms
+        is_recent = self.cluster.loop.now_ms - given_up_ms < LINGERS_MS
+        return self.is_doubtful or (given_up_ms >= 0 and is_recent)
+
+    def _begin(self) -> None:
+        world = self.world
+        if world.over:
+            return
+        if self.choose.random() < REPLACED:
+            self._replace()
+        partitions = self.choose.sample(
+            world.partitions, self.choose.randint(1, len(world.partitions))
+        )
+        name = f"{self.transactional_id}/{world.number()} of {self.producer_id}.{self.epoch}"
+        transaction = world.ledger.begin(name, state_partition_of(self.transactional_id))
+
+        def on_enlisted(code: ErrorCode) -> None:
+            if code:
+                self._give_up()
+            else:
+                self.write(transaction, partitions, lambda code: self._written(transaction, code))
+
+        self._enlist(transaction, partitions, on_enlisted)
+
+    def _enlist(self, _transaction: Transaction, partitions: Any, then: Any) -> None:
+        self.enlist(partitions, then)
+
+    def _written(self, transaction: Transaction, code: ErrorCode) -> None:
+        if code:
+            self._give_up()
+            return
+        fate = self.choose.random()
+        if fate < DROPPED:
+            self.world.trace.note(f"{self.name} dies in {transaction.name}")
+            self._give_up()
+        elif fate < DROPPED + OVERSLEPT:
+            # Its time may be over by then, or another one may have taken its place.
+            self._replace()
+            late = 500, TIMEOUT_MS * 2
+            self.world.later(lambda: self._end(transaction, commits=True), within_ms=late)
+        else:
+            commits = self.choose.random() < COMMITTED
+            self.world.later(lambda: self._end(transaction, commits=commits), within_ms=LAST_MS)
+
+    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        transaction.asked = commits
+        request = end_txn.EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commits,
+        )
+
+        def on_ended(answer: Any, code: ErrorCode) -> None:
+            if code:
+                self._give_up()
+                return
+            self._ended(transaction, answer, commits=commits)
+            self.world.later(self._next, within_ms=PAUSE_MS)
+
+        self.ask(end_txn.API, self.end_version, request, lambda a: [a.error_code], on_ended)
+
+    def _ended(self, transaction: Transaction, _answer: Any, *, commits: bool) -> None:
+        world = self.world
+        world.trace.note(f"{transaction.name} was told: {'committed' if commits else 'aborted'}")
+        world.ledger.told(transaction, commits=commits)
+        if commits:
+            world.decisions.check_commit(self.transactional_id)
+
+    def _give_up(self) -> None:
+        """After a final error, or for no reason: somebody starts another one."""
+        if not self._is_replaced:
+            self._replace()
+
+    def _replace(self) -> None:
+        if not self._is_replaced and not self.world.over:
+            self._is_replaced = True
+            self.world.later(type(self)(self.world, self.transactional_id).run)
+
+
+class WritingProducer(TransactionalProducer):
+    """One that leaves it to the leaders to enlist, and has an epoch for each transaction."""
+
+    produce_version = 12
+    end_version = 5
+
+    def __init__(self, world: World, transactional_id: str) -> None:
+        super().__init__(world, transactional_id)
+        self._open: Transaction | None = None
+
+    def _enlist(self, transaction: Transaction, _partitions: Any, then: Any) -> None:
+        self._open = transaction
+        if self.choose.random() < IMPATIENT:
+            self.world.later(lambda: self._end(transaction, commits=False), within_ms=(1, 400))
+        then(ErrorCode.NONE)
+
+    def _written(self, transaction: Transaction, code: ErrorCode) -> None:
+        if self._open is transaction:
+            super()._written(transaction, code)
+
+    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        if self._open is transaction:
+            self._open = None
+            super()._end(transaction, commits=commits)
+
+    def _ended(self, transaction: Transaction, answer: Any, *, commits: bool) -> None:
+        super()._ended(transaction, answer, commits=commits)
+        self._take(answer)

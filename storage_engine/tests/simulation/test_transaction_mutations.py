@@ -1,0 +1,73 @@
+"""Deliberate bugs in transactions and batch commits are found by the fixed set of seeds, as in
+`test_mutations`."""
+
+import pytest
+
+from storage_engine.tests.simulation.transaction_mutations import (
+    TRANSACTION_MUTATIONS,
+    transaction_failure_of,
+)
+from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
+
+SEEDS = range(40)
+
+CAUGHT: dict[str, tuple[int, str]] = {
+    "batches_acknowledged_before_they_are_replicated": (
+        0,
+        "what a coordinator acknowledges is committed",
+    ),
+    "commits_acknowledged_before_they_are_replicated": (
+        0,
+        "what a coordinator acknowledges is committed",
+    ),
+    "markers_not_sent_again_by_the_next_coordinator": (
+        1,
+        "every transaction ends, and readers come to its end",
+    ),
+    "ends_of_a_batch_not_sent_again_by_the_next_coordinator": (
+        1,
+        "every transaction ends, and readers come to its end",
+    ),
+    "zombies_go_on_writing": (
+        0,
+        "an idempotent producer's batches are committed once and in order",
+    ),
+    "zombies_go_on_committing": (1, "a transaction ends in one way, everywhere"),
+    "open_transactions_ignored_by_the_last_stable_offset": (
+        0,
+        "the last stable offset is not above what is undecided",
+    ),
+    "unreplicated_markers_ignored_by_the_last_stable_offset": (
+        0,
+        "the last stable offset is not above what is undecided",
+    ),
+    "replays_not_recognised": (0, "a replay is told that its batch is committed"),
+    "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
+    "guards_outlive_markers": (
+        0,
+        "an idempotent producer's batches are committed once and in order",
+    ),
+}
+"""The first seed that caught each, and the promise it found broken."""
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with workers(2) as processes:
+        yield processes
+
+
+def test_every_mutation_has_the_seed_that_catches_it():
+    assert set(CAUGHT) == set(TRANSACTION_MUTATIONS)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_mutation_is_caught(pool, name):
+    first, _ = CAUGHT[name]
+    for seed in (first, *SEEDS):
+        rule = pool.submit(transaction_failure_of, name, seed, DEFAULT_SECONDS).result()
+        if rule is not None:
+            # An exception that escapes would be a fault of the mutation itself.
+            assert not rule.startswith("nothing escapes"), rule
+            return
+    pytest.fail(f"no seed in {SEEDS} finds {name}")
