@@ -1,7 +1,7 @@
 """Several fetches in flight for one range bring what one after the other would (R-CLI2, R-CLI5)."""
 
 import itertools
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import pairwise
 from unittest import mock
 
@@ -26,21 +26,24 @@ FAULTS = (
     ErrorCode.OFFSET_OUT_OF_RANGE,
 )
 
-PRODUCERS = st.sampled_from([-1, -1, 7, 8])
+PADDINGS = st.sampled_from([0, 0, 30, 400])
 
 
 @st.composite
 def logs(draw):
     log = MemoryLog()
-    for _ in range(draw(st.integers(1, 60))):
-        match draw(st.sampled_from(["data", "data", "data", "gap", "end"])):
+    for _ in range(draw(st.integers(15, 40))):
+        producer_id = draw(st.sampled_from([7, 8]))
+        match draw(st.sampled_from(["data", "gap", "open", "whole", "whole"])):
             case "data":
-                padding = draw(st.sampled_from([0, 0, 30, 400]))
-                log.data(draw(PRODUCERS), draw(st.integers(1, 9)), padding)
+                log.data(-1, draw(st.integers(1, 9)), draw(PADDINGS))
             case "gap":
                 log.gap(draw(st.sampled_from([1, 5, 300])))
-            case "end":
-                log.end(draw(st.sampled_from([7, 8])), abort=draw(st.booleans()))
+            case "open":
+                log.data(producer_id, draw(st.integers(1, 9)), draw(PADDINGS))
+            case "whole":
+                log.data(producer_id, draw(st.integers(1, 3)), draw(PADDINGS))
+                log.end(producer_id, abort=draw(st.booleans()))
     log.end_all()
     return log
 
@@ -49,6 +52,12 @@ def in_flight(*counts):
     """As many as is said, one after the other, for ever."""
     wanted = itertools.cycle(counts)
     return mock.patch.object(FetchWindow, "wanted_in_flight", property(lambda _: next(wanted)))
+
+
+def guesses(*steps):
+    """A fetch begins so far behind the one before it, however far that reaches."""
+    wanted = itertools.cycle(steps)
+    return mock.patch.object(FetchWindow, "_step", lambda _: next(wanted))
 
 
 @contextmanager
@@ -71,15 +80,17 @@ def read(leader, start_offset, end_offset, **settings):
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     log=logs(),
-    bounds=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    max_bytes=st.sampled_from([1, 100, 300, 1000, 5000]),
-    counts=st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any),
+    first=st.sampled_from([0, 0, 0, 1, 7, 60]),
+    max_bytes=st.sampled_from([1, 300, 1000]),
+    counts=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    steps=st.none() | st.lists(st.integers(1, 12), min_size=1, max_size=5),
     faults=st.lists(st.none() | st.sampled_from(FAULTS), max_size=12),
 )
-def test_the_rows_are_those_of_a_plain_read(log, bounds, max_bytes, counts, faults):
-    start_offset, end_offset = sorted(int(each * log.last_offset) for each in bounds)
+def test_the_rows_are_those_of_a_plain_read(log, first, max_bytes, counts, steps, faults):
+    start_offset, end_offset = min(first, log.last_offset), log.last_offset
     with ExitStack() as stack:
         stack.enter_context(in_flight(*counts))
+        stack.enter_context(guesses(*steps) if steps else nullcontext())
         stack.enter_context(without_pauses())
         stack.enter_context(mock.patch.object(fetch_window, "LEAST_FETCH_BYTES", 1))
         leader = stack.enter_context(MemoryLeader(log, faults))
