@@ -266,8 +266,8 @@ def _uniform(rows: _Rows) -> UniformRows | None:
     """The rows, where they differ in their bytes alone."""
     if rows.headers is not None or _spread(rows.timestamps):
         return None
-    values = UniformColumn.of(rows.values)
-    keys = None if values is None else UniformColumn.of(rows.keys)
+    values = UniformColumn.of(rows.values, LARGEST_UNIFORM_PAYLOAD)
+    keys = None if values is None else UniformColumn.of(rows.keys, LARGEST_UNIFORM_PAYLOAD)
     return None if values is None or keys is None else UniformRows(keys, values)
 
 

@@ -13,7 +13,7 @@ columns are filled with items of a fixed size.
 Source: the record format of the Kafka protocol (drawn in record_encoder.py).
 """
 
-from collections.abc import Iterator
+import functools
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,8 +31,13 @@ _NO_HEADERS = b"\x00"
 
 _MEMORY = BatchMemory()
 
+_KEPT_BLANK_BYTES = 1 << 20
+"""As a table's batches need them again and again. Larger ones are made each time."""
+
 _DELTA_BOUNDS = [0, *(1 << (7 * width - 1) for width in range(1, VARINT_BYTES + 1))]
 """From entry i to before the next one an offset delta takes i + 1 bytes."""
+
+Items = npt.NDArray[np.void]
 
 
 class UniformColumn(NamedTuple):
@@ -40,31 +45,41 @@ class UniformColumn(NamedTuple):
 
     length: int
     """NULL_LENGTH: all are null."""
-    payload: Bytes
-    """Of all rows, one behind the other."""
+    payload: Items
+    """Of each row."""
 
     @classmethod
-    def of(cls, column: BinaryColumn | None) -> "UniformColumn | None":
-        """None where lengths differ; a null is not as long as what is empty. No column is one of
-        nulls; a column has a row at least."""
+    def of(cls, column: BinaryColumn | None, most: int) -> "UniformColumn | None":
+        """None where lengths differ, or are above `most`; a null is not as long as what is empty.
+        No column is one of nulls; a column has a row at least."""
         if column is None:
             return _ALL_NULL
         length = int(column.lengths[0])
-        if (column.lengths != length).any():
+        if length > most or (column.lengths != length).any():
             return None
         if length <= 0:
             return cls(length, _ALL_NULL.payload)
         # Arrow's rows lie one behind the other.
         payload = np.frombuffer(column.data, np.uint8)
-        return cls(length, payload[int(column.offsets[0]) : int(column.offsets[-1])])
-
-    @property
-    def size(self) -> int:
-        """Bytes of payload in a row."""
-        return max(0, self.length)
+        payload = payload[int(column.offsets[0]) : int(column.offsets[-1])]
+        return cls(length, payload.view((np.void, length)))
 
 
-_ALL_NULL = UniformColumn(NULL_LENGTH, np.empty(0, np.uint8))
+_ALL_NULL = UniformColumn(NULL_LENGTH, np.empty(0, (np.void, 1)))
+
+
+class _Span(NamedTuple):
+    """Records of a batch whose offset deltas are as wide."""
+
+    first: int
+    end: int
+    width: int
+    body: int
+    """Bytes of a record behind its length."""
+    stride: int
+    """And with it."""
+    key_at: int
+    value_at: int
 
 
 class UniformRows(NamedTuple):
@@ -76,63 +91,79 @@ class UniformRows(NamedTuple):
     @property
     def payload_bytes(self) -> int:
         """Of each row."""
-        return self.keys.size + self.values.size
+        return max(0, self.keys.length) + max(0, self.values.length)
 
     def encode(self, start: int, stop: int) -> memoryview:
         """One batch of the rows [start, stop), its header still blank. Writable."""
-        spans = list(_spans(stop - start))
-        sizes = [(last - first) * self._record_bytes(width) for first, last, width in spans]
-        batch = _MEMORY.take(HEADER_BYTES + sum(sizes))
+        (key_length, keys), (value_length, values) = self
+        count = stop - start
+        blank = _blank(key_length, value_length, count)
+        batch = _MEMORY.take(HEADER_BYTES + len(blank))
         batch[:HEADER_BYTES] = 0
+        batch[HEADER_BYTES:] = blank
         at = HEADER_BYTES
-        for (first, last, width), size in zip(spans, sizes, strict=True):
-            records = batch[at : at + size].reshape(last - first, -1)
-            self._fill(records, start + first, first, width)
-            at += size
+        for span in _spans(key_length, value_length):
+            if span.first >= count:
+                break
+            rows = min(count, span.end) - span.first
+            end = at + rows * span.stride
+            records = batch[at:end].reshape(rows, span.stride)
+            row = start + span.first
+            if key_length > 0:
+                _items(records, span.key_at, key_length)[:] = keys[row : row + rows]
+            if value_length > 0:
+                _items(records, span.value_at, value_length)[:] = values[row : row + rows]
+            at = end
+        # As `memoryview(batch)`.
         return batch.data
 
-    def _record_bytes(self, width: int) -> int:
-        body = self._body_bytes(width)
-        return varint_size(body) + body
 
-    def _body_bytes(self, width: int) -> int:
-        """A record behind its length, where offset deltas have `width` bytes."""
-        keys, values = self.keys, self.values
-        lengths = varint_size(keys.length) + varint_size(values.length)
-        fixed = len(_NOTHING_AND_NO_LATER) + len(_NO_HEADERS)
-        return fixed + width + lengths + self.payload_bytes
-
-    def _fill(self, records: Bytes, row: int, delta: int, width: int) -> None:
-        """`records` are those of the rows from `row` on, with offset deltas from `delta` on."""
-        keys, values = self.keys, self.values
-        front = varint_bytes(self._body_bytes(width)) + _NOTHING_AND_NO_LATER
-        delta_at = len(front)
-        front += bytes(width) + varint_bytes(keys.length)
-        middle = bytes(keys.size) + varint_bytes(values.length)
-        blank = front + middle + bytes(values.size) + _NO_HEADERS
-        _items(records, 0, len(blank))[:] = np.frombuffer(blank, (np.void, len(blank)))
-        _items(records, delta_at, width)[:] = _deltas(delta, len(records), width)
-        for column, at in ((keys, len(front)), (values, len(front) + len(middle))):
-            if column.size:
-                payload = column.payload[row * column.size : (row + len(records)) * column.size]
-                _items(records, at, column.size)[:] = payload.view((np.void, column.size))
+@functools.lru_cache(maxsize=256)
+def _spans(key_length: int, value_length: int) -> tuple[_Span, ...]:
+    found: list[_Span] = []
+    lengths = varint_size(key_length) + varint_size(value_length)
+    payload = max(0, key_length) + max(0, value_length)
+    for width, (first, end) in enumerate(pairwise(_DELTA_BOUNDS), 1):
+        body = len(_NOTHING_AND_NO_LATER) + width + lengths + payload + len(_NO_HEADERS)
+        stride = varint_size(body) + body
+        value_at = stride - len(_NO_HEADERS) - max(0, value_length)
+        key_at = value_at - varint_size(value_length) - max(0, key_length)
+        found.append(_Span(first, end, width, body, stride, key_at, value_at))
+    return tuple(found)
 
 
-def _spans(count: int) -> Iterator[tuple[int, int, int]]:
-    """First, last (exclusive) and width of the offset deltas below `count`, by width."""
-    for width, (first, last) in enumerate(pairwise(_DELTA_BOUNDS), 1):
-        if first < count:
-            yield first, min(last, count), width
+def _blank(key_length: int, value_length: int, count: int) -> Bytes:
+    """`count` records of which only payload is missing. Not to be written to."""
+    spans = _spans(key_length, value_length)
+    size = sum(max(0, min(count, span.end) - span.first) * span.stride for span in spans)
+    if size > _KEPT_BLANK_BYTES:
+        return _written_blank(key_length, value_length, count)
+    # Fewer records begin as more of them do.
+    return _kept_blank(key_length, value_length, 1 << (count - 1).bit_length())[:size]
 
 
-def _deltas(first: int, count: int, width: int) -> npt.NDArray[np.void]:
+def _written_blank(key_length: int, value_length: int, count: int) -> Bytes:
+    parts: list[Bytes] = []
+    for span in _spans(key_length, value_length):
+        if span.first < count:
+            rows = min(count, span.end) - span.first
+            front = varint_bytes(span.body) + _NOTHING_AND_NO_LATER
+            row = front + bytes(span.width) + varint_bytes(key_length)
+            row += bytes(max(0, key_length)) + varint_bytes(value_length)
+            row += bytes(max(0, value_length)) + _NO_HEADERS
+            records = np.empty((rows, len(row)), np.uint8)
+            _items(records, 0, len(row))[:] = np.frombuffer(row, (np.void, len(row)))
+            deltas = _deltas(span.first, rows, span.width)
+            _items(records, len(front), span.width)[:] = deltas
+            parts.append(records.reshape(-1))
+    return np.concatenate(parts)
+
+
+_kept_blank = functools.lru_cache(maxsize=4)(_written_blank)
+
+
+def _deltas(first: int, count: int, width: int) -> Items:
     """`count` varints of `width` bytes each, from that of `first` on."""
-    if width > len(_COMMON_DELTAS):
-        return _written_deltas(first, count, width)
-    return _COMMON_DELTAS[width - 1][:count]
-
-
-def _written_deltas(first: int, count: int, width: int) -> npt.NDArray[np.void]:
     # Zigzag doubles what is not negative; all bytes but the last say that another follows.
     encoded = np.arange(first, first + count) << 1
     written = np.empty((count, width), np.uint8)
@@ -142,15 +173,8 @@ def _written_deltas(first: int, count: int, width: int) -> npt.NDArray[np.void]:
     return _items(written, 0, width)
 
 
-def _items(records: Bytes, at: int, size: int) -> npt.NDArray[np.void]:
+def _items(records: Bytes, at: int, size: int) -> Items:
     """Of each record `size` bytes from `at` on, as one item: copied many times faster than bytes
     are."""
-    items: npt.NDArray[np.void] = records[:, at : at + size].view((np.void, size))[:, 0]
+    items: Items = records[:, at : at + size].view((np.void, size))[:, 0]
     return items
-
-
-_COMMON_DELTAS = tuple(
-    _written_deltas(first, last - first, width)
-    for width, (first, last) in enumerate(pairwise(_DELTA_BOUNDS[:3]), 1)
-)
-"""All of one byte and all of two, which most batches do with."""

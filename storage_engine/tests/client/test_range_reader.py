@@ -6,7 +6,7 @@ from itertools import pairwise
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client import fetch, fetch_cursor, fetch_window
@@ -67,6 +67,8 @@ def read(leader, start_offset, end_offset, **settings):
     return list(read_range(leader, T0, start_offset, end_offset, **settings))
 
 
+# A log takes some time to draw on a busy machine.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     log=logs(),
     bounds=st.tuples(st.floats(0, 1), st.floats(0, 1)),

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.protocol import record_encoder
+from storage_engine.protocol.arrow_binary import BinaryColumn
 from storage_engine.protocol.batch_memory import KEPT_BYTES, LEAST_BYTES, MOST_BYTES, BatchMemory
 from storage_engine.protocol.record_batch import iter_headers
 from storage_engine.protocol.records import HEADERS_TYPE, encode_batches
-from storage_engine.protocol.uniform_records import UniformRows
+from storage_engine.protocol.uniform_records import UniformColumn, UniformRows
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch
 
 SIZES = st.integers(-1, 80) | st.sampled_from([8170, 8180, 8190, 8191, 8192])
@@ -146,6 +147,13 @@ def test_rows_that_differ_in_more_than_bytes_go_the_general_way(columns):
         pa.array(columns["timestamps"], pa.int64()) if "timestamps" in columns else None,
     )
     assert (len(batches), fast) == (1, 0)
+
+
+def test_values_too_large_for_an_item_are_left_to_the_general_way():
+    """Which says that they are too large for a batch."""
+    lengths = np.array([1 << 31])
+    huge = BinaryColumn(lengths=lengths, offsets=np.array([0, 1 << 31]), data=pa.py_buffer(b""))
+    assert UniformColumn.of(huge, record_encoder.LARGEST_UNIFORM_PAYLOAD) is None
 
 
 def test_batches_can_be_written_to_and_are_whole():
