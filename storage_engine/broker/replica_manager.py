@@ -335,6 +335,8 @@ class ReplicaManager:
             partition.leader_id = -1
             partition.become_follower(-1)
             partition.wake_all()
+            if not delete:
+                self._logs.keep_high_watermark(tp, partition.high_watermark)
             state_change_log.info("stopped partition=%s", tp)
         if delete:
             replica_log = self._logs.get(tp)

@@ -275,14 +275,21 @@ class LogManager:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """That of the checkpoint file as it was at the start, at most the log's end (and where what
-        was not flushed may be lost, at most what was flushed); 0 when there is none.
+        """What was kept last, or that of the checkpoint file as it was at the start, at most the
+        log's end (and where what was not flushed may be lost, at most what was flushed); 0 when
+        there is none.
         """
         log = self.logs.get(topic_partition)
         if log is None:
             return 0
         known = self._folder_of[topic_partition].high_watermarks.get(topic_partition, 0)
         return min(known, log.log_end_offset)
+
+    def keep_high_watermark(self, topic_partition: TopicPartition, high_watermark: int) -> None:
+        """The replica ends for now: the next one of the log begins with this."""
+        folder = self._folder_of.get(topic_partition)
+        if folder is not None:
+            folder.high_watermarks[topic_partition] = high_watermark
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Keeps the high watermarks of the logs that are here."""
