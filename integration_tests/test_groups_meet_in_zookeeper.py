@@ -2,6 +2,7 @@
 is killed is replaced within its session; nothing is left out, and only what it had not committed
 comes twice."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from integration_tests.cluster_support import create_topic, shared_cluster, wait_until
 from integration_tests.zookeeper_member import COMMIT_EVERY
@@ -106,7 +108,8 @@ def owners(zookeeper: KazooClient, group: str, topic: str) -> dict[int, str]:
         return {}
     found = {}
     for partition in zookeeper.get_children(path):
-        if zookeeper.exists(f"{path}/{partition}") is not None:
+        # It may be given up just now.
+        with contextlib.suppress(NoNodeError):
             found[int(partition)] = zookeeper.get(f"{path}/{partition}")[0].decode()
     return found
 
