@@ -22,6 +22,7 @@ counterexample without it. Source: R-SPARK2.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import is_once
@@ -99,7 +100,7 @@ class BatchCommits:
         self._ending: dict[int, LedgerKey] = {}
         """The ledger that carries a producer's end."""
         self._touched: dict[Batch, int] = {}
-        """When an attempt of a batch with open members was last heard of."""
+        """When an attempt of a batch with open members was last heard of; monotonic."""
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
         """What is known of it, replicated or not."""
@@ -255,26 +256,26 @@ class BatchCommits:
             member.unmarked -= event.partitions
             self._drop_aborted(producer_id, member)
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, at: Moment) -> None:
         late = [
             (producer_id, member)
             for producer_id, member in self._members.items()
             if member.unmarked is None
-            and now_ms - self._touched[member.batch] >= member.record.timeout_ms
+            and at.now_ms - self._touched[member.batch] >= member.record.timeout_ms
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        over = [key for key, ledger in self._ledgers.items() if self._is_over(ledger, now_ms)]
+        over = [key for key, ledger in self._ledgers.items() if self._is_over(ledger, at.wall_ms)]
         for key in over:
             del self._ledgers[key]
             self._log.append(key, None)
 
-    def _is_over(self, ledger: _Ledger, now_ms: int) -> bool:
+    def _is_over(self, ledger: _Ledger, wall_ms: int) -> bool:
         """Whether nobody can ask for it any more. What drops rows by their origin stays."""
         record = ledger.record
         return (
             record.once_ms != NO_TIME
-            and now_ms - record.once_ms >= self._expiration_ms
+            and wall_ms - record.once_ms >= self._expiration_ms
             and not (record.ends or record.origins or ledger.members)
             and not self._log.in_flight(ledger.seen_at)
         )

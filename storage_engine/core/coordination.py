@@ -9,7 +9,17 @@ Source: KIP-98, R-SPARK2.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Moment(NamedTuple):
+    """Time, by both clocks."""
+
+    now_ms: int
+    """Monotonic: sessions, rebalances and the time of transactions are measured by it, since the
+    other one may be set."""
+    wall_ms: int
+    """What records carry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

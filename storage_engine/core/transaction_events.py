@@ -7,7 +7,7 @@ once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
@@ -89,6 +89,7 @@ class JoinBatch:
     batch: int
     timeout_ms: int
     now_ms: int
+    """Monotonic, as in the other requests by which a batch is heard of."""
     fresh_producer_id: int
 
 
@@ -170,7 +171,7 @@ class MarkersWritten:
 class Tick:
     """Look for transactions whose time is over, and ids that nobody uses."""
 
-    now_ms: int
+    at: Moment
 
 
 Event = (

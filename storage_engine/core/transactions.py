@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
-from storage_engine.core.coordination import Replicated
+from storage_engine.core.coordination import Moment, Replicated
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -75,24 +75,25 @@ class TransactionCoordinator:
         )
         """To look at, as `producers` is."""
 
-    def restore(self, content: Mapping[StateKey, StateRecord], now_ms: int) -> list[Effect]:
+    def restore(self, content: Mapping[StateKey, StateRecord], at: Moment) -> list[Effect]:
         """Begin with the newest record of each key in the log; once, before any event.
 
         What follows from them waits until they are replicated: `Replicated(number=0)`.
         """
+        self.producers.begin(at)
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
         for key, record in content.items():
             match key, record:
                 case TransactionalIdKey(), TransactionRecord():
-                    self.producers.restore(key.transactional_id, record)
+                    self.producers.restore(key.transactional_id, record, at)
                 case MemberKey(), MemberRecord():
                     members.append((key.producer_id, record))
                 case LedgerKey(), LedgerRecord():
                     ledgers.append((key, record))
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
-        self.batches.restore(ledgers, members, now_ms)
+        self.batches.restore(ledgers, members, at.now_ms)
         return self._log.take_effects()
 
     def step(self, event: Event) -> list[Effect]:
@@ -111,8 +112,8 @@ class TransactionCoordinator:
             case Replicated():
                 self._log.note_replicated(event.number)
             case Tick():
-                self.producers.tick(event.now_ms)
-                self.batches.tick(event.now_ms)
+                self.producers.tick(event.at)
+                self.batches.tick(event.at)
             case _:
                 self._step_batches(event)
         return self._log.take_effects()

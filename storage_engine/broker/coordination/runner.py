@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.coordination.state_load import Content, StateLoad
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.coordination import AppendRecord, CountAppended, Replicated
+from storage_engine.core.coordination import AppendRecord, CountAppended, Moment, Replicated
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler
@@ -47,6 +47,12 @@ NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
 """What is asked of a partition, as `acks`."""
 
+
+def moment(clock: Clock) -> Moment:
+    """Now."""
+    return Moment(clock.monotonic_ms(), clock.wall_ms())
+
+
 OnAnswer = Callable[[Any], None]
 EventOf = Callable[[int], Any]
 """Makes the event of a request, given the request's number, or says by an ErrorCode why there may
@@ -56,7 +62,7 @@ be none any more. Called in the turn in which the event is stepped, and sometime
 class Core(Protocol):
     """A coordinator's state machine."""
 
-    def restore(self, content: Content, at: Any, /) -> list[Any]: ...
+    def restore(self, content: Content, at: Moment, /) -> list[Any]: ...
 
     def step(self, event: Any, /) -> list[Any]: ...
 
@@ -103,9 +109,7 @@ class CoordinatorKind:
     """Module with `new_content`, `replay` and `encode_entries`, of the log's records."""
     new_core: Callable[[], Core]
     new_carrier: Callable[["CoordinatorRunner"], Carrier]
-    now: Callable[[], Any]
-    """Time, as the core takes it."""
-    tick: Callable[[], Any]
+    tick: Callable[[Moment], Any]
     """The event of the periodic work."""
     answer_types: tuple[type, ...]
     """Their `request` says what they answer."""
@@ -191,7 +195,7 @@ class CoordinatorRunner:
 
     def tick(self) -> None:
         """Do the periodic work; the next time, if it is not possible now."""
-        event = self._kind.tick()
+        event = self._kind.tick(moment(self._ports.clock))
         if self._refusal(event) is ErrorCode.NONE:
             self.submit(event)
 
@@ -232,7 +236,7 @@ class CoordinatorRunner:
         if self.try_complete():
             return
         coordinator = self._kind.new_core()
-        effects = coordinator.restore(content, self._kind.now())
+        effects = coordinator.restore(content, moment(self._ports.clock))
         self.coordinator = coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",

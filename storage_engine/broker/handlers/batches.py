@@ -42,7 +42,7 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
                 query=request.query,
                 batch=request.batch,
                 timeout_ms=request.timeout_ms,
-                now_ms=context.clock.wall_ms(),
+                now_ms=context.clock.monotonic_ms(),
                 fresh_producer_id=single_use(producer_id),
             ),
             respond,
@@ -106,7 +106,7 @@ def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest
             sink=request.sink,
             query=request.query,
             batch=request.batch,
-            now_ms=context.clock.wall_ms(),
+            now_ms=context.clock.monotonic_ms(),
         ),
         request.batch,
     )

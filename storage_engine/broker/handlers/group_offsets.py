@@ -15,12 +15,12 @@ from storage_engine.broker.handlers.group_requests import (
     are_too_long,
     ask_in_time,
 )
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     Caller,
     CommitOffsets,
     DeleteOffsets,
-    Moment,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,

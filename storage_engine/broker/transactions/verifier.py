@@ -154,8 +154,7 @@ class Verifier:
                 answered([_codes(result) for result in reply.results_by_transaction])
 
         if coordinator.broker_id == self._broker_id:
-            now_ms = self._clock.wall_ms()
-            answer_leaders(self._coordinators, request.transactions, now_ms, answered)
+            answer_leaders(self._coordinators, request.transactions, self._clock, answered)
             return
         self._transport.request(
             Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),

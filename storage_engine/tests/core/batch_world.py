@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -134,7 +134,7 @@ class World:
         self.replies: dict[int, Callable[[Answer], None]] = {}
         self.unmarked: dict[tuple[int, TopicPartition], SendMarkers] = {}
         self.coordinator = self.factory()
-        self.run(self.coordinator.restore(self.live(), self.now_ms))
+        self.run(self.coordinator.restore(self.live(), Moment(self.now_ms, self.now_ms)))
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -352,7 +352,7 @@ class World:
             self.start_driver(query)
         else:
             self.now_ms += self.random.randrange(TIMEOUT_MS)
-            self.step(Tick(now_ms=self.now_ms))
+            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
         if len(self.letters) > 200:
             del self.letters[:-100]
 
@@ -373,7 +373,7 @@ class World:
         self.letters = []
         for _ in range(4):
             self.now_ms += TIMEOUT_MS
-            self.step(Tick(now_ms=self.now_ms))
+            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
             for _ in range(6):
                 self.replicated = len(self.log)
                 self.step(Replicated(number=self.replicated - self.base))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -56,7 +56,7 @@ class CoordinatorBench:
             else:
                 content[key] = record
         self.markers = {}
-        self._run(self.coordinator.restore(content, self.now_ms))
+        self._run(self.coordinator.restore(content, self.at))
 
     def _run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -70,6 +70,10 @@ class CoordinatorBench:
                 case Answer():
                     assert effect.request not in self.answers, "answered twice"
                     self.answers[effect.request] = effect
+
+    @property
+    def at(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms)
 
     def step(self, event: Event) -> None:
         self._run(self.coordinator.step(event))
@@ -116,7 +120,7 @@ class CoordinatorBench:
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        self.step(Tick(now_ms=self.now_ms))
+        self.step(Tick(at=self.at))
 
     # --- requests ---
 

@@ -58,10 +58,10 @@ def commits_acknowledged_before_they_are_replicated(stack: ExitStack) -> None:
 
 @mutation
 def markers_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
-    def forget(self: Any, transactional_id: str, record: Any) -> None:
+    def forget(self: Any, transactional_id: str, record: Any, at: Any) -> None:
         with ExitStack() as inner:
             set_attribute(inner, TransactionalIds, "_end", lambda *_: None)
-            restore(self, transactional_id, record)
+            restore(self, transactional_id, record, at)
 
     restore = TransactionalIds.restore
     set_attribute(stack, TransactionalIds, "restore", forget)
