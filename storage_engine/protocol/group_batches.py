@@ -16,7 +16,7 @@ from storage_engine.protocol.group_records import (
     encode_record,
 )
 from storage_engine.protocol.record_batch import BatchHeader, BytesLike, iter_headers
-from storage_engine.protocol.state_batches import encode_raw, iter_raw
+from storage_engine.protocol.state_batches import encode_parts, iter_raw
 
 Entry = tuple[RecordKey, Record | None]
 """A key with its new record; None: a tombstone."""
@@ -29,15 +29,16 @@ def new_content() -> GroupContent:
     return GroupContent()
 
 
-def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> memoryview:
-    """One batch, so that all of them are appended or none; writable, at least one entry."""
-    return encode_raw(
-        (
-            (encode_key(key), None if record is None else encode_record(record))
-            for key, record in entries
-        ),
-        now_ms=now_ms,
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
     )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
 def replay(batches: BytesLike, content: GroupContent) -> None:

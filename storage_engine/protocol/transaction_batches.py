@@ -9,7 +9,7 @@ from collections.abc import Iterable, MutableMapping
 
 from storage_engine.core.transaction_state import StateKey, StateRecord
 from storage_engine.protocol.record_batch import BytesLike
-from storage_engine.protocol.state_batches import encode_raw, iter_raw
+from storage_engine.protocol.state_batches import encode_parts, iter_raw
 from storage_engine.protocol.transaction_records import (
     decode_key,
     decode_record,
@@ -30,15 +30,16 @@ def new_content() -> Content:
     return {}
 
 
-def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> memoryview:
-    """One batch, so that all of them are appended or none; writable, at least one entry."""
-    return encode_raw(
-        (
-            (encode_key(key), None if record is None else encode_record(record))
-            for key, record in entries
-        ),
-        now_ms=now_ms,
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
     )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
 def replay(batches: BytesLike, content: MutableMapping[StateKey, StateRecord]) -> None:

@@ -41,6 +41,9 @@ LOAD_WAIT_MS = 5_000
 """From the election on, how long requests wait for the load instead of being refused: librdkafka
 asks again but twice within 300 ms, and the first load of a process imports Arrow."""
 
+BATCH_HEADER_BYTES = 1024
+"""Room for a batch's header, and more."""
+
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 NEEDS_REPLICAS = -1
@@ -334,18 +337,10 @@ class CoordinatorRunner:
             self._end_by_itself()
 
     def _carry_out(self, effects: list[Any]) -> None:
-        """Raises KafkaError when the records can't be stored; nothing has happened then."""
+        """Raises KafkaError when the records can't be stored; nothing else has happened then."""
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         if records:
-            # It was imported when the state was loaded.
-            batch = importlib.import_module(self._kind.codec).encode_entries(
-                ((each.key, each.record) for each in records),
-                now_ms=self._ports.clock.wall_ms(),
-            )
-            result = self._ports.appends.append_state(
-                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
-            )
-            self._appended.append((records[-1].number, result.last_offset + 1))
+            self._append(records)
         for effect in effects:
             if isinstance(effect, self._kind.answer_types):
                 answer: Any = effect
@@ -354,6 +349,23 @@ class CoordinatorRunner:
                 self._appended.append((effect.number, self.partition.log.log_end_offset))
             elif not isinstance(effect, AppendRecord):
                 self._carrier.carry_out(effect)
+
+    def _append(self, records: list[AppendRecord]) -> None:
+        """As one batch if the log takes it; else the first ones first, as the core has put them:
+        what a failover may find of them is what is replicated, however few that are."""
+        # It was imported when the state was loaded.
+        parts = importlib.import_module(self._kind.codec).encode_entries(
+            ((each.key, each.record) for each in records),
+            now_ms=self._ports.clock.wall_ms(),
+            part_bytes=self.partition.config.log.max_message_bytes - BATCH_HEADER_BYTES,
+        )
+        done = 0
+        for count, batch in parts:
+            result = self._ports.appends.append_state(
+                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
+            )
+            done += count
+            self._appended.append((records[done - 1].number, result.last_offset + 1))
 
     # --- what is heard from elsewhere ---
 

@@ -43,7 +43,7 @@ def test_the_log_is_read_as_the_newest_record_of_each_key(history):
     in_pieces: dict[StateKey, StateRecord] = {}
     offset = 0
     for step in history:
-        batch = encode_entries(step, now_ms=5)
+        ((_, batch),) = encode_entries(step, now_ms=5, part_bytes=1 << 20)
         patch(batch, 0, base_offset=offset, leader_epoch=3)
         offset += len(step)
         whole += batch
@@ -56,7 +56,8 @@ def test_the_log_is_read_as_the_newest_record_of_each_key(history):
 
 
 def test_a_step_is_one_batch_that_a_leader_takes():
-    batch = encode_entries([(MemberKey(n), member(n)) for n in range(50)], now_ms=7)
+    entries = [(MemberKey(n), member(n)) for n in range(50)]
+    ((_, batch),) = encode_entries(entries, now_ms=7, part_bytes=1 << 20)
     header = read_header(batch)
     assert (header.size_in_bytes, header.records_count) == (len(batch), 50)
     assert header.max_timestamp == 7
@@ -74,7 +75,7 @@ def test_records_of_a_later_version_are_skipped_and_one_without_a_key_is_damage(
 
 
 def test_a_damaged_batch_is_refused():
-    batch = encode_entries([(MemberKey(1), member(1))], now_ms=0)
+    ((_, batch),) = encode_entries([(MemberKey(1), member(1))], now_ms=0, part_bytes=1 << 20)
     batch[-1] ^= 1
     with pytest.raises(CorruptRecordError):
         replay(batch, {})
