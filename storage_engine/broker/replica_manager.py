@@ -13,6 +13,7 @@ from pathlib import Path
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.folder_notice import FolderNotice
+from storage_engine.broker.guarded import guarded
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.replica_failures import ReplicaFailures
@@ -186,13 +187,16 @@ class ReplicaManager:
         for partition in dirty:
             partition.dirty = False
         for partition in dirty:
-            if partition.leader is not None:
-                end = partition.log.log_end_offset
-                self._isr.step(partition, Appended(log_end_offset=end))
-                if partition.unflushed_appends:
-                    self._flush_appends(partition)
-            if len(partition.data_waiters):
-                partition.data_waiters.wake()
+            guarded("the end of a turn", self._end_turn, partition)
+
+    def _end_turn(self, partition: HostedPartition) -> None:
+        if partition.leader is not None:
+            end = partition.log.log_end_offset
+            self._isr.step(partition, Appended(log_end_offset=end))
+            if partition.unflushed_appends:
+                self._flush_appends(partition)
+        if len(partition.data_waiters):
+            partition.data_waiters.wake()
 
     def _flush_appends(self, partition: HostedPartition) -> None:
         batches, partition.unflushed_appends = partition.unflushed_appends, 0

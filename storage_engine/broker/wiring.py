@@ -12,6 +12,7 @@ from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.load_troubles import LoadTroubles
 from storage_engine.broker.coordination.runner import RunnerPorts
 from storage_engine.broker.coordination.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.delayed_fetch import FollowerWaits
@@ -279,6 +280,17 @@ def build(
     state_topic = state_topic_of(transactions.PLAN)
     group_topic = state_topic_of(groups.PLAN)
     marker_writes = MarkerWrites(replicas, scheduler)
+    troubles = LoadTroubles(
+        clock,
+        repair=lambda partition, offset: scrubs.report(
+            partition, offset, "a coordinator can't read a bad batch"
+        ),
+        is_sound_elsewhere=lambda partition: any(
+            replica != broker_id and replica in metadata.brokers
+            for replica in (partition.leader.isr.members if partition.leader else ())
+        ),
+        give_away=replicas.fail,
+    )
     runner_ports = RunnerPorts(
         appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
     )
@@ -297,12 +309,14 @@ def build(
         ),
         runner_ports,
         state_topic,
+        troubles=troubles,
         tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
     )
     group_coordinators = Coordinators(
         groups.group_coordinators(config, scheduler=scheduler, clock=clock),
         runner_ports,
         group_topic,
+        troubles=troubles,
         tick_ms=config.integer("offsets.retention.check.interval.ms"),
     )
 

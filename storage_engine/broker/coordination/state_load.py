@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.broker.coordination.load_troubles import DamagedLogError
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ports import Background
 from storage_engine.log.partition_log import PartitionLog
@@ -66,7 +67,10 @@ class StateLoad:
         try:
             piece = self._log.read(self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset)
             job = None if piece is None else piece.load_job()
-        except KafkaError as failure:
+        except CorruptRecordError as failure:
+            self._failed(DamagedLogError(self._offset, str(failure)))
+            return
+        except (KafkaError, OSError) as failure:
             self._failed(failure)
             return
         if piece is None or job is None:
@@ -79,6 +83,8 @@ class StateLoad:
     def _warm(self, piece: SegmentSlice, failure: KafkaError | None) -> None:
         if self._cancelled:
             return
+        if isinstance(failure, CorruptRecordError):
+            failure = DamagedLogError(self._offset, str(failure))
         if failure is not None:
             self._failed(failure)
             return
@@ -87,9 +93,11 @@ class StateLoad:
         except (KafkaError, OSError) as error:
             self._failed(error)
             return
-        self._offset = piece.end_offset
+        start_offset, self._offset = self._offset, piece.end_offset
         self._background.submit(
-            lambda: _replay(self._codec, data, self._content), lambda _: self._next(), self._failed
+            lambda: _replay(self._codec, data, self._content, start_offset),
+            lambda _: self._next(),
+            self._failed,
         )
 
     def _failed(self, failure: Exception) -> None:
@@ -98,10 +106,13 @@ class StateLoad:
             self._on_failed(failure)
 
 
-def _replay(codec: str, data: bytes, content: Content) -> None:
-    for position, header in iter_headers(data):
-        if not crc_matches(data, position, header.size_in_bytes):
-            raise CorruptRecordError(
-                f"the CRC of the batch at offset {header.base_offset} does not match"
-            )
+def _replay(codec: str, data: bytes, content: Content, start_offset: int) -> None:
+    offset = start_offset
+    try:
+        for position, header in iter_headers(data):
+            if not crc_matches(data, position, header.size_in_bytes):
+                raise CorruptRecordError(f"the CRC of the batch at offset {offset} does not match")
+            offset = header.last_offset + 1
+    except CorruptRecordError as failure:
+        raise DamagedLogError(offset, str(failure)) from None
     importlib.import_module(codec).replay(data, content)
