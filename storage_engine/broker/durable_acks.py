@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storage_engine.broker.guarded import guarded
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Scheduler, Timer
@@ -119,12 +120,15 @@ class DurableAcks:
         wanted_end_offset = partition.log.log_end_offset
 
         def done(_result: object) -> None:
+            guarded("the end of a flush", finish)
+            self._settle(folder, waiting)
+
+        def finish() -> None:
             job.finish()
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
                 # More segments than one job takes.
                 self.flush(partition)
-            self._settle(folder, waiting)
 
         def succeeded() -> None:
             self.batches += waiting.batches
@@ -152,7 +156,7 @@ class DurableAcks:
 
     def _settle(self, folder: _Folder, waiting: _Waiting) -> None:
         for settled in waiting.listeners:
-            settled()
+            guarded("an answer after a flush", settled)
         folder.under_way -= 1
         if not folder.under_way:
             self._gather(folder)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from storage_engine.broker.guarded import FAILED, guarded
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.transactions.marker_messages import (
     codes_of_response,
@@ -150,16 +151,23 @@ class MarkerSender:
             return
         for target in targets:
             self._endings[target.producer_id, target.producer_epoch].under_way.add(target.partition)
+        if guarded("the sending of markers", self._hand_over, leader, targets) is FAILED:
+            # What of it went out is sent again, which is harmless.
+            self._answered(targets, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets))
+
+    def _hand_over(self, leader: BrokerInfo, targets: list[MarkerTarget]) -> None:
         if leader.broker_id == self._broker_id:
             self._writes.write(targets, lambda codes: self._answered(targets, codes))
             return
 
         def on_reply(reply: object) -> None:
+            codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets)
             if isinstance(reply, TransportError):
                 log.info("markers not written broker=%d: %s", leader.broker_id, reply.reason)
-                self._answered(targets, [ErrorCode.NETWORK_EXCEPTION] * len(targets))
             else:
-                self._answered(targets, codes_of_response(reply, targets))
+                read = guarded("an answer about markers", codes_of_response, reply, targets)
+                codes = codes if read is FAILED else read
+            self._answered(targets, codes)
 
         self._transport.request(
             Endpoint(broker_id=leader.broker_id, host=leader.host, port=leader.port),
