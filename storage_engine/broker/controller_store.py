@@ -86,7 +86,7 @@ class ControllerStore:
                 return
             brokers: dict[BrokerId, BrokerInfo] = {}
             failed: list[BrokerId] = []
-            ids = [BrokerId(int(name)) for name in reply.value if name.isdigit()]
+            ids = BrokerIdZNode.ids(reply.value)
 
             def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
                 if answer.ok and answer.stat is not None:
