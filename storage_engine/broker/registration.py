@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from storage_engine.broker import unexpected
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.core.ports import (
@@ -122,7 +123,12 @@ class Registration:
             if self._node.tail_lost_epoch == TAIL_LOST_NOW:
                 self._node = replace(self._node, tail_lost_epoch=self.broker_epoch)
             log.info("registered broker=%d epoch=%d", self._node.broker_id, self.broker_epoch)
-            self._on_registered(self.broker_epoch)
+            try:
+                self._on_registered(self.broker_epoch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, what follows is done again
+                self._busy = True
+                self._again()
+                unexpected.tell(f"registration of broker {self._node.broker_id}", error)
         elif self._clock.monotonic_ms() > self._deadline_ms:
             self._busy = False
             self._on_refused(

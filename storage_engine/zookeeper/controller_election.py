@@ -9,6 +9,9 @@ owns the epoch; a controller that can't be sure of its node has resigned.
         └────── another was first ────┘ └── session lost, ─────┘
                                             node gone or another's
 
+A broker that has resigned under an epoch never acts under it again, since its orders are numbered
+within the epoch: where the node is still its own, it gives the node away and runs for a new one.
+
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
 
@@ -38,6 +41,10 @@ log = logging.getLogger(__name__)
 
 RETRY_DELAY_MS = 100
 """After an answer that says nothing: long enough to spin on nothing, short against a failover."""
+UNREADABLE_DELAY_MS = 5_000
+"""Before an epoch is read again that could not be made out: only a person can mend it."""
+GIVEN_UP_DELAY_MS = 1_000
+"""Before a broker runs again that has given the node away: others come first."""
 
 
 class ControllerElection:
@@ -64,6 +71,8 @@ class ControllerElection:
         self._running = False
         self._elected = False
         self._epoch_version = -1
+        self._resigned_version = -1
+        """Of /controller_epoch, when this broker resigned last."""
         self._controller_id: BrokerId | None = None
         # Answers and watches of an earlier attempt are recognised by it and dropped.
         self._attempt = 0
@@ -89,19 +98,32 @@ class ControllerElection:
         self._attempt += 1
         if not self._elected:
             return
+        self._remove_node(self._epoch_version)
+        self._resign("stopped")
+
+    def give_up(self) -> None:
+        """Resign, so that another broker takes over; run again only after it had its chance."""
+        if not self._elected:
+            return
+        version = self._epoch_version
+        self._resign("it can't do its work")
+        self._give_node_away(version)
+
+    def _give_node_away(self, version: int) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+        self._remove_node(version)
+        self._scheduler.call_later(GIVEN_UP_DELAY_MS, lambda: self._on_watch(attempt))
+
+    def _remove_node(self, version: int) -> None:
         # Guarded by the epoch: should another have taken over already, its node stays.
         self._coordination.multi(
             [
-                ZkOp(
-                    kind=ZkOpKind.CHECK,
-                    path=ControllerEpochZNode.PATH,
-                    version=self._epoch_version,
-                ),
+                ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
                 ZkOp(kind=ZkOpKind.DELETE, path=ControllerZNode.PATH),
             ],
             lambda reply: log.info("controller node given up status=%s", reply.status.value),
         )
-        self._resign("stopped")
 
     def reconsider(self) -> None:
         """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
@@ -177,8 +199,12 @@ class ControllerElection:
                 try:
                     epoch = ControllerEpochZNode.decode(reply.value)
                 except ZnodeFormatError as error:
-                    log.error("no controller can be elected: %s", error)
-                    self._look_later()
+                    log.error(
+                        "no controller can be elected: %s; set it to a number above that of the "
+                        "last controller, which the brokers' logs name",
+                        error,
+                    )
+                    self._look_later(UNREADABLE_DELAY_MS)
                     return
                 then(epoch, reply.stat.version if reply.stat else -1)
             case ZkStatus.NO_NODE:
@@ -226,6 +252,9 @@ class ControllerElection:
             self._look()
 
     def _become_controller(self, epoch: ControllerEpoch, version: int) -> None:
+        if version == self._resigned_version:
+            self._give_node_away(version)
+            return
         # Nobody can have raised the epoch since: that takes the node, which this session has.
         log.info("controller elected broker=%d controller_epoch=%d", self._broker_id, epoch)
         self._elected = True
@@ -238,15 +267,15 @@ class ControllerElection:
             return
         log.info("controller resigned broker=%d reason=%s", self._broker_id, reason)
         self._elected = False
-        self._epoch_version = -1
+        self._resigned_version, self._epoch_version = self._epoch_version, -1
         self._on_resigned()
 
     # ---- helpers ----
 
-    def _look_later(self) -> None:
+    def _look_later(self, delay_ms: int = RETRY_DELAY_MS) -> None:
         """After an answer without content; a change of the session's state looks sooner."""
         attempt = self._attempt
-        self._scheduler.call_later(RETRY_DELAY_MS, lambda: self._on_watch(attempt))
+        self._scheduler.call_later(delay_ms, lambda: self._on_watch(attempt))
 
     def _of_attempt(self, then: Callable[[ZkReply], None]) -> Callable[[ZkReply], None]:
         """`then`, unless a newer attempt has begun by the time of the answer."""
