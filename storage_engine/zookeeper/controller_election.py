@@ -164,7 +164,7 @@ class ControllerElection:
             case ZkStatus.OK:
                 owner = reply.stat.ephemeral_owner if reply.stat else 0
                 if owner != 0 and owner == self._coordination.session_id:
-                    self._on_own_node()
+                    self._on_own_node(reply)
                 else:
                     self._follow(reply.value)
             case ZkStatus.NO_NODE:
@@ -174,10 +174,23 @@ class ControllerElection:
             case _:
                 self._look_later()
 
-    def _on_own_node(self) -> None:
+    def _on_own_node(self, reply: ZkReply) -> None:
         """The node of this session: seen again, or created by a multi whose answer was lost."""
+        self._set_right(reply)
         if not self._elected:
             self._read_epoch(self._become_controller)
+
+    def _set_right(self, reply: ZkReply) -> None:
+        """Others may have written into the node; brokers take orders of whom it names only."""
+        try:
+            if ControllerZNode.decode(reply.value).broker_id == self._broker_id:
+                return
+        except ZnodeFormatError as error:
+            log.error("%s", error)
+        log.error("the controller's node names another broker: set right")
+        node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
+        version = reply.stat.version if reply.stat else -1
+        self._coordination.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)
 
     def _follow(self, data: bytes) -> None:
         try:
