@@ -18,7 +18,7 @@ from storage_engine.broker.coordination.state_topic import StateTopic, StateTopi
 from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetch_reads import FetchReader, leaving
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
@@ -28,10 +28,11 @@ from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.rack_reads import RackReads
-from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
+from storage_engine.broker.registration import BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
@@ -193,7 +194,9 @@ def build(
             transport=transport,
             scheduler=scheduler,
             clock=clock,
-            broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+            broker_epoch=lambda: (
+                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
+            ),
             flush=replicas.durable_acks.flush,
             on_failure=replicas.fail,
             keep_log_starts=log_starts.keep_now,
@@ -363,6 +366,7 @@ def build(
         verifier=verifier,
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
+        order_gate=OrderGate(coordination, lambda: registration.broker_epoch),
         orders=Orders(topic_configs, scheduler),
         strays=Strays(
             cluster_id,

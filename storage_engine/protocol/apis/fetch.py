@@ -74,7 +74,8 @@ class FetchRequest(NamedTuple):
     forgotten: Sequence[tuple[str, Sequence[int]]] = ()
     rack_id: str = ""
     replica_epoch: int = -1
-    """The follower's incarnation; carried by version 12 between our brokers."""
+    """The follower's incarnation, -1 where it has none; carried by version 12 between our brokers.
+    One that is leaving says -2 less its number."""
 
 
 class FetchPartitionResponse(NamedTuple):
@@ -232,7 +233,7 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
             writer.tags()
     if version >= 11:
         writer.string(request.rack_id)
-    if request.replica_epoch >= 0:
+    if request.replica_epoch != -1:
         state = struct.pack(">iqb", request.replica_id, request.replica_epoch, 0)
         writer.tags([(_REPLICA_STATE_TAG, state)])
     else:

@@ -1,0 +1,21 @@
+"""An exception that nobody foresaw: told with its trace, it ends the one thing that met it.
+
+Rule: who catches such an exception leaves nothing under way. What it ends is done again after a
+pause, counted as failed, or given away; the other partitions, brokers and topics are served on.
+(An exception that goes up to the event loop is told, too, but whoever waits for the answer of the
+call that it ended waits for ever.)
+"""
+
+import logging
+
+log = logging.getLogger(__name__)
+
+is_fatal = False
+"""Set where a fault of this project must be found, not survived: by its tests and simulation."""
+
+
+def tell(what: str, error: Exception) -> None:
+    """Log what has failed, with the trace."""
+    log.error("%s: unexpected %s", what, type(error).__name__, exc_info=error)
+    if is_fatal:
+        raise error
