@@ -264,7 +264,7 @@ class ActingController:
             effects = self._core.step(event)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next controller begins anew
             self._give_up()
-            unexpected.tell(f"controller can't take {type(event).__name__}, gives up", error)
+            unexpected.report(f"controller can't take {type(event).__name__}, gives up", error)
             return
         for effect in effects:
             self._start(effect, RETRY_MS)
@@ -281,7 +281,7 @@ class ActingController:
                     retry_ms,
                     lambda part=part: self._start(part, again_ms),  # type: ignore[misc]
                 )
-            unexpected.tell(f"controller can't carry out {type(effect).__name__}", error)
+            unexpected.report(f"controller can't carry out {type(effect).__name__}", error)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

@@ -86,7 +86,7 @@ class AdminNode:
             self._on_content(content)
         except Exception as error:  # noqa: BLE001 - whatever it is, the node is read again
             self._scheduler.call_later(FAILED_MS, again)
-            unexpected.tell(f"content of {self.path} not taken", error)
+            unexpected.report(f"content of {self.path} not taken", error)
 
     def change(
         self,
@@ -114,7 +114,7 @@ class AdminNode:
                 wanted = new_data(data)
             except Exception as error:  # noqa: BLE001 - whatever it is, who asked is answered
                 done(False)
-                unexpected.tell(f"content of {self.path} not changed", error)
+                unexpected.report(f"content of {self.path} not changed", error)
                 return
             if wanted == data:
                 done(True)

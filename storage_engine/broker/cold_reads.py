@@ -15,9 +15,9 @@ from functools import partial
 from typing import TypeGuard
 
 from storage_engine.broker.fetch_reads import FetchRead, FetchReader
-from storage_engine.broker.guarded import guarded
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background

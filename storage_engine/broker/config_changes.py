@@ -78,7 +78,7 @@ class ConfigChanges:
             try:
                 self._take(entity, settings)
             except Exception as error:  # noqa: BLE001 - whatever it is, who waits is told
-                unexpected.tell(f"settings of {entity} not applied", error)
+                unexpected.report(f"settings of {entity} not applied", error)
             done()
 
         self._store.read(entity, on_read)

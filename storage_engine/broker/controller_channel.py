@@ -66,7 +66,7 @@ class ControllerChannel:
                 outcome.note(reply)
             except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
                 outcome.failure = "its answer can't be read"
-                unexpected.tell(f"answer of broker {broker.broker_id} to a delivery", error)
+                unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
             if outcome.open == 0:
                 self._end(broker, delivery, outcome)
 
@@ -86,7 +86,7 @@ class ControllerChannel:
     def _isolate(self, broker: BrokerInfo, delivery: Delivery, error: Exception) -> None:
         """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
         sound, left_out = without_unsendable(self._sender, delivery)
-        unexpected.tell(
+        unexpected.report(
             f"delivery to broker {broker.broker_id} not sent, left out: "
             f"{', '.join(left_out) or 'nothing'}",
             error,

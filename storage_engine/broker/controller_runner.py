@@ -78,7 +78,7 @@ class ControllerRunner:
             self.acting.start()
         except Exception as error:  # noqa: BLE001 - whatever it is, another broker may do better
             self._give_up()
-            unexpected.tell(f"controller epoch={controller_epoch} can't begin", error)
+            unexpected.report(f"controller epoch={controller_epoch} can't begin", error)
 
     def _resigned(self) -> None:
         if self.acting is not None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage_engine.broker.guarded import guarded
 from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Scheduler, Timer
 

@@ -237,7 +237,7 @@ class PeerFetcher:
             self._in_flight = False
             self._session.lost()
             self._schedule(self._settings.backoff_ms)
-            unexpected.tell(f"fetch from broker {self.endpoint.broker_id} not sent", error)
+            unexpected.report(f"fetch from broker {self.endpoint.broker_id} not sent", error)
 
     def _fetch_what_is_ready(self) -> None:
         now_ms = self._ports.clock.monotonic_ms()
@@ -292,7 +292,7 @@ class PeerFetcher:
                 self._ports.flush(partition, settled)
             except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
                 settled()
-                unexpected.tell(f"{partition.topic_partition} not flushed", error)
+                unexpected.report(f"{partition.topic_partition} not flushed", error)
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
@@ -354,7 +354,7 @@ class PeerFetcher:
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
                     backoff_ms = self._settings.backoff_ms
                     followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
-                    unexpected.tell(f"{tp} not replicated", error)
+                    unexpected.report(f"{tp} not replicated", error)
             if turn.room_bytes <= 0:
                 is_over = False
                 break

@@ -127,7 +127,7 @@ class IsrWriter:
 
         def not_settled(error: Exception) -> None:
             self._scheduler.call_later(RETRY_MS, undecided)
-            unexpected.tell(f"isr of {tp} not written", error)
+            unexpected.report(f"isr of {tp} not written", error)
 
         def undecided() -> None:
             if partition.leader is leader and leader.leader_epoch == epoch:
@@ -173,7 +173,7 @@ class IsrWriter:
                 self.step(partition, observed)
             except Exception as error:  # noqa: BLE001 - whatever it is, the state is read again
                 self._scheduler.call_later(RETRY_MS, again)
-                unexpected.tell(f"isr of {tp} not taken over", error)
+                unexpected.report(f"isr of {tp} not taken over", error)
                 return
             if leader.partition_epoch > before:
                 # The write was done, though its answer never came: nobody has told the controller.

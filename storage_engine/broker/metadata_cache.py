@@ -68,7 +68,7 @@ class MetadataCache:
             try:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
-                unexpected.tell("request that waited for metadata", error)
+                unexpected.report("request that waited for metadata", error)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

@@ -201,4 +201,4 @@ def _call(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - whatever it is, the next order has its turn
-        unexpected.tell("order of the controller", error)
+        unexpected.report("order of the controller", error)

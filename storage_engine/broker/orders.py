@@ -64,7 +64,7 @@ class Orders:
             goes_on = _advance(steps)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next order has its turn
             refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            unexpected.tell("order of the controller", error)
+            unexpected.report("order of the controller", error)
         finally:
             if goes_on:
                 self._scheduler.call_soon(lambda: self._carry_out(steps, refuse))

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from storage_engine.broker.guarded import FAILED, guarded
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Coordination, ZkReply, ZkStatus

@@ -8,7 +8,7 @@ end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-
 from collections.abc import Callable
 from typing import Protocol
 
-from storage_engine.broker.guarded import guarded
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.ports import Scheduler, Timer
 
 

@@ -134,7 +134,7 @@ class Registration:
             except Exception as error:  # noqa: BLE001 - whatever it is, what follows is done again
                 self._busy = True
                 self._again()
-                unexpected.tell(f"registration of broker {self._node.broker_id}", error)
+                unexpected.report(f"registration of broker {self._node.broker_id}", error)
         elif reply.stat.ephemeral_owner == 0:
             # No broker lives by it: it would stay for ever.
             log.error("broker id %d was taken by no broker: removed", self._node.broker_id)

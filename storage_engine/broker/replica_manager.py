@@ -14,7 +14,6 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.folder_notice import FolderNotice
-from storage_engine.broker.guarded import guarded
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
 from storage_engine.broker.replica_failures import ReplicaFailures
@@ -188,7 +187,10 @@ class ReplicaManager:
         for partition in dirty:
             partition.dirty = False
         for partition in dirty:
-            guarded(f"appends to {partition.topic_partition}", self._end_turn, partition)
+            try:
+                self._end_turn(partition)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+                unexpected.report(f"appends to {partition.topic_partition}", error)
 
     def _end_turn(self, partition: HostedPartition) -> None:
         if partition.leader is not None:
@@ -391,7 +393,7 @@ class ReplicaManager:
                 try:
                     self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
-                    unexpected.tell(f"in-sync replicas of {partition.topic_partition}", error)
+                    unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""

@@ -3,12 +3,10 @@
 Rule: nothing happens but in `loop`; whoever waits runs it.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage_engine.broker import guarded
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.log.disk import REAL_DISK, Disk
@@ -41,14 +39,6 @@ PRODUCE_TRIES = 300
 PRODUCE_PAUSE_MS = 100
 
 
-class _Escape(logging.Handler):
-    """An error in the program that a broker would only tell ends a simulation."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None and record.exc_info[1] is not None:
-            raise record.exc_info[1]
-
-
 class SimulatedCluster:
     """Brokers 1..n."""
 
@@ -64,8 +54,6 @@ class SimulatedCluster:
     ) -> None:
         """`racks` has one for each broker, or none; `settings` are those of all brokers, with
         underscores for dots."""
-        self._escape = _Escape()
-        guarded.log.addHandler(self._escape)
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
         self.network = SimulatedNetwork(self.loop)
@@ -102,12 +90,7 @@ class SimulatedCluster:
                     return broker
         return None
 
-    def tell_errors(self) -> None:
-        """From now on errors in the program are told, as by a real broker, and nothing more."""
-        guarded.log.removeHandler(self._escape)
-
     def close(self) -> None:
-        guarded.log.removeHandler(self._escape)
         for broker in self.brokers:
             if broker.up:
                 broker.kill()

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, Protocol
 
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.coordination.state_load import Content, StateLoad
-from storage_engine.broker.guarded import FAILED, guarded
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.coordination import AppendRecord, CountAppended, Moment, Replicated
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.guarded import FAILED, guarded
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition

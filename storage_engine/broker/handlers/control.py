@@ -91,7 +91,7 @@ def _apply(
     try:
         return context.replicas.apply_leadership(item, endpoints)
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are led and followed
-        unexpected.tell(f"leadership of {item.topic}-{item.partition} not taken", error)
+        unexpected.report(f"leadership of {item.topic}-{item.partition} not taken", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -154,7 +154,7 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
         failed = isinstance(failure, LogFolderError)
         return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are stopped
-        unexpected.tell(f"replica of {tp} not stopped", error)
+        unexpected.report(f"replica of {tp} not stopped", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
@@ -168,7 +168,7 @@ def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataR
             _take_metadata(context, request)
         except Exception as error:  # noqa: BLE001 - whatever it is, the controller says it again
             refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            unexpected.tell("metadata not taken", error)
+            unexpected.report("metadata not taken", error)
         else:
             call.respond(UpdateMetadataResponse())
 

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from storage_engine.broker.guarded import FAILED, guarded
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.transactions.marker_messages import (
     codes_of_response,
     request_of_targets,
 )
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition

@@ -14,9 +14,9 @@ from typing import Any
 
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.state_topic import StateTopic
-from storage_engine.broker.guarded import FAILED, guarded
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.handlers import init_producer_id as handler
 from storage_engine.broker.producer_ids import ProducerIds
@@ -28,6 +29,11 @@ class OurBugError(Exception):
     """Nothing that the program knows of."""
 
 
+@pytest.fixture(autouse=True)
+def as_in_production(monkeypatch) -> None:
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+
+
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     made = SimulatedCluster(
@@ -37,7 +43,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
         auto_leader_rebalance_enable="false",
     )
     assert made.create_topic("a").error_code == 0
-    made.tell_errors()
     yield made
     made.close()
 
