@@ -190,7 +190,7 @@ class World:
             return _moved(state._replace(now=now), at, DRAINED)
         fresh = state.given_out
         now = now._replace(members=(*now.members, (fresh, at, OPEN)))
-        named = state.named[:at] + (fresh,) + state.named[at + 1 :]
+        named = (*state.named[:at], fresh, *state.named[at + 1 :])
         joins = state.joins + (state.phases[at] == WRITING)
         state = state._replace(now=now, named=named, joins=joins, given_out=fresh + 1)
         return _moved(state, at, JOINING)
@@ -313,7 +313,7 @@ def _with_arrival(kept: Kept, writer: Writer) -> Kept:
 
 
 def _moved(state: State, at: int, phase: int) -> State:
-    return state._replace(phases=state.phases[:at] + (phase,) + state.phases[at + 1 :])
+    return state._replace(phases=(*state.phases[:at], phase, *state.phases[at + 1 :]))
 
 
 def _answered(state: State, at: int, answer: str, rules: Rules) -> State:

@@ -138,7 +138,7 @@ def replays_not_recognised(stack: ExitStack) -> None:
     join = BatchCommits.join
 
     def join_any(self: Any, event: Any) -> None:
-        ledger = self._ledger_of(LedgerKey(event.sink, event.query))
+        ledger = self._ledgers.of(LedgerKey(event.sink, event.query))
         record = ledger.record
         ledger.record = replace(record, last=NO_BATCH)
         join(self, event)
