@@ -1,5 +1,5 @@
-"""Named batch writes at the coordinator: each number of each part counts by itself, for ever, whoever
-is first. Source: R-SPARK2."""
+"""Named batch writes at the coordinator: each number of each part counts by itself, and for ever,
+whoever is first. Source: R-SPARK2."""
 
 from uuid import UUID
 
