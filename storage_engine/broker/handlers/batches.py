@@ -220,7 +220,7 @@ def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
     if by is None or by.winner in {producer_id for producer_id, _ in request.members}:
         return  # the answer to the commit itself was lost
     rows = UNKNOWN_ROWS if request.rows == UNKNOWN_ROWS else request.rows + request.dropped
-    if rows:
+    if rows and (rows > 0 or request.members or request.drained):
         log.warning(
             "rows dropped sink=%r query=%r batch=%d rows=%s: %s, by owner=%r run=%s rows=%s",
             request.sink, request.query, request.batch, _count(rows), answer.error.meaning,

@@ -71,10 +71,10 @@ def markers_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
 def ends_of_a_batch_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
     restore = BatchCommits.restore
 
-    def forget(self: Any, ledgers: Any, members: Any, now_ms: int) -> None:
+    def forget(self: Any, *content: Any) -> None:
         with ExitStack() as inner:
             set_attribute(inner, BatchCommits, "_send_ends", lambda *_: None)
-            restore(self, ledgers, members, now_ms)
+            restore(self, *content)
 
     set_attribute(stack, BatchCommits, "restore", forget)
 
