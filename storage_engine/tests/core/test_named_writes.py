@@ -12,7 +12,6 @@ from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write, p
 from storage_engine.core.transaction_state import LedgerKey, NumberInterval, NumbersKey
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
-    TIMEOUT_MS,
     CoordinatorBench,
     error,
 )
@@ -265,15 +264,15 @@ def test_origins_of_writes_that_have_ended_are_one_record():
         bench.settle()
         lost = bench.commit(0, slow, query="slow", origins={OUT0: number})
         assert error(lost) is ErrorCode.MEMBER_LOST, "folded origins have moved, too"
-    bench.now_ms += TIMEOUT_MS
-    bench.pass_time(10**12)
-    bench.settle()
-    bench.fail_over()
-    bench.settle()
-    with_origins = [
-        key.query for key, record in bench.coordinator.batches.ledgers() if record.origins
-    ]
-    assert with_origins == [NO_QUERY]
+    for ms in (0, 10**12):
+        bench.pass_time(ms)
+        bench.settle()
+        bench.fail_over()
+        bench.settle()
+        with_origins = [
+            key.query for key, record in bench.coordinator.batches.ledgers() if record.origins
+        ]
+        assert with_origins == [NO_QUERY]
     assert bench.join(0, query="after").origins == {OUT0: 4}
 
 
