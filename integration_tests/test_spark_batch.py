@@ -1,12 +1,13 @@
 """Batch reads and writes through Spark, judged by confluent-kafka, and bad input in one line."""
 
+import contextlib
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from integration_tests.cluster_support import ALL_FAULTS, create_topic, wait_until
@@ -370,29 +371,26 @@ def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     def write(frame, number):
         _write(frame, servers, topic=topic, sinkId=topic, batchId=str(number))
 
+    source = f"{topic}-source"
+    create_topic(spark_cluster, source, partitions=1)
+
     def run(checkpoint):
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "5").load()
-        rows = rows.selectExpr("cast(value as string) value")
-        query = (
-            rows.writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(tmp_path / checkpoint))
-            .start()
-        )
-        try:
-            wait_until(
-                lambda: query.exception() or (query.lastProgress or {}).get("batchId", 0) > 1,
-                "micro-batches",
-                timeout_s=QUERY_TIMEOUT_S,
-            )
-        finally:
-            query.stop()
+        """To the end of the source, in micro-batches of five."""
+        produce(servers, source, [{"value": b"%d" % number} for number in range(10)])
+        reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
+        reader = reader.options(subscribe=source, startingOffsets="earliest")
+        rows = reader.option("maxOffsetsPerTrigger", 5).load().select("value")
+        writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
+        with contextlib.suppress(StreamingQueryException):
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
         return query.exception()
 
     assert run("first") is None
     assert run("first") is None, "a restart is never refused"
-    before = len(consume(servers, topic))
+    assert len(consume(servers, topic)) == 20
     assert "[BATCH_ID_TAKEN] " in str(run("second"))
-    assert len(consume(servers, topic)) == before
+    assert len(consume(servers, topic)) == 20
 
 
 def test_a_job_that_fails_leaves_nothing_to_read(spark, spark_cluster, servers, topic):
