@@ -132,6 +132,30 @@ class ErrorCode(enum.IntEnum):
         False,
         "tasks were told that the micro-batch is committed, but it is not: restart the query",
     )
+    BATCH_ID_TAKEN = (
+        10_004,
+        False,
+        "the batchId was committed by another query: go on with the checkpoint of that query, or "
+        "write under another sinkId or sinkPart",
+    )
+    RUN_REPLACED = (
+        10_005,
+        False,
+        "a newer run of the same query writes to this sink, so this one has to end: is its "
+        "checkpoint in use twice?",
+    )
+    TOO_MANY_BATCH_IDS = (
+        10_006,
+        False,
+        "the committed batchIds of this part of the sink lie in too many pieces to take one more "
+        "that continues none of them: use numbers that follow each other, or another sinkPart",
+    )
+    BATCH_ID_UNKNOWN = (
+        10_007,
+        False,
+        "whether the batchId was committed is not known: it lies below the last one that an older "
+        "version has counted, and that version kept no others; write it under another sinkId",
+    )
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":

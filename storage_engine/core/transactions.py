@@ -39,6 +39,8 @@ from storage_engine.core.transaction_state import (
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    NumbersKey,
+    NumbersRecord,
     StateKey,
     StateRecord,
     TransactionalIdKey,
@@ -83,6 +85,7 @@ class TransactionCoordinator:
         self.producers.begin(at)
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
+        numbers: list[tuple[NumbersKey, NumbersRecord]] = []
         for key, record in content.items():
             match key, record:
                 case TransactionalIdKey(), TransactionRecord():
@@ -91,9 +94,11 @@ class TransactionCoordinator:
                     members.append((key.producer_id, record))
                 case LedgerKey(), LedgerRecord():
                     ledgers.append((key, record))
+                case NumbersKey(), NumbersRecord():
+                    numbers.append((key, record))
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
-        self.batches.restore(ledgers, members, at.now_ms)
+        self.batches.restore(ledgers, members, at.now_ms, numbers)
         return self._log.take_effects()
 
     def step(self, event: Event) -> list[Effect]:

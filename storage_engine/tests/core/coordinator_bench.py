@@ -16,7 +16,7 @@ from storage_engine.core.transaction_events import (
     SendMarkers,
     Tick,
 )
-from storage_engine.core.transaction_state import StateKey, StateRecord
+from storage_engine.core.transaction_state import NO_ROWS, StateKey, StateRecord
 from storage_engine.core.transactions import TransactionCoordinator
 
 TIMEOUT_MS = 1000
@@ -140,7 +140,9 @@ class CoordinatorBench:
             self.replicate()
         return self.answers.get(request)
 
-    def join(self, batch: int, *, sink="s", query="q", replicate=True) -> Answer | None:
+    def join(
+        self, batch: int, *, sink="s", query="q", owner="", run=None, replicate=True
+    ) -> Answer | None:
         return self.ask(
             lambda request: JoinBatch(
                 request=request,
@@ -150,6 +152,8 @@ class CoordinatorBench:
                 timeout_ms=TIMEOUT_MS,
                 now_ms=self.now_ms,
                 fresh_producer_id=self.fresh_producer_id(),
+                owner=owner,
+                run=run,
             ),
             replicate=replicate,
         )
@@ -165,9 +169,9 @@ class CoordinatorBench:
             )
         )
 
-    def attempt(self, batch: int, *partitions: TopicPartition, sink="s", query="q") -> int:
+    def attempt(self, batch: int, *partitions: TopicPartition, sink="s", query="q", **who) -> int:
         """The producer id of a task attempt that has done its work."""
-        joined = self.join(batch, sink=sink, query=query)
+        joined = self.join(batch, sink=sink, query=query, **who)
         assert joined is not None and not joined.error, joined
         enlisted = self.enlist(joined.producer_id, *(partitions or (OUT0, OUT1)))
         assert enlisted is not None and not enlisted.error, enlisted
@@ -181,6 +185,9 @@ class CoordinatorBench:
         origins=None,
         sink="s",
         query="q",
+        owner="",
+        run=None,
+        rows=NO_ROWS,
         replicate=True,
     ) -> Answer | None:
         return self.ask(
@@ -193,6 +200,9 @@ class CoordinatorBench:
                 drained=drained,
                 now_ms=self.now_ms,
                 origins=origins or {},
+                owner=owner,
+                run=run,
+                rows=rows,
             ),
             replicate=replicate,
         )
