@@ -28,6 +28,9 @@ DOOMED_FILES_INTERVAL_MS = 1000
 FREE_SPACE_INTERVAL_MS = 1000
 """How long appends rely on what the file system said of its free space."""
 
+MAKE_GOOD_INTERVAL_MS = 1000
+"""How often what a shortage of descriptors left undone is tried again."""
+
 PRODUCERS_INTERVAL_MS = 60_000
 """How often silent producers are forgotten."""
 
@@ -75,6 +78,7 @@ class LogMaintenance:
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
         self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
+        self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
             self._every(self._compactions.interval_ms, self._compactions.look)
@@ -166,6 +170,14 @@ class LogMaintenance:
         failed: Callable[[Exception], None],
     ) -> None:
         self._background.submit(job.run, done, failed)
+
+    def _make_good(self) -> None:
+        def open_again(partition: HostedPartition) -> None:
+            if partition.log.is_cut_short:
+                partition.log.open_again()
+
+        self._each(open_again)
+        self._logs.remove_leftovers()
 
     def _checkpoint(self) -> None:
         self._logs.write_recovery_points()

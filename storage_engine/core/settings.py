@@ -331,10 +331,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="max.connections",
         type=SettingType.INT,
-        default=2**31 - 1,
         minimum=0,
         unit="connections",
-        doc="Connections of all clients together.",
+        doc=(
+            "Connections of all clients together; unset: what the process's limit of open files"
+            " (ulimit -n) leaves beside the logs. One above it is closed at once."
+        ),
     ),
     Setting(
         name="max.connections.per.ip",

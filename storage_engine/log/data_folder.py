@@ -24,6 +24,7 @@ from storage_engine.core.ids import (
     BrokerEpoch,
     TopicPartition,
 )
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
@@ -56,6 +57,12 @@ class FolderFailedError(StorageError):
     """The operating system refuses the folder; others of the broker may do."""
 
 
+def _kind_of(error: OSError) -> type[StorageError]:
+    """For want of descriptors or memory no folder is left out: the start fails."""
+    is_short = reach_of_file_error(error) is Reach.SHORTAGE
+    return StorageError if is_short else FolderFailedError
+
+
 class DataFolder:
     """A locked data folder. What it says of the last run is read once, when it is opened."""
 
@@ -78,7 +85,7 @@ class DataFolder:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
         except OSError as error:
-            raise FolderFailedError(
+            raise _kind_of(error)(
                 f"the data folder {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
@@ -91,7 +98,7 @@ class DataFolder:
             self._take_over(broker_id, cluster_id)
         except OSError as error:
             self.unlock()
-            raise FolderFailedError(
+            raise _kind_of(error)(
                 f"the data folder {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error

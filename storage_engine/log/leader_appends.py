@@ -88,6 +88,7 @@ class LeaderAppends:
         segment = tail.segments.active
         if (
             tail.closed
+            or tail.segments.is_cut_short
             or tail.compacts
             or tail.stamps_append_time
             or leader_epoch != tail.epochs.cache.latest_epoch
@@ -100,10 +101,15 @@ class LeaderAppends:
             return None
         offsets = columns.offsets_from(tail.end_offset)
         size = sum(columns.sizes)
-        if (
-            tail.roll_rule.demands_roll(
+        try:
+            must_roll = tail.roll_rule.demands_roll(
                 segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
             )
+        except OSError:
+            # Whoever appends them one by one meets the error again, and reports it.
+            return None
+        if (
+            must_roll
             or not columns.are_plain(max_message_bytes=tail.max_message_bytes)
             or not producers_allow(tail.producers, columns)
             or not self._room.has(size)
@@ -213,8 +219,8 @@ class LeaderAppends:
             whole = len(run.parts) == 1 or (
                 run.is_worth_joining and self._fits_active_segment(run, now_ms, stamped)
             )
-        except KafkaError:
-            # The first batch of the segment is damaged: the writes meet it again.
+        except (KafkaError, OSError):
+            # The first batch of the segment can't be read: the writes meet it again.
             whole = False
         for data, placed in [run.joined()] if whole else run.parts:
             try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.aborted_transactions import is_good
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
 from storage_engine.log.disk import Disk
@@ -31,6 +32,7 @@ from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.recovery import Recovered, recover_segment
+from storage_engine.log.storage_errors import storage_error
 from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps, sync_names
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,9 @@ def load_log(
     try:
         return _load(folder, log_start_offset, recovery_point, has_gaps, clean, now_ms)
     except OSError as error:
+        if passes_by_itself(error):
+            # Opening does all of it again the next time.
+            raise storage_error("open the log in", folder.path, error, unchanged=True) from error
         raise LogStorageError(f"can't open the log in {folder.path}: {error}") from error
 
 

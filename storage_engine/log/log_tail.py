@@ -81,6 +81,7 @@ class LogTail:
         """
         if self.closed:
             raise LogStorageError(f"the log in {self.segments.folder.path} is closed")
+        self.segments.check_whole()
         last_base, last_header = placed[-1]
         if stamped:
             max_timestamp = now_ms
@@ -99,6 +100,10 @@ class LogTail:
             ):
                 self.roll(placed[0][0])
                 segment = self.segments.active
+            index = segment.transaction_index
+            if index.has_seal and any(header.is_control for _, header in placed):
+                # Now, while nothing is stored: an entry must not fail after its batch.
+                index.unseal()
         except OSError as error:
             raise storage_error("roll", self.segments.folder.path, error, unchanged=True) from error
         segment.write(records)

@@ -22,6 +22,7 @@ class RepairableLog(CuttableLog):
     def plan_compaction(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
         """A pass that is due. A record that is not committed (its transaction too) and on the
         medium displaces none."""
+        self._segments.check_whole()
         if self.compaction.active_is_overdue(self._config, now_ms):
             with storage_errors("roll", self.directory):
                 self._tail.roll(self.log_end_offset)
@@ -51,6 +52,8 @@ class RepairableLog(CuttableLog):
         yet.
         """
         segments = self._segments
+        if segments.is_cut_short:
+            return None
         segment = segments.all[segments.number_of(offset)]
         if segment is segments.active or segment.next_offset > self.recovery_point:
             return None
@@ -63,6 +66,7 @@ class RepairableLog(CuttableLog):
 
     def close_segment_with(self, offset: int) -> None:
         """Begins a new segment if `offset` is in the active one, which then can be checked."""
+        self._segments.check_whole()
         if self._segments.active.base_offset <= offset < self.log_end_offset:
             with storage_errors("roll", self.directory):
                 self._tail.roll(self.log_end_offset)

@@ -104,6 +104,13 @@ class StatefulLog(ReadableLog):
         return self._tail.producers
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether a change ended in the middle for want of descriptors or memory: the files are as
+        a killed process would have left them, and nothing is read or written before
+        `PartitionLog.open_again`."""
+        return self._segments.is_cut_short
+
+    @property
     def recovery_point(self) -> int:
         """Everything below is on the medium."""
         return self._flush_state.recovery_point
