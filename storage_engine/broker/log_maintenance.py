@@ -17,8 +17,10 @@ from storage_engine.broker.scrubs import LOOK_INTERVAL_MS as SCRUB_LOOK_INTERVAL
 from storage_engine.broker.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
+from storage_engine.core.retention import DeletionPolicy
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.retention import DeletionPolicyError
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class LogMaintenance:
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
+        deletion_policy: DeletionPolicy,
         compactions: Compactions | None,
         scrubs: Scrubs,
     ) -> None:
@@ -65,6 +68,7 @@ class LogMaintenance:
         self._scheduler = scheduler
         self._clock = clock
         self._background = background
+        self._deletion_policy = deletion_policy
         self._compactions = compactions
         self._scrubs = scrubs
         self._flushing: set[HostedPartition] = set()
@@ -134,7 +138,13 @@ class LogMaintenance:
     def _delete_old(self, partition: HostedPartition, now_ms: int) -> None:
         # Followers take over the leader's log start, so that all replicas begin at one offset.
         if partition.leader is not None:
-            partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            try:
+                partition.log.delete_old_segments(
+                    now_ms, partition.high_watermark, self._deletion_policy
+                )
+            except DeletionPolicyError:
+                # Of this log the round is over; the others have theirs.
+                log.exception("no segment deleted partition=%s", partition.topic_partition)
 
     def _expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()

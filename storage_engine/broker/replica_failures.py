@@ -11,9 +11,10 @@ from pathlib import Path
 
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import LogBusyError, LogFolderError
+from storage_engine.core.errors import LogBusyError, LogFolderError, LogShortageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.log_manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,9 @@ class ReplicaFailures:
             # Stopped or deleted meanwhile; a new replica of that name is another matter.
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
+        if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
+            # Of a step on another thread, but never of an fsync: see `log.disk`.
+            failure = LogShortageError(str(failure))
         if isinstance(failure, LogBusyError):
             self._tell(partition.topic_partition, failure)
         elif isinstance(failure, LogFolderError | OSError):

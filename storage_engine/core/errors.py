@@ -200,6 +200,12 @@ class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
+class InvalidTimestampError(KafkaError):
+    """A batch's times are further from the broker's clock than the topic allows."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 

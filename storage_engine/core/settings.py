@@ -386,6 +386,15 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="How often segments are looked through for what retention deletes.",
     ),
     Setting(
+        name="log.deletion.policy",  # ours
+        type=SettingType.STRING,
+        default="kafka",
+        doc=(
+            "What decides which old segments go: kafka (by retention.ms and retention.bytes), or"
+            " module:Class of the Python path; see storage_engine/core/retention.py."
+        ),
+    ),
+    Setting(
         name="log.flush.scheduler.interval.ms",
         type=SettingType.LONG,
         default=LONG_MAX,

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from storage_engine.core.errors import LogShortageError, LogStorageError
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.retention import DeletionPolicy, KafkaDeletionPolicy
 from storage_engine.log.aborted_transactions import check_transaction_index
 from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.retention import count_deletable
@@ -17,6 +18,8 @@ from storage_engine.log.stateful_log import StatefulLog
 from storage_engine.log.storage_errors import storage_errors
 
 logger = logging.getLogger(__name__)
+
+KAFKA_POLICY: DeletionPolicy = KafkaDeletionPolicy()
 
 
 class CuttableLog(StatefulLog):
@@ -98,14 +101,17 @@ class CuttableLog(StatefulLog):
                 self._drop_below_start()
         return is_news
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """Applies `retention.ms` and `retention.bytes`; the number of segments deleted."""
+    def delete_old_segments(
+        self, now_ms: int, high_watermark: int, policy: DeletionPolicy = KAFKA_POLICY
+    ) -> int:
+        """Applies the policy, of `retention.ms` and `retention.bytes` mostly; the number of
+        segments deleted. DeletionPolicyError when the policy fails; nothing is deleted then."""
         segments = self._segments
         segments.check_whole()
         if self._has_segments_below_start:
             self._drop_below_start()
         with storage_errors("apply retention to", self.directory):
-            count = count_deletable(segments.all, self._config, now_ms, high_watermark)
+            count = count_deletable(segments.all, self._config, now_ms, high_watermark, policy)
             if count == len(segments):
                 self._tail.roll(self.log_end_offset)
         if count:

@@ -103,6 +103,10 @@ class Disk(Protocol):
 
     def file_size(self, path: Path) -> int: ...
 
+    def modified_ms(self, path: Path) -> int:
+        """When the file's content was last written."""
+        ...
+
     def make_directory(self, path: Path) -> None:
         """Parents too; no error when it is there."""
         ...
@@ -231,6 +235,9 @@ class RealDisk:
 
     def file_size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ class LeaderAppends:
     ) -> AppendResult:
         """See `PartitionLog.append_as_leader`."""
         tail = self._tail
-        batches = self._checked(records, allow_transactional)
+        batches = self._checked(records, allow_transactional, now_ms)
         first_time = check_producers(tail.producers, batches)
         if first_time is not None:
             return self._duplicate(*first_time)
@@ -62,7 +62,7 @@ class LeaderAppends:
         run = AppendRun(tail.end_offset, now_ms if tail.stamps_append_time else -1)
         for records in appends:
             try:
-                batches = self._checked(records, allow_transactional)
+                batches = self._checked(records, allow_transactional, now_ms)
                 if not run.goes_on_with(batches):
                     # The producers' state must know what came before.
                     self._write_run(run, now_ms)
@@ -97,6 +97,9 @@ class LeaderAppends:
             or max(columns.sizes) > tail.roll_rule.segment_bytes
             # Batches without a time make a segment roll by another rule.
             or min(columns.max_timestamps) < 0
+            # Which of the batches is refused, and why, is said one by one.
+            or not tail.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
+            or tail.time_limits.has_oldest
         ):
             return None
         offsets = columns.offsets_from(tail.end_offset)
@@ -117,6 +120,7 @@ class LeaderAppends:
             return None
         self._room.take(size)
         segment.write(columns.placed(offsets, leader_epoch))
+        segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
         record_producers(tail.producers, columns, offsets, now_ms)
         return offsets
@@ -154,7 +158,7 @@ class LeaderAppends:
             return _alone(failure)
 
     def _checked(
-        self, records: memoryview, allow_transactional: bool
+        self, records: memoryview, allow_transactional: bool, now_ms: int
     ) -> list[tuple[int, BatchHeader]]:
         """The batches of one append, after the checks that need no look at the log."""
         tail = self._tail
@@ -163,6 +167,9 @@ class LeaderAppends:
             max_message_bytes=tail.max_message_bytes,
             allow_transactional=allow_transactional,
         )
+        if tail.time_limits.are_set and not tail.stamps_append_time:
+            for _, header in batches:
+                tail.time_limits.check(header, now_ms)
         segment_bytes = tail.roll_rule.segment_bytes
         if len(records) > segment_bytes:
             raise _too_large(len(records), segment_bytes)

@@ -79,6 +79,7 @@ class LogSegment:
         "size",
         "time_index",
         "transaction_index",
+        "wrote_ms",
     )
 
     def __init__(
@@ -99,6 +100,8 @@ class LogSegment:
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
+        self.wrote_ms: int | None = None
+        """When this process wrote to it last."""
         self.size = size
         self.next_offset = base_offset if next_offset is None else next_offset
         self.max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
@@ -294,6 +297,12 @@ class LogSegment:
                 self.max_timestamp_offset = entry.last_offset
         assert self.max_timestamp is not None
         return self.max_timestamp
+
+    def written_ms(self) -> int:
+        """When it was last written to, also by an earlier process."""
+        if self.wrote_ms is None:
+            self.wrote_ms = self._disk.modified_ms(self.file.path)
+        return self.wrote_ms
 
     def time_of_first_batch(self) -> int:
         """NO_TIMESTAMP while the segment is empty."""

@@ -18,6 +18,7 @@ from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error
+from storage_engine.log.time_limits import TimeLimits
 from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.record_batch import LENGTH_END
 
@@ -38,6 +39,7 @@ class LogTail:
         "segments",
         "snapshots",
         "stamps_append_time",
+        "time_limits",
     )
 
     def __init__(
@@ -66,6 +68,10 @@ class LogTail:
         """Takes new settings, from the next append on."""
         self.max_message_bytes = config.max_message_bytes
         self.stamps_append_time = config.stamps_append_time
+        self.time_limits = TimeLimits(
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+        )
         self.compacts = config.compacts
         self.roll_rule = RollRule(config, str(self.segments.folder.path))
 
@@ -107,6 +113,7 @@ class LogTail:
         except OSError as error:
             raise storage_error("roll", self.segments.folder.path, error, unchanged=True) from error
         segment.write(records)
+        segment.wrote_ms = now_ms
         position = 0
         for base_offset, header in placed:
             size = LENGTH_END + header.length

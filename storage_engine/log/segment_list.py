@@ -169,8 +169,8 @@ class SegmentList:
     def unflushed(
         self, recovery_point: int, most_segments: int, *, with_indexes: bool
     ) -> Unflushed:
-        """Of the oldest few segments that may have something unflushed. The active segment's indexes
-        can wait until it is sealed or closed (`with_indexes`).
+        """Of the oldest few segments that may have something unflushed. The active segment's
+        indexes can wait until it is sealed or closed (`with_indexes`).
         """
         # A segment that was sealed at the recovery point has indexes that were never flushed.
         above = [
