@@ -2,12 +2,20 @@
 let in, and everybody once the crowd is gone, without a restart."""
 
 import contextlib
-import resource
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
-from integration_tests.cluster_support import create_topic, running_cluster, wait_until
+from integration_tests.command_line import (
+    COMMAND,
+    ROOT,
+    TIMEOUT_S,
+    cluster_json,
+    succeed,
+    wait_until,
+)
 from storage_engine.client import Producer
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
@@ -18,14 +26,18 @@ TP = TopicPartition("t", 0)
 
 
 @contextlib.contextmanager
-def few_open_files() -> Iterator[None]:
-    """For the processes that are started within."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+def broker_with_few_files(directory: Path) -> Iterator[str]:
+    """Its address. A broker raises its own soft limit, so that the hard one is lowered, too."""
+    limited = ["sh", "-c", f'ulimit -n {OPEN_FILES} && exec "$@"', "sh"]
+    up = ["up", "--dir", directory, "--brokers", "1", "--port", "0", "--detach"]
+    subprocess.run(
+        [*limited, *COMMAND, *map(str, up)],
+        check=True, capture_output=True, cwd=ROOT, timeout=TIMEOUT_S,
+    )  # fmt: skip
     try:
-        yield
+        yield cluster_json(directory)["bootstrap_servers"]
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        succeed("down", "--dir", directory)
 
 
 def crowd(address: str) -> list[socket.socket]:
@@ -56,20 +68,17 @@ def write(producer: Producer, count: int, size: int = 20_000) -> None:
 
 
 def test_idle_connections_take_no_descriptors_of_the_logs(tmp_path):
-    with (
-        few_open_files(),
-        running_cluster(tmp_path, 1, settings=(("default.replication.factor", "1"),)) as cluster,
-    ):
-        address = cluster.bootstrap_servers
-        create_topic(address, "t", partitions=1, replication_factor=1,
-                     config={"segment.bytes": "1048576"})  # fmt: skip
-        broker = cluster.state.brokers[0]
-        assert broker.pid is not None
-        with Producer(bootstrap_servers=address) as producer:
+    directory = tmp_path / "one"
+    with broker_with_few_files(directory) as address:
+        succeed(
+            *("topics", "create", "t", "--bootstrap-server", address, "--partitions", 1),
+            *("--replication-factor", 1, "--config", "segment.bytes=1048576"),
+        )
+        with Producer({"bootstrap.servers": address}) as producer:
             write(producer, 5)
             idle = crowd(address)
             try:
-                wait_until(lambda: open_among(idle) < IDLE, 10, "the crowd is let in")
+                wait_until(lambda: open_among(idle) < IDLE, "some of the crowd are closed")
                 time.sleep(0.5)
                 let_in = open_among(idle)
                 assert 50 < let_in < 150
@@ -78,11 +87,10 @@ def test_idle_connections_take_no_descriptors_of_the_logs(tmp_path):
             finally:
                 for connection in idle:
                     connection.close()
-        with Producer(bootstrap_servers=address) as another:
+        with Producer({"bootstrap.servers": address}) as another:
             write(another, 100)
         assert Cluster(address).list_offsets({TP: -1})[TP] == 305
-        text = (tmp_path / "broker-1" / "broker.log").read_text()
+        text = (directory / "broker-1" / "broker.log").read_text()
         assert "max.connections=" in text
         assert text.count("connection closed reason=there are max.connections") == 1
         assert "offline" not in text
-        assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)[0] == OPEN_FILES
