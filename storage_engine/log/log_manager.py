@@ -119,6 +119,7 @@ class LogManager:
         self._in_each_folder(self._begin)
         self._load_logs(self._find_partitions())
         self._in_each_folder(self._checkpoints.lower_recovery_points)
+        self._in_each_folder(self._tell_gaps)
         self._loaded = True
 
     def close(self) -> None:
@@ -375,6 +376,21 @@ class LogManager:
                     raise _cannot_start(error) from error
                 self._lose(folder, error)
 
+    def _tell_gaps(self, folder: DataFolder) -> None:
+        """From here on every gap between two segments lies below the recovery point on the medium,
+        but for those that crashes leave. Earlier releases did not see to that."""
+        if folder.tells_gaps:
+            return
+        try:
+            for topic_partition, log in self.logs.items():
+                if self._folder_of[topic_partition] is folder and log.compaction.may_have_gaps:
+                    log.flush()
+        except LogStorageError as error:
+            logger.warning("gaps are not told apart before the next start: %s", error)
+            return
+        self._checkpoints.write_recovery_points(folder)
+        folder.keep_that_gaps_tell()
+
     def _begin(self, folder: DataFolder) -> None:
         folder.begin()
         for leftover in folder.deleted_folders():
@@ -476,6 +492,10 @@ class LogManager:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
+            saved_recovery_point=lambda: folder.recovery_points.get(topic_partition, 0),
+            no_gap_above=(
+                folder.recovery_points.get(topic_partition, 0) if folder.tells_gaps else None
+            ),
             on_checked=on_checked,
         )
         self.logs[topic_partition] = log

@@ -12,7 +12,7 @@ from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.disk import Buffer
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.placing import PlacedBatch
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET, PlacedBatch
 from storage_engine.log.producer_replay import record_batch
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.rolling import RollRule
@@ -104,7 +104,7 @@ class LogTail:
                 max_timestamp,
                 now_ms,
             ):
-                self.roll(placed[0][0])
+                self.roll(self._next_base(placed[0][0], last_base + last_header.last_offset_delta))
                 segment = self.segments.active
             index = segment.transaction_index
             if index.has_seal and any(header.is_control for _, header in placed):
@@ -127,6 +127,14 @@ class LogTail:
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
             position += size
+
+    def _next_base(self, first_offset: int, last_offset: int) -> int:
+        """Where the next segment begins: at the log's end, also when offsets are missing behind it,
+        so that a gap between two segments tells of an end that a crash took. Only where the
+        indexes do not reach so far it begins with the first batch.
+        """
+        reaches = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
+        return self.end_offset if reaches else first_offset
 
     def roll(self, base_offset: int) -> None:
         """Begins a new segment at `base_offset`, unless that is where the newest begins."""

@@ -25,7 +25,7 @@ from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.placing import runs_of
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET, runs_of
 from storage_engine.log.repairable_log import RepairableLog
 from storage_engine.log.storage_errors import storage_errors
 from storage_engine.protocol.batch_columns import BatchColumns
@@ -50,6 +50,8 @@ class PartitionLog(RepairableLog):
         clean: bool,
         room: FreeSpace,
         on_recovery_point_lowered: Callable[[], None],
+        saved_recovery_point: Callable[[], int] | None,
+        no_gap_above: int | None = None,
     ) -> None:
         """Use `open`."""
         super().__init__(
@@ -61,6 +63,8 @@ class PartitionLog(RepairableLog):
             first_dirty_offset=first_dirty_offset,
             clean=clean,
             on_recovery_point_lowered=on_recovery_point_lowered,
+            saved_recovery_point=saved_recovery_point,
+            no_gap_above=no_gap_above,
         )
         self._room = room
         self._leader_appends = LeaderAppends(self._tail, room)
@@ -82,6 +86,8 @@ class PartitionLog(RepairableLog):
         room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
         on_checked: Callable[[int], None] = lambda size: None,
+        saved_recovery_point: Callable[[], int] | None = None,
+        no_gap_above: int | None = None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
@@ -89,7 +95,8 @@ class PartitionLog(RepairableLog):
         `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
         within a truncation, and must bring the new recovery point and first dirty offset to the
         medium. `room` is that of the data folder; None: nobody looks. `on_checked` hears of the
-        bytes that opening has gone through.
+        bytes that opening has gone through. `saved_recovery_point` tells which one is on the medium
+        (None: nobody keeps it). `no_gap_above`: see `load_log`.
         """
         folder = LogFolder(
             disk=disk,
@@ -108,6 +115,8 @@ class PartitionLog(RepairableLog):
             clean=clean,
             room=FreeSpace(disk, directory) if room is None else room,
             on_recovery_point_lowered=on_recovery_point_lowered,
+            saved_recovery_point=saved_recovery_point,
+            no_gap_above=no_gap_above,
         )
 
     # -- append ------------------------------------------------------------------------------------
@@ -212,6 +221,9 @@ class PartitionLog(RepairableLog):
                     # The next append must write it down before it stores the gap.
                     self.compaction.first_dirty_offset = 0
                     raise
+            if batches[-1][1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET:
+                # The next segment can't begin where this one ends: see `log_loader.Gaps`.
+                self.flush()
         now_ms = self._clock.wall_ms()
         size = 0
         for begin, end, placed in runs_of(batches, self._tail.roll_rule.segment_bytes):
@@ -290,6 +302,7 @@ class PartitionLog(RepairableLog):
             clean=False,
             room=self._room,
             on_recovery_point_lowered=self._on_lowered,
+            saved_recovery_point=self._saved_recovery_point,
         )
         self.scrubbed_ms = scrubbed_ms
         logger.info(

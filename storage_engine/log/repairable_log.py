@@ -36,6 +36,7 @@ class RepairableLog(CuttableLog):
         self, plan: CompactionPlan, *, keys_max_bytes: int, now_ms: int
     ) -> CompactionJob:
         """The pass of a plan that was made just now; `compaction` leads it from step to step."""
+        self.save_recovery_point(plan.first_uncleanable_offset)
         return self.compaction.begin(
             plan,
             config=self._config,
@@ -85,6 +86,7 @@ class RepairableLog(CuttableLog):
             self.damaged = tuple(bad for bad in self.damaged if not _is_within(bad, scrub))
 
         segment = scrub.segment
+        self.save_recovery_point(segment.next_offset)
         found = self.aborted_transactions(segment.base_offset, segment.next_offset)
         aborted = tuple(each for each in found if each.last_offset < segment.next_offset)
         return self.compaction.begin_repair(scrub, replacements, repaired, aborted)
