@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError, LogStorageError
+from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.partition_transactions import TransactionMarker
@@ -81,7 +81,7 @@ class Appends:
                 columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
         except LogStorageError as failure:
-            if not isinstance(failure, LogFullError):
+            if not isinstance(failure, LogBusyError):
                 self._leaders.fail(partition, failure)
             return failure
         except KafkaError:
@@ -113,7 +113,7 @@ class Appends:
                 leader_epoch=partition.leader_epoch,
                 now_ms=self._clock.wall_ms(),
             )
-        except LogFullError:
+        except LogBusyError:
             raise
         except LogStorageError as failure:
             self._leaders.fail(partition, failure)
@@ -182,7 +182,7 @@ class Appends:
         )
         failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
         for refusal in failures:
-            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogFullError):
+            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogBusyError):
                 self._leaders.fail(partition, refusal)
         if len(failures) < len(outcomes):
             self._on_appended(partition, len(outcomes) - len(failures))

@@ -78,7 +78,7 @@ class FetcherPorts:
     broker_epoch: Callable[[], int]
     flush: Flush
     on_failure: Callable[[HostedPartition, Exception], None]
-    keep_log_starts: Callable[[list[HostedPartition]], None]
+    keep_log_starts: Callable[[list[HostedPartition]], bool]
     throttle: ReplicationThrottle
 
 
@@ -145,6 +145,9 @@ class PeerFetcher:
         """That of the last fetch, until all of it is taken."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
+        self._unkept: list[HostedPartition] = []
+        """Partitions that begin later than is written down: the next fetch, which reports it, waits
+        until it is."""
         self._timer: Timer | None = None
         self._closed = False
 
@@ -240,6 +243,10 @@ class PeerFetcher:
             unexpected.report(f"fetch from broker {self.endpoint.broker_id} not sent", error)
 
     def _fetch_what_is_ready(self) -> None:
+        if self._unkept and not self._ports.keep_log_starts(self._unkept):
+            self._schedule(self._settings.backoff_ms)
+            return
+        self._unkept = []
         now_ms = self._ports.clock.monotonic_ms()
         ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
         if not ready:
@@ -361,9 +368,8 @@ class PeerFetcher:
         for partition in turn.watched:
             # Consumers that read here wait for the high watermark.
             partition.data_waiters.wake()
-        if turn.shortened:
-            # Before the next fetch reports it.
-            self._ports.keep_log_starts(turn.shortened)
+        if turn.shortened and not self._ports.keep_log_starts(turn.shortened):
+            self._unkept += turn.shortened
         # Who got data goes to the end, so that a full response serves the others first next time.
         for followed in turn.brought:
             tp = followed.topic_partition

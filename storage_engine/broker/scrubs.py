@@ -18,10 +18,11 @@ from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.segment_repair import YIELD_MS, RepairEnd, SegmentRepair
-from storage_engine.core.errors import LogStorageError
+from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Transport
 from storage_engine.log.segment_scrub import SegmentScrub
+from storage_engine.log.storage_errors import storage_error
 
 LOOK_INTERVAL_MS = 1000
 """How often is looked for a log whose turn it is."""
@@ -44,6 +45,10 @@ class ScrubSettings:
     interval_ms: int
     """Between two passes over a log; 0: only what is reported is checked."""
     bytes_per_second: int
+
+
+BUSY_MS = 1000
+"""How long a pass waits for descriptors."""
 
 
 class _Reason(enum.Enum):
@@ -313,8 +318,13 @@ class Scrubs:
         if scrub.is_outdated:
             self._go_on(current)
             return
-        self._current = None
-        self._replicas.fail(current.partition, error)
+        failure = storage_error("check", scrub.path, error) if isinstance(error, OSError) else error
+        self._replicas.fail(current.partition, failure)
+        if isinstance(failure, LogBusyError):
+            # This segment once more, when there may be descriptors.
+            self._scheduler.call_later(BUSY_MS, lambda: self._go_on(current))
+        else:
+            self._current = None
 
     # -- repair ------------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ from storage_engine.core.settings import (
     RACK_AWARE_SELECTORS,
     REPLICA_SELECTOR,
 )
+from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
+from storage_engine.log.deletion_policy import load_policy
 from storage_engine.log.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -241,6 +243,7 @@ def build(
         scheduler=scheduler,
         clock=clock,
         background=background,
+        deletion_policy=load_policy(config.text(DELETION_POLICY_KEY)),
         compactions=compactions,
         scrubs=scrubs,
     )

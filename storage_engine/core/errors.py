@@ -224,6 +224,12 @@ class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
+class InvalidTimestampError(KafkaError):
+    """A batch's times are further from the broker's clock than the topic allows."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 
@@ -290,8 +296,18 @@ class LogStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-class LogFullError(LogStorageError):
+class LogBusyError(LogStorageError):
+    """Not now: nothing is wrong with the log, and the same will go well once what was missing is
+    there again."""
+
+
+class LogFullError(LogBusyError):
     """The disk has no room; the log is as it was, and takes records again when there is room."""
+
+
+class LogShortageError(LogBusyError):
+    """The process or the machine has no descriptors or no memory left. The log is as it was, or
+    knows what a change still lacks (`PartitionLog.is_cut_short`)."""
 
 
 class LogFolderError(LogStorageError):

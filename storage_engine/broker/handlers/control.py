@@ -54,6 +54,8 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
             for leader in request.live_leaders
         }
         outcomes = []
+        if request.full:
+            context.replicas.postponed.forget_all()
         try:
             for item in request.partitions:
                 # Anew for each: a session, or a controller, may have ended since the turn before.
