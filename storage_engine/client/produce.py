@@ -438,6 +438,7 @@ class BatchWriter:
             idempotent=self._idempotent,
             earlier_failed=queue.recovering,
             perhaps_appended=batch.perhaps_appended,
+            overtaken=queue.overtaken(batch),
         )
         if verdict is Verdict.DELIVERED:
             self._delivered(tp, batch, answer.base_offset)

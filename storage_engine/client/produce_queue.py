@@ -79,6 +79,7 @@ class PartitionQueue:
     __slots__ = (
         "_attempts",
         "_count",
+        "_delivered_to",
         "_producer",
         "_sequence",
         "_set_aside",
@@ -96,6 +97,8 @@ class PartitionQueue:
         self._producer = producer
         self._sequence = 0
         self._count = 0
+        # The highest number that the leader has.
+        self._delivered_to = -1
         self._attempts = 0
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: deque[PendingBatch] = deque()
@@ -172,8 +175,13 @@ class PartitionQueue:
 
     def delivered(self, batch: PendingBatch) -> None:
         self.in_flight.remove(batch)
+        self._delivered_to = max(self._delivered_to, batch.number)
         self._attempts = 0
         self._settle()
+
+    def overtaken(self, batch: PendingBatch) -> bool:
+        """Whether the leader has taken a later batch without this one."""
+        return batch.number < self._delivered_to
 
     def given_up(self, batch: PendingBatch) -> None:
         """Never to be sent again. What comes after it starts a sequence of its own."""

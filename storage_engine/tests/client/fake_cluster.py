@@ -69,6 +69,8 @@ class FakePartition:
     """For the next batches, one each."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+    takes_any_first: bool = False
+    """Whether a producer that is not known may begin with any sequence."""
 
     @property
     def high_watermark(self) -> int:
@@ -83,13 +85,13 @@ class FakePartition:
         if header.producer_id >= 0 and idempotent_checks:
             known = self.producers.get(header.producer_id)
             if known is None:
-                if header.base_sequence != 0:
+                if header.base_sequence != 0 and not self.takes_any_first:
                     return ErrorCode.UNKNOWN_PRODUCER_ID, -1
                 known = self.producers[header.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
             for first, last, offset in known:
                 if (first, last) == (header.base_sequence, header.last_sequence):
                     return ErrorCode.NONE, offset
-            expected = known[-1][1] + 1 if known else 0
+            expected = known[-1][1] + 1 if known else header.base_sequence
             if header.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             known.append((header.base_sequence, header.last_sequence, self.end_offset))

@@ -238,6 +238,29 @@ def test_a_forgotten_producer_is_an_error_when_a_batch_may_have_arrived_before(f
         writer.abandon()
 
 
+def test_a_batch_is_never_sent_as_a_new_one_behind_a_later_one(fake, cluster):
+    """A leader that takes any sequence of a producer that it does not know, as Kafka's does."""
+    fake.add_topic("t", [1])
+    partition = fake.partition("t")
+    partition.errors.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    partition.takes_any_first = True
+    outcomes = []
+    with BatchWriter(cluster) as writer:
+        for number in range(2):
+            writer.append(
+                T0,
+                numbered_batch(number),
+                done=lambda offset, error, number=number: outcomes.append((number, offset, error)),
+            )
+        writer.flush()
+        writer.append(T0, numbered_batch(2))
+    (later, first) = outcomes
+    assert later == (1, 0, None)
+    assert first[:2] == (0, -1)
+    assert first[2].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert values_of(partition) == [1, 2]
+
+
 def test_a_batch_that_is_too_large_is_an_error_that_names_the_setting(fake, cluster):
     fake.add_topic("t", [1])
     fake.partition("t").max_batch_bytes = 500
