@@ -23,7 +23,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
-from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,

@@ -117,6 +117,7 @@ class ErrorCode(enum.IntEnum):
     UNSTABLE_OFFSET_COMMIT = (88, True, "offsets of an open transaction are pending")
     PRODUCER_FENCED = (90, False, "a newer producer has taken over")
     TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
+    FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
     INCONSISTENT_TOPIC_ID = (103, True, "the topic id is that of another topic")
     TRANSACTION_ABORTABLE = (120, False, "the transaction must be aborted")
