@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         ErrorCode,
         HeadraceError,
         KafkaError,
+        LogTruncatedError,
         OffsetOutOfRangeError,
     )
     from storage_engine.core.ids import TopicPartition
@@ -99,6 +100,7 @@ __all__ = [
     "MessageStream",
     "NewTopic",
     "NoOffsetError",
+    "LogTruncatedError",
     "OffsetOutOfRangeError",
     "OffsetReset",
     "Producer",
@@ -151,6 +153,7 @@ _MODULES = {
     "MessageStream": "client.zookeeper_consumer.message_stream",
     "NewTopic": "client.admin",
     "NoOffsetError": "client.consumer_errors",
+    "LogTruncatedError": "core.errors",
     "OffsetOutOfRangeError": "core.errors",
     "OffsetReset": "client.offset_resets",
     "Producer": "client.producer",

@@ -1,8 +1,9 @@
 """Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
 
 Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
-caller gets the answer to the last one; a leader that moves or dies only delays. Source: R-CLI2,
-R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
+caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
+had what was read before is noticed (it is told the epoch of the last batch). Source: R-CLI2,
+R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -57,6 +59,11 @@ OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Gets a partition, the offset asked for, and the range that there is, half-open."""
 
 
+OnTruncated = Callable[[TopicPartition, int, int], int]
+"""Gets a partition, the offset asked for, and the first one from which on the log has other records
+than were read."""
+
+
 class FetchedBatches(NamedTuple):
     """Whole batches of one partition, from the one that holds `start_offset` on."""
 
@@ -72,6 +79,8 @@ class FetchedBatches(NamedTuple):
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+    last_epoch: int = -1
+    """The leader epoch of the last batch."""
 
     def committed(self) -> Iterator[memoryview]:
         """The batches in pieces as large as can be, without those of aborted transactions."""
@@ -108,13 +117,17 @@ class FetchReader:
         timeout_ms: int | None = None,
         read_ahead: bool = True,
         on_out_of_range: OnOutOfRange | None = None,
+        on_truncated: OnTruncated | None = None,
+        last_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
-        when it is polled for. `on_out_of_range` says where to go on instead, or raises."""
+        when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
+        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known."""
+        epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {
-            tp: Cursor(tp, start_offset, end_offset)
+            tp: Cursor(tp, start_offset, end_offset, last_epoch=epochs.get(tp, -1))
             for tp, (start_offset, end_offset) in ranges.items()
         }
         self._max_bytes = max_bytes
@@ -124,6 +137,7 @@ class FetchReader:
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._read_ahead = read_ahead
         self._on_out_of_range = on_out_of_range
+        self._on_truncated = on_truncated
         self._fetches: dict[int, _Fetch] = {}
         self._lookup_at_ms = 0
 
@@ -152,7 +166,8 @@ class FetchReader:
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
         """What has come; empty when there is nothing within `timeout_ms`, or all is read.
 
-        Raises OffsetOutOfRangeError with the valid range, KafkaError for what no retry helps, and
+        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
+        not in the log any more, KafkaError for what no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout.
         """
         deadline = Deadline.after(timeout_ms)
@@ -201,7 +216,7 @@ class FetchReader:
             min_bytes=1,
             max_bytes=self._max_bytes,
             partitions=[
-                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch)
+                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch, cursor.last_epoch)
                 for tp, cursor in cursors.items()
             ],
             isolation_level=self._isolation_level,
@@ -312,6 +327,10 @@ class FetchReader:
                 raise error
             cursor.failed(error)
             return []
+        if answer.diverging_epoch is not None:
+            _, end_offset = answer.diverging_epoch
+            cursor.failed(self._truncated(cursor, end_offset))
+            return []
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
         records = cursor.took(answer.records, answer.high_watermark)
@@ -327,8 +346,23 @@ class FetchReader:
                 answer.last_stable_offset,
                 answer.log_start_offset,
                 tuple(answer.aborted_transactions or ()),
+                cursor.last_epoch,
             )
         ]
+
+    def _truncated(self, cursor: Cursor, end_offset: int) -> KafkaError:
+        """The leader has had other records than were read since `end_offset`."""
+        tp, position = cursor.tp, cursor.position
+        truncation_offset = max(0, min(end_offset, position))
+        text = (
+            f"{tp}: the log was truncated: it was read up to offset {position}, and from offset "
+            f"{truncation_offset} on it has other records now (an unclean election?)"
+        )
+        if self._on_truncated is None:
+            raise LogTruncatedError(text, offset=position, truncation_offset=truncation_offset)
+        self.read_from(tp, self._on_truncated(tp, position, truncation_offset))
+        self.pause(tp, paused=cursor.paused)
+        return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
         """Raise it where the leader still says so; a leader that has just been elected may not know

@@ -138,6 +138,7 @@ class MirrorSource:
                 max_bytes=FETCH_BYTES,
                 isolation=READ_COMMITTED,
                 on_out_of_range=self._go_on_at,
+                on_truncated=self._truncated,
             )
         try:
             found = self._reader.poll(wait_ms)
@@ -166,6 +167,13 @@ class MirrorSource:
         self.skipped += start - offset
         self._positions[tp] = self._jumped[tp] = start
         return start
+
+    def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
+        raise SourceShrunkError(
+            f"{tp} of {self.name} was copied up to offset {offset}, but has other records from "
+            f"offset {truncation_offset} on: the source has lost records (an unclean election?); "
+            "delete the topic in the target to copy it anew"
+        )
 
     def close(self) -> None:
         """Give the connections back; `poll` takes new ones."""

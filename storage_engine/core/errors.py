@@ -189,6 +189,20 @@ class OffsetOutOfRangeError(KafkaError):
         self.log_end_offset = log_end_offset
 
 
+class LogTruncatedError(OffsetOutOfRangeError):
+    """Records that a client has read are gone, and others may be at their offsets: a replica that
+    did not have them was elected leader.
+    """
+
+    def __init__(self, message: str = "", *, offset: int = -1, truncation_offset: int = -1) -> None:
+        """`offset`: the next one that the client wanted to read. From `truncation_offset` on the
+        log has other records than it has read.
+        """
+        super().__init__(message, log_end_offset=truncation_offset)
+        self.offset = offset
+        self.truncation_offset = truncation_offset
+
+
 class CorruptRecordError(KafkaError):
     """Bytes that are not an intact record batch."""
 

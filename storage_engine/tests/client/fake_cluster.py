@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.follower import divergence
+from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import (
@@ -75,6 +77,25 @@ class FakePartition:
     @property
     def high_watermark(self) -> int:
         return self.end_offset if self.readable_to is None else self.readable_to
+
+    def divergence(self, asked: fetch.FetchPartition) -> tuple[int, int] | None:
+        """Where the log leaves what the client has read, by the epochs of the batches."""
+        epochs = LeaderEpochCache()
+        for batch in self.batches:
+            header = read_header(batch)
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.assign(self.epoch, self.end_offset)
+        return divergence(
+            epochs,
+            log_end_offset=self.end_offset,
+            fetch_offset=asked.fetch_offset,
+            last_fetched_epoch=asked.last_fetched_epoch,
+        )
+
+    def lose_from(self, number: int) -> None:
+        """The batches from that one on: a replica leads that never had them."""
+        self.end_offset = read_header(self.batches[number]).base_offset
+        del self.batches[number:]
 
     def append(self, records: bytes, *, idempotent_checks: bool = True) -> tuple[ErrorCode, int]:
         data = bytearray(records)
@@ -321,7 +342,8 @@ class FakeCluster:
                 return True
             response = self._fetched(broker_id, message, None)
             if not final and not any(
-                each.records or each.error_code for each in response.partitions
+                each.records or each.error_code or each.diverging_epoch
+                for each in response.partitions
             ):
                 return False
             answered = True
@@ -358,10 +380,20 @@ class FakeCluster:
         if isinstance(led, FakePartition):
             if asked.current_leader_epoch < led.epoch:
                 led = ErrorCode.FENCED_LEADER_EPOCH
-            elif not led.start_offset <= asked.fetch_offset <= led.end_offset:
+            elif led.divergence(asked) is None and not (
+                led.start_offset <= asked.fetch_offset <= led.end_offset
+            ):
                 led = ErrorCode.OFFSET_OUT_OF_RANGE
         if isinstance(led, ErrorCode):
             return fetch.FetchPartitionResponse(asked.topic, asked.partition, led)
+        parting = led.divergence(asked)
+        if parting is not None:
+            return fetch.FetchPartitionResponse(
+                asked.topic,
+                asked.partition,
+                high_watermark=led.high_watermark,
+                diverging_epoch=parting,
+            )
         found = bytearray()
         for batch in led.batches:
             header = read_header(batch)
