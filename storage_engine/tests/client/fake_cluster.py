@@ -12,9 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.follower import divergence
+from storage_engine.core.ids import topic_id_to_text
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.server import Server
@@ -31,6 +33,7 @@ from storage_engine.protocol.framing import encode_response_frame, parse_request
 from storage_engine.protocol.record_batch import iter_headers, patch, read_header
 
 REMEMBERED_BATCHES = 5
+TOPIC_ID_CHARACTERS = 22
 
 
 class Fault(enum.Enum):
@@ -132,6 +135,7 @@ class FakeCluster:
         self._thread.start()
         self.servers: dict[int, Server] = {}
         self.topics: dict[str, dict[int, FakePartition]] = {}
+        self.topic_ids: dict[str, UUID] = {}
         self.controller_id = 1
         self.fault: FaultHook = lambda _: None
         self.asked: list[Asked] = []
@@ -151,9 +155,16 @@ class FakeCluster:
         return ",".join(f"127.0.0.1:{server.port}" for server in self.servers.values())
 
     def add_topic(self, topic: str, leaders: list[int]) -> None:
+        first_id = UUID(int=(len(self.topic_ids) + 1) << 64)
+        self.topic_ids.setdefault(topic, first_id)
         self.topics[topic] = {
             number: FakePartition(leader) for number, leader in enumerate(leaders)
         }
+
+    def create_again(self, topic: str, leaders: list[int]) -> None:
+        """The same name, but another topic."""
+        self.topic_ids[topic] = UUID(int=self.topic_ids[topic].int + 1)
+        self.add_topic(topic, leaders)
 
     def partition(self, topic: str, number: int = 0) -> FakePartition:
         return self.topics[topic][number]
@@ -271,6 +282,7 @@ class FakeCluster:
             return metadata_api.MetadataTopic(topic=name, partitions=[], error_code=code)
         return metadata_api.MetadataTopic(
             topic=name,
+            topic_id=self.topic_ids[name],
             partitions=[
                 metadata_api.MetadataPartition(
                     partition=number,
@@ -376,7 +388,11 @@ class FakeCluster:
         message: fetch.FetchRequest,
         forced: ErrorCode | None,
     ) -> fetch.FetchPartitionResponse:
-        led = forced or self._led(broker_id, asked.topic, asked.partition)
+        names = {topic_id_to_text(each): name for name, each in self.topic_ids.items()}
+        name = asked.topic if asked.topic in self.topics else names.get(asked.topic)
+        if name is None and len(asked.topic) == TOPIC_ID_CHARACTERS:
+            forced = forced or ErrorCode.UNKNOWN_TOPIC_ID
+        led = forced or self._led(broker_id, name or "", asked.partition)
         if isinstance(led, FakePartition):
             if asked.current_leader_epoch < led.epoch:
                 led = ErrorCode.FENCED_LEADER_EPOCH

@@ -142,7 +142,7 @@ def test_a_mirror_of_a_source_with_another_history_stops_and_says_so(fake):
     with impatient(fake) as cluster:
         source = MirrorSource("east", cluster, print)
         source.topics()
-        source.read({T0: 0})
+        source.read({T0: 0}, {"t": fake.topic_ids["t"]})
         poll_until_something(source)
         elect_uncleanly(fake)
         with pytest.raises(SourceShrunkError, match="t-0 of east was copied up to offset 150"):
