@@ -101,8 +101,8 @@ def parting(tmp_path) -> Iterator[Parting]:
 
 
 def test_what_only_a_dead_leader_had_gives_way_to_what_the_next_one_wrote(parting):
-    """KIP-101, scenario 2, by an unclean election. A consumer that has read what is gone goes on with
-    what is there instead (KIP-320)."""
+    """KIP-101, scenario 2, by an unclean election. A consumer that has read what is gone goes on
+    with what is there instead (KIP-320)."""
     a = leader_of(parting.client, TP.topic)
     b, c = (broker for broker in BROKERS if broker != a)
     parting.cluster.kill_broker(b)

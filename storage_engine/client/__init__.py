@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ProducerFencedError,
         SerializationError,
         TransactionFailedError,
+        TriesExhaustedError,
     )
     from storage_engine.client.record_groups import RecordMetadata
     from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
@@ -97,10 +98,10 @@ __all__ = [
     "ListedGroup",
     "ListedTransaction",
     "LogDir",
+    "LogTruncatedError",
     "MessageStream",
     "NewTopic",
     "NoOffsetError",
-    "LogTruncatedError",
     "OffsetOutOfRangeError",
     "OffsetReset",
     "Producer",
@@ -116,6 +117,7 @@ __all__ = [
     "TopicPartition",
     "TransactionDescription",
     "TransactionFailedError",
+    "TriesExhaustedError",
 ]
 
 _MODULES = {
@@ -150,10 +152,10 @@ _MODULES = {
     "ListedGroup": "client.groups",
     "ListedTransaction": "client.transaction_states",
     "LogDir": "client.log_dirs",
+    "LogTruncatedError": "core.errors",
     "MessageStream": "client.zookeeper_consumer.message_stream",
     "NewTopic": "client.admin",
     "NoOffsetError": "client.consumer_errors",
-    "LogTruncatedError": "core.errors",
     "OffsetOutOfRangeError": "core.errors",
     "OffsetReset": "client.offset_resets",
     "Producer": "client.producer",
@@ -169,6 +171,7 @@ _MODULES = {
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",
     "TransactionFailedError": "client.producer_errors",
+    "TriesExhaustedError": "client.producer_errors",
 }
 
 

@@ -130,9 +130,9 @@ class FetchReader:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
         when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
-        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known. `topic_ids`: by
-        name; only these very topics are read, so that one that is created again is an error of
-        `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name."""
+        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
+        `topic_ids`, by name: only these very topics are read, so that one that is created again is
+        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name."""
         epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {

@@ -122,9 +122,7 @@ class MirrorSource:
         jumped, self._jumped = self._jumped, {}
         return jumped
 
-    def read(
-        self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]
-    ) -> None:
+    def read(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> None:
         """From now on these, each from its offset on, and no others; of topics with these ids,
         whatever else has their names by then."""
         self._positions = dict(positions)

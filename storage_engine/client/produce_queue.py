@@ -53,7 +53,15 @@ class Transaction(Protocol):
 class PendingBatch:
     """A batch until its delivery is known."""
 
-    __slots__ = ("data", "done", "expires_at_ms", "number", "perhaps_appended", "record_count")
+    __slots__ = (
+        "data",
+        "done",
+        "expires_at_ms",
+        "number",
+        "perhaps_appended",
+        "record_count",
+        "tries",
+    )
 
     def __init__(
         self,
@@ -69,6 +77,8 @@ class PendingBatch:
         self.number = number
         self.expires_at_ms = expires_at_ms
         self.done = done
+        # How often it was sent, and failed for a reason of its own.
+        self.tries = 0
         # An attempt ended in a way that does not tell whether the leader has it.
         self.perhaps_appended = False
 

@@ -1,5 +1,5 @@
-"""Fetches that name a topic by its id (KIP-516): of a topic that was created again since, nothing is
-read in the name of the old one.
+"""Fetches that name a topic by its id (KIP-516): of a topic that was created again since, nothing
+is read in the name of the old one.
 """
 
 from collections.abc import Iterator

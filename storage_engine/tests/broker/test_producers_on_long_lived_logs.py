@@ -1,5 +1,5 @@
-"""Brokers that have forgotten producers keep the order of those that begin (R-CLI7): a batch that was
-refused and will be sent again is never passed by what was sent behind it.
+"""Brokers that have forgotten producers keep the order of those that begin (R-CLI7): a batch that
+was refused and will be sent again is never passed by what was sent behind it.
 """
 
 from collections.abc import Iterator

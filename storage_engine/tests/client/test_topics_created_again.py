@@ -1,5 +1,5 @@
-"""A topic that is deleted and created again is another one: who follows one topic, as a mirror does,
-gets nothing of the other, however far that has grown by then (R-CLI6).
+"""A topic that is deleted and created again is another one: who follows one topic, as a mirror
+does, gets nothing of the other, however far that has grown by then (R-CLI6).
 """
 
 import pytest
@@ -38,7 +38,6 @@ def poll(source):
         if found := source.poll(200):
             return found
     raise AssertionError("nothing comes")
-
 
 
 def test_a_topic_that_was_created_again_and_has_outgrown_the_position_is_not_read_on(fake, source):

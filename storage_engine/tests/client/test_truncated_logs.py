@@ -1,5 +1,5 @@
-"""A leader that never had what was read (an unclean election) is noticed, and not read on from as if
-nothing were (KIP-320).
+"""A leader that never had what was read (an unclean election) is noticed, and not read on from as
+if nothing were (KIP-320).
 """
 
 import logging
@@ -110,7 +110,7 @@ def consumer(fake, reset):
 
 
 def read_all(made, count):
-    offsets = []
+    offsets: list[int] = []
     for _ in range(POLLS):
         if len(offsets) >= count:
             break
@@ -131,7 +131,7 @@ def test_a_consumer_without_a_reset_is_told(fake):
     with consumer(fake, "none") as made:
         read_all(made, 150)
         elect_uncleanly(fake)
-        with pytest.raises(LogTruncatedError, match="auto.offset.reset is none: seek") as raised:
+        with pytest.raises(LogTruncatedError, match=r"auto\.offset\.reset is none: seek") as raised:
             read_all(made, 1)
         assert isinstance(raised.value, OffsetOutOfRangeError)
         made.seek(T0, raised.value.truncation_offset)

@@ -1,4 +1,6 @@
-"""Which producers may be missing from what a log knows, over all that cuts or reopens it (R-CLI7)."""
+"""Which producers may be missing from what a log knows, over all that cuts or reopens it
+(R-CLI7).
+"""
 
 import pytest
 
