@@ -276,7 +276,7 @@ def test_a_writer_without_callbacks_fails_as_a_whole_when_tries_are_exhausted(fa
 
 def test_batches_behind_one_that_is_tried_again_use_up_none_of_their_own_tries(fake, cluster):
     fake.add_topic("t", [1])
-    left = {0: 3, 3: 1}
+    left = {0: 3, 3: 2}
 
     def fault(asked):
         if asked.api != "Produce":
