@@ -8,6 +8,7 @@ KIP-595.
 """
 
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.rack_reads import NO_PREFERENCE, RackReads
@@ -159,6 +160,8 @@ class FetchReader:
         tp = TopicPartition(wanted.topic, wanted.partition)
         first = result.bytes_readable == 0
         try:
+            if wanted.topic_id is not None:
+                self._check_id(tp, wanted.topic_id)
             if request.replica_id >= 0:
                 known = self._replicas.get(tp)
                 if known is not None and _is_at_end(known, wanted):
@@ -184,6 +187,16 @@ class FetchReader:
             return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
         except KafkaError as failure:
             return self._refusal(wanted, tp, failure.code)
+
+    def _check_id(self, tp: TopicPartition, topic_id: UUID) -> None:
+        """The topic is the one that the client means. Raises KafkaError."""
+        if not tp.topic:
+            raise KafkaError("no topic has that id", ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self._replicas.get(tp)
+        if partition is not None and partition.topic_id != topic_id:
+            raise KafkaError(
+                f"{tp} is of another topic of that name", ErrorCode.INCONSISTENT_TOPIC_ID
+            )
 
     def _replica(
         self, request: FetchRequest, wanted: FetchPartition, tp: TopicPartition

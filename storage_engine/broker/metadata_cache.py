@@ -61,8 +61,13 @@ class MetadataCache:
                 self._names.pop(topic_id, None)
         for item in request.partitions:
             self._topics.setdefault(item.topic, {})[item.partition] = item
-            self._ids[item.topic] = item.topic_id
-            self._names[item.topic_id] = item.topic
+            before = self._ids.get(item.topic)
+            if before != item.topic_id:
+                if before is not None:
+                    # Created again: its old id is that of no topic any more.
+                    self._names.pop(before, None)
+                self._ids[item.topic] = item.topic_id
+                self._names[item.topic_id] = item.topic
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:

@@ -93,6 +93,11 @@ class TransactionalAppends:
         on_outcome: Callable[[Outcome], None],
     ) -> None:
         appends = self._replicas.appends
+
+        def refuse(data: memoryview, failure: KafkaError) -> None:
+            appends.note_refused(tp, data, failure)
+            on_outcome(failure)
+
         try:
             producer = _producer_of(records)
             if producer is None:
@@ -101,7 +106,7 @@ class TransactionalAppends:
                 return
             partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
-            on_outcome(failure)
+            refuse(records, failure)
             return
 
         def write(data: memoryview) -> None:
@@ -115,11 +120,11 @@ class TransactionalAppends:
 
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                on_outcome(_refused(tp, code, version))
+                refuse(kept, _refused(tp, code, version))
             elif self._may_write(tp, producer):
                 write(kept)
             else:
-                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
+                refuse(kept, _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
 
         name = request.transactional_id
         assert name is not None
