@@ -22,6 +22,15 @@ class Moment(NamedTuple):
     """What records carry."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """The newest record of a key, sound bytes that mean nothing here: a later version wrote them,
+    or a broken one. What was written before is not true any more, so that whoever asks for the key
+    is refused, and all others are served."""
+
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRecord:
     """Effect: append to the coordinator's log, in the order of the numbers; None: a tombstone.

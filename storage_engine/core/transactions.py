@@ -11,11 +11,12 @@ drops the coordinator when an append fails or the partition is led elsewhere: re
 answer then are answered NOT_COORDINATOR, and the log says what became of them.
 """
 
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
-from storage_engine.core.coordination import Moment, Replicated
+from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -76,8 +77,12 @@ class TransactionCoordinator:
             self._log, timeout_max_ms=sink_timeout_max_ms, expiration_ms=expiration_ms
         )
         """To look at, as `producers` is."""
+        self._unreadable: set[StateKey] = set()
+        """What has a record that means nothing here."""
 
-    def restore(self, content: Mapping[StateKey, StateRecord], at: Moment) -> list[Effect]:
+    def restore(
+        self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
+    ) -> list[Effect]:
         """Begin with the newest record of each key in the log; once, before any event.
 
         What follows from them waits until they are replicated: `Replicated(number=0)`.
@@ -96,12 +101,17 @@ class TransactionCoordinator:
                     ledgers.append((key, record))
                 case NumbersKey(), NumbersRecord():
                     numbers.append((key, record))
+                case _, UnreadableRecord():
+                    self._unreadable.add(key)
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
         self.batches.restore(ledgers, members, at.now_ms, numbers)
         return self._log.take_effects()
 
     def step(self, event: Event) -> list[Effect]:
+        if self._unreadable and not self._unreadable.isdisjoint(_keys(event)):
+            request: int = event.request  # type: ignore[union-attr]
+            return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
             case InitProducer():
                 self.producers.init_producer(event)
@@ -142,3 +152,11 @@ class TransactionCoordinator:
                 self.batches.abort(event)
             case _:
                 assert_never(event)
+
+
+def _keys(event: Any) -> Iterator[StateKey]:
+    """Of what a request is about."""
+    if hasattr(event, "transactional_id"):
+        yield TransactionalIdKey(event.transactional_id)
+    if hasattr(event, "query"):
+        yield LedgerKey(event.sink, event.query)

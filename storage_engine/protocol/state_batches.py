@@ -22,6 +22,7 @@ from storage_engine.protocol.record_batch import (
     NO_SEQUENCE,
     BatchHeader,
     BytesLike,
+    iter_headers,
     seal,
 )
 from storage_engine.protocol.record_decoder import iter_decoded
@@ -109,6 +110,26 @@ def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: i
     )
     seal(data, 0, header)
     return memoryview(data)
+
+
+def readable(
+    batches: BytesLike, log: str, troubles: list[str]
+) -> list[tuple[int, bytes, bytes | None]]:
+    """As `iter_raw`, without the batches that can't be read: why is put into `troubles`."""
+    try:
+        return list(iter_raw(batches, log))
+    except CorruptRecordError:
+        pass
+    view = memoryview(batches)
+    found: list[tuple[int, bytes, bytes | None]] = []
+    for position, header in iter_headers(view):
+        try:
+            found += list(iter_raw(view[position : position + header.size_in_bytes], log))
+        except CorruptRecordError as failure:
+            troubles.append(
+                f"the batch at offset {header.base_offset} counts for nothing: {failure}"
+            )
+    return found
 
 
 def iter_raw(batches: BytesLike, log: str) -> Iterator[tuple[int, bytes, bytes | None]]:

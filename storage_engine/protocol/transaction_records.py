@@ -184,6 +184,8 @@ def _read_transaction(reader: Reader) -> TransactionRecord:
     partitions = _read_partitions(reader)
     last_update_ms, start_ms = reader.int64(), reader.int64()
     tags = reader.tags()
+    if producer_id < 0 or timeout_ms < 0:
+        raise InvalidRequestError(f"no producer has id {producer_id} and {timeout_ms} ms")
     if epoch < 0 or (epoch == MAX_PRODUCER_EPOCH and state is TransactionState.ONGOING):
         raise InvalidRequestError(f"no producer can have epoch {epoch} in state {state.name}")
     return TransactionRecord(

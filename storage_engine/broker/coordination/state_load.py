@@ -7,6 +7,7 @@ more, ends of transactions aside: those are told to it once it is made. Source: 
 """
 
 import importlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,11 @@ from storage_engine.protocol.record_batch import crc_matches, iter_headers
 
 PIECE_BYTES = 1 << 20
 """What is read and replayed at a time: a copy of it is made on the event loop."""
+
+TROUBLES_TOLD = 100
+"""Of one load, at most."""
+
+log = logging.getLogger(__name__)
 
 Content = Any
 """What the codec makes of the log."""
@@ -43,6 +49,7 @@ class StateLoad:
         self._background = background
         self._on_loaded = on_loaded
         self._on_failed = on_failed
+        self._told = 0
         self._offset = log.log_start_offset
         self.end_offset = log.log_end_offset
         """Exclusive: what is read."""
@@ -96,9 +103,17 @@ class StateLoad:
         start_offset, self._offset = self._offset, piece.end_offset
         self._background.submit(
             lambda: _replay(self._codec, data, self._content, start_offset),
-            lambda _: self._next(),
+            self._replayed,
             self._failed,
         )
+
+    def _replayed(self, troubles: list[str]) -> None:
+        if self._cancelled:
+            return
+        for text in troubles[: TROUBLES_TOLD - self._told]:
+            log.error("unreadable in the state log %s: %s", self._log.topic_partition, text)
+        self._told = min(TROUBLES_TOLD, self._told + len(troubles))
+        self._next()
 
     def _failed(self, failure: Exception) -> None:
         if not self._cancelled:
@@ -106,7 +121,7 @@ class StateLoad:
             self._on_failed(failure)
 
 
-def _replay(codec: str, data: bytes, content: Content, start_offset: int) -> None:
+def _replay(codec: str, data: bytes, content: Content, start_offset: int) -> list[str]:
     offset = start_offset
     try:
         for position, header in iter_headers(data):
@@ -115,4 +130,5 @@ def _replay(codec: str, data: bytes, content: Content, start_offset: int) -> Non
             offset = header.last_offset + 1
     except CorruptRecordError as failure:
         raise DamagedLogError(offset, str(failure)) from None
-    importlib.import_module(codec).replay(data, content)
+    troubles: list[str] = importlib.import_module(codec).replay(data, content)
+    return troubles

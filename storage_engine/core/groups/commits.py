@@ -102,12 +102,15 @@ class Commits:
             return
         committed = group.offsets.committed
         unstable = group.offsets.unstable() if event.require_stable else set()
+        unreadable = group.offsets.unreadable
         every = event.partitions is None
-        wanted = {*committed, *unstable} if every else set(event.partitions or ())
+        known = {*committed, *unstable, *unreadable}
+        wanted = known if every else set(event.partitions or ())
         answer = OffsetsRead(
             request=event.request,
             offsets={tp: each for tp, each in committed.items() if tp in wanted - unstable},
             unstable=frozenset(wanted & unstable),
+            unreadable=frozenset(wanted & (unreadable - unstable)),
         )
         self._log.answer(answer, after=group.number)
 

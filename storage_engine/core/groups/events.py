@@ -254,6 +254,8 @@ class OffsetsRead(Answer):
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
     """Of these a transaction will tell: ask again."""
+    unreadable: frozenset[TopicPartition] = frozenset()
+    """Of these there is a record that means nothing here: another commit takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -441,7 +441,7 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
         if len(failures) < 2:
             failures.append(content)
             raise CorruptRecordError("damaged")
-        replay(codec, data, content, start_offset)
+        return replay(codec, data, content, start_offset)
 
     monkeypatch.setattr(state_load, "_replay", damaged)
     cluster[first.coordinator()].kill()
