@@ -197,6 +197,13 @@ def test_a_partition_that_can_not_be_led_keeps_no_other_from_being_led(cluster, 
 
 def test_metadata_that_can_not_be_taken_is_told_again(cluster, raised, break_it):
     break_it(MetadataCache, "update", most=4)
+    cluster.create_topic("soon")
+    # Not only when the controller has given up to wait for the answer.
+    for broker in cluster.brokers:
+        cluster.loop.run_until(
+            lambda b=broker: "soon" in b.context.metadata,  # type: ignore[misc]
+            limit_ms=10_000,
+        )
     goes_on(cluster)
     assert raised.is_told()
     assert raised.count == 4
