@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from connector.errors import ConnectorError
 from connector.options import SinkOptions
-from storage_engine.core.sink_names import named_write, part_and_number
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -32,15 +31,16 @@ class SinkBatch:
     sink: str
     query: str
     batch: int
+    part: str | None = None
+    """Of a named batch write."""
     owner: str = ""
     """Of a named batch write within `foreachBatch`: the id of the streaming query."""
     run: uuid.UUID | None = None
     """Of the streaming query; None where Spark does not tell."""
 
     def __str__(self) -> str:
-        named = part_and_number(self.query)
-        if named is not None:
-            return f"batchId {self.batch} of sink '{self.sink}', part '{named[0]}'"
+        if self.part is not None:
+            return f"batchId {self.batch} of sink '{self.sink}', part '{self.part}'"
         return f"batch {self.batch} of sink '{self.sink}', query '{self.query}'"
 
 
@@ -58,11 +58,12 @@ def streaming_batch(options: SinkOptions) -> SinkBatch:
 
 def batch_write(options: SinkOptions) -> SinkBatch:
     """Once for a job: the writer carries it to the tasks and to the commit."""
-    if options.sink_id is not None and options.batch_id is not None:
-        name = named_write(options.sink_part, options.batch_id)
-        return SinkBatch(sink=options.sink_id, query=name, batch=options.batch_id)
-    from storage_engine.client.sink_batches import unrepeatable_query
+    from storage_engine.client.sink_batches import repeatable_query, unrepeatable_query
 
+    if options.sink_id is not None and options.batch_id is not None:
+        part, number = options.sink_part, options.batch_id
+        name = repeatable_query(part, number)
+        return SinkBatch(sink=options.sink_id, query=name, batch=number, part=part)
     sink = options.sink_id or str(uuid.uuid4())
     return SinkBatch(sink=sink, query=unrepeatable_query(), batch=0)
 
@@ -71,7 +72,7 @@ def as_a_task_sees_it(batch: SinkBatch) -> SinkBatch:
     """A batch write, with the streaming query that it is a part of; only within a task. The writer
     is made in a process that Spark tells nothing."""
     owner = _told(QUERY_ID)
-    if part_and_number(batch.query) is None or not owner:
+    if batch.part is None or not owner:
         return batch
     return replace(batch, owner=owner, run=_run())
 

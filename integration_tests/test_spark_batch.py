@@ -348,7 +348,9 @@ def test_two_named_jobs_at_once_both_count_and_so_does_a_lower_number(
         named = {"topic": topic, "sinkId": f"{topic}-{each_round}"}
 
         def write(number: int, rows: int = 100, named=named) -> None:
-            frame = spark.range(rows).selectExpr(f"concat({number}, ' ', id) value")
+            # This makes the session the thread's own, by which Spark finds formats in Python.
+            values = [(f"{number} {row}",) for row in range(rows)]
+            frame = spark.createDataFrame(values, "value string")
             _write(frame, servers, batchId=str(number), **named)
 
         with ThreadPoolExecutor() as pool:

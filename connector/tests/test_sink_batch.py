@@ -61,7 +61,7 @@ def test_a_batch_write_is_repeatable_only_by_name():
     repeatable = _options(sinkId="s", batchId="3")
     third = named_write("t", 3)
     assert not third.startswith(ONCE_PREFIX)
-    assert batch_write(repeatable) == SinkBatch(sink="s", query=third, batch=3)
+    assert batch_write(repeatable) == SinkBatch(sink="s", query=third, batch=3, part="t")
 
 
 def test_each_number_of_each_topic_is_a_write_by_itself():

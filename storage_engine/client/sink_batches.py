@@ -38,6 +38,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import (
     ONCE_PREFIX,
     member_transactional_id,
+    named_write,
     part_and_number,
 )
 from storage_engine.net.deadline import Deadline
@@ -66,6 +67,12 @@ def unrepeatable_query() -> str:
     """The query id of one batch write without a name: what it has committed is forgotten some time
     after it (`transactional.id.expiration.ms`)."""
     return ONCE_PREFIX + str(uuid.uuid4())
+
+
+def repeatable_query(part: str, number: int) -> str:
+    """The query id of the batch write of that number to that part of a sink: it is written once,
+    and known for ever."""
+    return named_write(part, number)
 
 
 class Outcome(enum.Enum):

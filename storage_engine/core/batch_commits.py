@@ -445,6 +445,7 @@ class BatchCommits:
         if not member.unmarked:
             del self._members[producer_id]
             self._log.append(MemberKey(producer_id), None)
+            self._ledgers.drop_empty(member.record.ledger)
 
     def _send_markers(
         self, producer_id: int, epoch: int, commits: bool, partitions: frozenset[TopicPartition]

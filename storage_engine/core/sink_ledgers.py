@@ -82,6 +82,12 @@ class SinkLedgers:
     def keep(self, key: LedgerKey, ledger: Ledger) -> None:
         self._ledgers[key] = ledger
 
+    def drop_empty(self, key: LedgerKey) -> None:
+        """Of a query that has committed nothing and is not at work, as after an abort."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
+            del self._ledgers[key]
+
     def restore(
         self,
         ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],

@@ -12,6 +12,7 @@ from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write, p
 from storage_engine.core.transaction_state import LedgerKey, NumberInterval, NumbersKey
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
+    TIMEOUT_MS,
     CoordinatorBench,
     error,
 )
@@ -177,6 +178,17 @@ def test_numbers_in_too_many_pieces_are_refused_and_dense_ones_go_on(monkeypatch
     assert jobs.writes(9) is OK
     assert error(jobs.asks(71)) is ALREADY
     assert error(jobs.asks(100, part="u")) is OK
+
+
+def test_numbers_that_were_only_tried_leave_nothing_behind():
+    jobs = Jobs()
+    for number in range(20):
+        jobs.opens(number)
+    assert jobs.ledgers() == 20
+    jobs.pass_time(TIMEOUT_MS)
+    jobs.settle()
+    assert jobs.ledgers() == 0
+    assert jobs.writes(7) is OK
 
 
 def test_the_newer_run_replaces_the_older_which_is_told():
