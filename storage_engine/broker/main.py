@@ -99,6 +99,7 @@ class Broker:
                 scheduler=scheduler,
                 clock=clock,
                 background=background,
+                work_ns=clock.work_ns,
                 lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
             )
             server = Server(

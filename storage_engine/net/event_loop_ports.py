@@ -25,6 +25,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def work_ns(self) -> int:
+        """Nanoseconds, to bound what one turn of the loop does."""
+        return time.perf_counter_ns()
+
 
 class LoopScheduler:
     """Calls later on one loop."""

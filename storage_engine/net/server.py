@@ -7,13 +7,14 @@ and nothing else. Source: R-NET1, R-NET3.
 import asyncio
 import contextlib
 import errno
+import time
 from collections import Counter
 from collections.abc import Callable
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import LISTEN_BACKLOG, ServerLimits
+from storage_engine.net.limits import LISTEN_BACKLOG, TURN_NS, ServerLimits
 
 Handler = Callable[[Connection, memoryview], None]
 """Gets each frame without its length; the view is valid during the call. To answer it calls
@@ -66,6 +67,9 @@ class Server:
         self._released: list[Connection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
+        # When this turn of the loop has taken up enough; set by the first request of each.
+        self.turn_end_ns = 0
+        self._in_turn = False
 
     async def start(self) -> None:
         """Listen. HeadraceError when the address can't be had."""
@@ -149,6 +153,21 @@ class Server:
         waiting, self.short_of_memory = self.short_of_memory, {}
         for connection in waiting:
             connection.resume()
+
+    def begin_turn(self) -> None:
+        """Requests are at hand: the first of a turn of the loop opens its budget."""
+        if not self._in_turn:
+            self._in_turn = True
+            self.turn_end_ns = time.perf_counter_ns() + TURN_NS
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+
+    @property
+    def turn_is_over(self) -> bool:
+        """This turn of the loop has taken up enough requests."""
+        return time.perf_counter_ns() >= self.turn_end_ns
 
     def flush_soon(self, connection: Connection) -> None:
         """Send what was answered outside of the connection's own run, all connections together in

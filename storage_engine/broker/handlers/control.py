@@ -77,7 +77,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
                         error_code=int(context.replicas.apply_leadership(item, endpoints)),
                     )
                 )
-                yield
+                yield None
         finally:
             context.replicas.roles_taken()
         if refused():
@@ -126,7 +126,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
             outcomes.append(
                 PartitionOutcome(topic=item.topic, partition=item.partition, error_code=int(code))
             )
-            yield
+            yield None
         for topic in {item.topic for item in request.partitions if item.delete}:
             context.topic_configs.forget(topic)
         call.respond(StopReplicaResponse(partitions=outcomes))

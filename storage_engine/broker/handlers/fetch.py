@@ -2,56 +2,177 @@
 
 Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
 
-Rule: below here every request names all its partitions; what a session leaves out is added and
-taken away by `fetch_sessions`. Source: R-REP2, R-NET2, KIP-227.
+Rule: below here every request names all its partitions, each once; what a session leaves out is
+added and taken away by `fetch_sessions`. A fetch of many partitions is read in several turns of the
+event loop: each answer is true at the time of its own read. Source: R-REP2, R-NET2, KIP-227.
 """
 
-from storage_engine.broker.delayed_fetch import DelayedFetch, must_answer
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage_engine.broker.cold_reads import FILES_PER_LOAD, is_cold_slice
+from storage_engine.broker.delayed_fetch import FEW_PARTITIONS, DelayedFetch, must_answer
 from storage_engine.broker.fetch_reads import FetchRead
+from storage_engine.broker.fetch_sessions import SessionFetch
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from storage_engine.broker.long_work import Steps
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
 
-def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
+def handle(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
     if request.replica_id >= 0 and is_hurry(request):
         context.follower_waits.end(request.replica_id)
         call.respond(FetchResponse([]))
-        return
-    fetch = context.fetch_sessions.begin(request)
-    if isinstance(fetch, FetchResponse):
-        call.respond(fetch)
-        return
-    request = fetch.request
-    reader = context.reader
-    reader.note_progress(request)
-    read = reader.read(request)
-
-    def gone() -> bool:
-        return call.exchange.closed
-
-    def send(result: FetchRead) -> None:
-        reader.note_sent(request, result.partitions)
-        call.respond(fetch.response(result.partitions))
-
-    def respond(result: FetchRead) -> None:
-        context.cold_reads.answer(request, result, send, gone)
-
-    if must_answer(request, read):
-        respond(read)
-    else:
-        waiting = DelayedFetch(
-            request,
-            reader=reader,
-            replicas=context.replicas,
-            scheduler=context.scheduler,
-            respond=respond,
-            gone=gone,
-        )
-        if request.replica_id >= 0:
-            context.follower_waits.add(request.replica_id, waiting)
+        return None
+    if len(request.partitions) > FEW_PARTITIONS:
+        return _begin_many(context, call, request)
+    if len(request.partitions) > 1:
+        named = {(item.topic, item.partition): item for item in request.partitions}
+        request = _of_each_once(request, named)
+    return _begin(context, call, request)
 
 
 def is_hurry(request: FetchRequest) -> bool:
     """A fetch of nothing, outside of any session: see FollowerWaits."""
     return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
+
+
+def _of_each_once(
+    request: FetchRequest, named: dict[tuple[str, int], FetchPartition]
+) -> FetchRequest:
+    """A partition that is named twice is meant as it is named last, as Kafka has it."""
+    if len(named) == len(request.partitions):
+        return request
+    return request._replace(partitions=list(named.values()))
+
+
+def _begin_many(context: BrokerContext, call: Call, request: FetchRequest) -> Steps:
+    named = {}
+    for some in _few_each(request.partitions):
+        named.update({(item.topic, item.partition): item for item in some})
+        yield None
+    steps = _begin(context, call, _of_each_once(request, named))
+    if steps is not None:
+        yield from steps
+
+
+def _begin(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
+    fetch = context.fetch_sessions.begin(request)
+    if isinstance(fetch, FetchResponse):
+        call.respond(fetch)
+        return None
+    answering = _Answering(context, call, fetch)
+    if len(fetch.request.partitions) > FEW_PARTITIONS:
+        return answering.read_many()
+    context.reader.note_progress(fetch.request)
+    answering.wait_or_answer(context.reader.read(fetch.request))
+    return None
+
+
+def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPartition]]:
+    for start in range(0, len(partitions), FEW_PARTITIONS):
+        yield partitions[start : start + FEW_PARTITIONS]
+
+
+@dataclass(slots=True)
+class _Answering:
+    """One fetch on its way to its answer."""
+
+    context: BrokerContext
+    call: Call
+    fetch: SessionFetch
+
+    def read_many(self) -> Steps:
+        """The first look at many partitions."""
+        request = self.fetch.request
+        for some in _few_each(request.partitions):
+            self.context.reader.note_progress(request._replace(partitions=some))
+            yield None
+        read = FetchRead(request.max_bytes)
+        yield from self._read(read)
+        self.wait_or_answer(read)
+
+    def wait_or_answer(self, read: FetchRead) -> None:
+        context, request = self.context, self.fetch.request
+        count = len(request.partitions)
+        waiting = context.waiting_partitions
+        if must_answer(request, read) or not waiting.has_room_for(count):
+            self._answer(read)
+            return
+        waiting.add(count)
+        delayed = DelayedFetch(
+            request,
+            read,
+            reader=context.reader,
+            replicas=context.replicas,
+            scheduler=context.scheduler,
+            finish=self._finish,
+            gone=self._gone,
+            on_left=lambda: waiting.add(-count),
+        )
+        if request.replica_id >= 0:
+            context.follower_waits.add(request.replica_id, delayed)
+
+    def _finish(self, read: FetchRead | None) -> None:
+        """The wait is over."""
+        if read is not None:
+            self._answer(read)
+        elif len(self.fetch.request.partitions) > FEW_PARTITIONS:
+            self.call.run(self._read_and_answer())
+        else:
+            self._answer(self.context.reader.read(self.fetch.request))
+
+    def _read_and_answer(self) -> Steps:
+        read = FetchRead(self.fetch.request.max_bytes)
+        yield from self._read(read)
+        self._answer(read)
+
+    def _read(self, read: FetchRead) -> Steps:
+        request = self.fetch.request
+        for some in _few_each(request.partitions):
+            self.context.reader.read_more(request, some, read)
+            yield None
+
+    def _answer(self, read: FetchRead) -> None:
+        if len(self.fetch.request.partitions) > FEW_PARTITIONS:
+            self._answer_many(read)
+        else:
+            self.context.cold_reads.answer(self.fetch.request, read, self._send, self._gone)
+
+    def _answer_many(self, read: FetchRead) -> None:
+        """Of many, only the first of those whose bytes must come from a disk are read again, and
+        the others of them are left to the client's next fetch."""
+        request = self.fetch.request
+        missed = {partition.topic_partition for partition, _, _ in read.cold}
+        cold = [
+            place
+            for place, answer in enumerate(read.partitions)
+            if is_cold_slice(answer.records) or (answer.topic, answer.partition) in missed
+        ]
+        if not cold:
+            self._send(read)
+            return
+        room = read.room
+        for place in cold:
+            answer = read.partitions[place]
+            room += len(answer.records or b"")
+            read.partitions[place] = answer._replace(records=None)
+        first = cold[:FILES_PER_LOAD]
+        few = request._replace(
+            partitions=[request.partitions[place] for place in first], max_bytes=room
+        )
+
+        def send(result: FetchRead) -> None:
+            for place, answer in zip(first, result.partitions, strict=True):
+                read.partitions[place] = answer
+            self._send(read)
+
+        self.context.cold_reads.answer(few, self.context.reader.read(few), send, self._gone)
+
+    def _gone(self) -> bool:
+        return self.call.exchange.closed
+
+    def _send(self, read: FetchRead) -> None:
+        self.context.reader.note_sent(self.fetch.request, read.partitions)
+        self.call.respond(self.fetch.response(read.partitions))

@@ -104,9 +104,10 @@ class Commits:
         unstable = group.offsets.unstable() if event.require_stable else set()
         every = event.partitions is None
         wanted = {*committed, *unstable} if every else set(event.partitions or ())
+        told = wanted - unstable
         answer = OffsetsRead(
             request=event.request,
-            offsets={tp: each for tp, each in committed.items() if tp in wanted - unstable},
+            offsets={tp: each for tp, each in committed.items() if tp in told},
             unstable=frozenset(wanted & unstable),
         )
         self._log.answer(answer, after=group.number)

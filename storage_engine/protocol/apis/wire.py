@@ -14,6 +14,7 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 """
 
 import struct
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeVar
 from uuid import UUID
@@ -40,6 +41,19 @@ MAX_ITEMS = 250_000
 ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this a frame of
 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
 """
+
+
+class LongMessageError(Exception):
+    """A message has more items than are to be read at once; it may be sound all the same."""
+
+
+class _ItemsAllowed(threading.local):
+    """In the messages that this thread reads."""
+
+    most = MAX_ITEMS
+
+
+_allowed = _ItemsAllowed()
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -82,7 +96,7 @@ class Reader:
         self.flexible = flexible
         self.position = position
         self.end = len(data)
-        self.items_left = MAX_ITEMS
+        self.items_left = _allowed.most
 
     def int8(self) -> int:
         value = self.data[self.position]
@@ -172,7 +186,7 @@ class Reader:
                 f"an array says it has {count} items, {self.end - self.position} bytes are left"
             )
         if count > self.items_left:
-            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+            _too_many_items()
         self.items_left -= count
         return count
 
@@ -196,7 +210,7 @@ class Reader:
         if count * 2 > self.end - self.position:
             raise InvalidRequestError(f"{count} tagged fields can't fit in the bytes left")
         if count > self.items_left:
-            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+            _too_many_items()
         self.items_left -= count
         tags: dict[int, memoryview] = {}
         for _ in range(count):
@@ -224,6 +238,23 @@ class Reader:
             raise InvalidRequestError(f"a length says {size} bytes, {self.end - start} are left")
         self.position = end
         return self.data[start:end]
+
+
+def decode_short(
+    decode: Callable[[int, memoryview], Item], version: int, body: memoryview, most_items: int
+) -> Item:
+    """Read a message of at most so many items; LongMessageError when it has more."""
+    _allowed.most = most_items
+    try:
+        return decode(version, body)
+    finally:
+        _allowed.most = MAX_ITEMS
+
+
+def _too_many_items() -> NoReturn:
+    if _allowed.most < MAX_ITEMS:
+        raise LongMessageError
+    raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
 
 
 def decode_with(
