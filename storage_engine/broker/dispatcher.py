@@ -39,7 +39,7 @@ from storage_engine.broker.handlers import (
     write_txn_markers,
 )
 from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
-from storage_engine.broker.long_work import INLINE_BYTES, INLINE_ITEMS, Steps
+from storage_engine.broker.long_work import INLINE_BYTES, INLINE_ITEMS, REQUEST_ITEMS_MAX, Steps
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
@@ -59,7 +59,7 @@ from storage_engine.protocol.apis.registry import (
     spec_for,
 )
 from storage_engine.protocol.apis.spec import ApiSpec
-from storage_engine.protocol.apis.wire import LongMessageError, decode_short
+from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
 log = logging.getLogger(__name__)
@@ -194,10 +194,18 @@ class Dispatcher:
 
     def _decode_first(self, call: Call, handler: Handler, body: memoryview) -> Steps:
         """The work of a request with more items than are read in one turn."""
+        most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
         try:
-            request = yield partial(call.spec.decode_request, call.version, body)
+            request = yield partial(
+                decode_short, call.spec.decode_request, call.version, body, most
+            )
         except InvalidRequestError as failure:
             call.connection.close(str(failure))
+            return
+        except LongMessageError:
+            call.connection.close(
+                f"a {call.spec.name} request has more than {most} items: send several"
+            )
             return
         steps = handler(self._context, call, request)
         if steps is not None:

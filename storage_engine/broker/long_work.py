@@ -18,6 +18,10 @@ from storage_engine.core.ports import Background, Scheduler
 INLINE_ITEMS = 500
 """Items of all lists of a request that are decoded at once: two milliseconds at most."""
 
+REQUEST_ITEMS_MAX = 100_000
+"""Items of all lists of a client's request: what is done for all of them in one go, such as to copy
+a list, stays far below a turn's share. Orders of a controller may have more."""
+
 INLINE_BYTES = 1 << 20
 """Requests but Produce that are decoded at once: their strings and bytes are copied."""
 
@@ -81,7 +85,7 @@ class LongWork:
         """`work_ns`: a clock in nanoseconds that bounds a slice."""
         self._scheduler = scheduler
         self._background = background
-        self._work_ns = work_ns
+        self.work_ns = work_ns
         self._running: deque[_Job] = deque()
         self._admitted = 0
         """Decoded requests that are worked on, whether it is their turn or a thread's."""
@@ -158,7 +162,7 @@ class LongWork:
 
     def _advance(self, job: _Job, most_ns: int, *, is_admitted: bool = False) -> bool:
         """Some steps; whether there are more to be done by the loop."""
-        work_ns = self._work_ns
+        work_ns = self.work_ns
         end_ns = work_ns() + most_ns
         steps = job.steps
         try:

@@ -7,6 +7,7 @@ benchmarks:
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
   produce     records a second, beside other clients for Python
   replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
+  requests    what the largest request of each kind costs a broker
   spark-read  batch and streaming reads through Spark, with a broker
   spark-write batch and streaming writes through Spark, exactly once and at least once
   wire        produce and fetch over TCP, with a broker
@@ -28,6 +29,7 @@ _MODULES = {
     "log": "bench_log",
     "produce": "bench_produce",
     "replication": "bench_replication",
+    "requests": "bench_requests",
     "spark-read": "bench_spark_read",
     "spark-write": "bench_spark_write",
     "wire": "bench_wire",
