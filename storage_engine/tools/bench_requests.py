@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.simulation.request_costs import CostMeter
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.largest_requests import largest_requests
-from storage_engine.tools.request_costs import CostMeter
+from storage_engine.tools.largest_requests import TOPIC, largest_requests
 from storage_engine.tools.table import print_results, tell
 
 TURN_BUDGET_MS = 20
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench requests`; 1 when a turn was longer than the budget."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        meter = CostMeter(Path(folder), args.partitions)
+        meter = CostMeter(Path(folder), TOPIC, args.partitions)
         # As a broker does when it has started: a full collection passes over what is loaded.
         gc.collect()
         gc.freeze()

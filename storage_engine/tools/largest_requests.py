@@ -4,15 +4,12 @@ Rule: all lists that lead to the one in question have one item, it has as many a
 others are empty. A list is filled twice: with different names or numbers, and with the same.
 """
 
-import importlib
-import pkgutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import kafka.protocol
-
+from storage_engine.protocol.apis.kafka_python import request_classes
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 
 TOPIC = "many"
@@ -80,7 +77,7 @@ def largest_requests(
     count: int, frame_max_bytes: int, api: str | None = None
 ) -> Iterator[LargestRequest]:
     """Of `count` items each, or as many as fit in a frame; of all APIs, or of one."""
-    classes = _request_classes()
+    classes = request_classes()
     versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
     for key, version in [*versions, *_OTHER_FORMS]:
         if api not in (None, name_of(key)):
@@ -98,16 +95,6 @@ def largest_requests(
                 yield LargestRequest(
                     api_key=key, version=version, items=kind, count=size, frame=frame
                 )
-
-
-def _request_classes() -> dict[str, Any]:
-    modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
-    return {
-        name: each
-        for module in modules
-        for name, each in vars(importlib.import_module(module.name)).items()
-        if isinstance(each, type) and name.endswith("Request") and hasattr(each, "fields")
-    }
 
 
 def _lists(fields: Any, version: int, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

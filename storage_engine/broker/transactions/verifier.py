@@ -155,7 +155,10 @@ class Verifier:
 
         if coordinator.broker_id == self._broker_id:
             now_ms = self._clock.wall_ms()
-            answer_leaders(self._coordinators, request.transactions, now_ms, answered)
+            steps = answer_leaders(self._coordinators, request.transactions, now_ms, answered)
+            # Its own questions are few.
+            for _ in steps:
+                pass
             return
         self._transport.request(
             Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),

@@ -14,8 +14,8 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 """
 
 import struct
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -47,13 +47,8 @@ class LongMessageError(Exception):
     """A message has more items than are to be read at once; it may be sound all the same."""
 
 
-class _ItemsAllowed(threading.local):
-    """In the messages that this thread reads."""
-
-    most = MAX_ITEMS
-
-
-_allowed = _ItemsAllowed()
+_items_allowed: ContextVar[int] = ContextVar("items_allowed", default=MAX_ITEMS)
+"""In the messages that this thread reads; a thread that sets nothing reads all that are legal."""
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -96,7 +91,7 @@ class Reader:
         self.flexible = flexible
         self.position = position
         self.end = len(data)
-        self.items_left = _allowed.most
+        self.items_left = _items_allowed.get()
 
     def int8(self) -> int:
         value = self.data[self.position]
@@ -244,15 +239,15 @@ def decode_short(
     decode: Callable[[int, memoryview], Item], version: int, body: memoryview, most_items: int
 ) -> Item:
     """Read a message of at most so many items; LongMessageError when it has more."""
-    _allowed.most = most_items
+    before = _items_allowed.set(most_items)
     try:
         return decode(version, body)
     finally:
-        _allowed.most = MAX_ITEMS
+        _items_allowed.reset(before)
 
 
 def _too_many_items() -> NoReturn:
-    if _allowed.most < MAX_ITEMS:
+    if _items_allowed.get() < MAX_ITEMS:
         raise LongMessageError
     raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from storage_engine.simulation.clock import ProcessLoop
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import CLIENT, SimulatedConnection, SimulatedNetwork
-from storage_engine.tools.largest_requests import TOPIC
 
 SETTLE_MS = 3_000
 """After the answer, or without one: what the request has begun is over by then."""
@@ -48,7 +47,7 @@ class _RawConnection(SimulatedConnection):
 class CostMeter:
     """One simulated broker with a topic of some partitions."""
 
-    def __init__(self, folder: Path, partitions: int) -> None:
+    def __init__(self, folder: Path, topic: str, partitions: int) -> None:
         self.cluster = SimulatedCluster(
             folder,
             1,
@@ -58,7 +57,7 @@ class CostMeter:
             transaction_state_log_replication_factor="1",
             transaction_state_log_min_isr="1",
         )
-        created = self.cluster.create_topic(TOPIC, partitions)
+        created = self.cluster.create_topic(topic, partitions)
         assert created.error_code == 0, created
         self.cluster.loop.run_for(SETTLE_MS)
         self.cluster[1].context.long_work.work_ns = time.perf_counter_ns
