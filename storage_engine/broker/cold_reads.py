@@ -126,7 +126,7 @@ class ColdReads:
             for partition, cold, max_bytes in read.cold
         ]
         for answer in read.partitions:
-            if _is_cold_slice(answer.records):
+            if is_cold_slice(answer.records):
                 partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
                 assert partition is not None, "it was read in this turn"
                 makers.append((partition, answer.records.load_job))
@@ -163,17 +163,18 @@ class ColdReads:
 
 
 def _is_cold(read: FetchRead) -> bool:
-    return bool(read.cold) or any(_is_cold_slice(answer.records) for answer in read.partitions)
+    return bool(read.cold) or any(is_cold_slice(answer.records) for answer in read.partitions)
 
 
 def _keep_warm(read: FetchRead) -> bool:
     """Leaves out what is cold; False when that is everything."""
     read.partitions = [
-        answer._replace(records=None) if _is_cold_slice(answer.records) else answer
+        answer._replace(records=None) if is_cold_slice(answer.records) else answer
         for answer in read.partitions
     ]
     return any(answer.records is not None for answer in read.partitions)
 
 
-def _is_cold_slice(records: object) -> TypeGuard[SegmentSlice]:
+def is_cold_slice(records: object) -> TypeGuard[SegmentSlice]:
+    """Whether records to be sent are not all in the page cache."""
     return isinstance(records, SegmentSlice) and not records.is_warm()

@@ -28,10 +28,24 @@ class Awaited(Protocol):
         ...
 
 
-class DelayedAnswer:
-    """Waits for all partitions of one request."""
+class _Open:
+    """One partition of the request that is not settled yet."""
 
-    __slots__ = ("_deadline", "_done", "_respond", "_waiting")
+    __slots__ = ("answer", "item")
+
+    def __init__(self, answer: "DelayedAnswer", item: Awaited) -> None:
+        self.answer = answer
+        self.item = item
+
+    def try_complete(self) -> bool:
+        return self.answer.look(self)
+
+
+class DelayedAnswer:
+    """Waits for all partitions of one request. News of one partition cost one look, however many
+    others there are."""
+
+    __slots__ = ("_deadline", "_open", "_respond")
 
     def __init__(
         self,
@@ -41,35 +55,33 @@ class DelayedAnswer:
         scheduler: Scheduler,
         respond: Callable[[], None],
     ) -> None:
-        self._waiting = list(waiting)
         self._respond = respond
-        self._done = False
         self._deadline: Deadline | None = None
-        if self.try_complete():
+        opened = [_Open(self, item) for item in waiting if not item.look()]
+        self._open = dict.fromkeys(opened)
+        if not opened:
+            self._respond()
             return
         self._deadline = Deadline(scheduler, timeout_ms, self._expire)
-        for item in self._waiting:
-            item.waiters.add(self)
+        for each in opened:
+            each.item.waiters.add(each)
 
-    def try_complete(self) -> bool:
-        """Look at every open partition; answer when none is left."""
-        if self._done:
+    def look(self, opened: _Open) -> bool:
+        """One partition may be settled now; with the last of them all are answered."""
+        if opened not in self._open:
             return True
-        self._waiting = [item for item in self._waiting if not item.look()]
-        if self._waiting:
+        if not opened.item.look():
             return False
-        self._finish()
+        del self._open[opened]
+        if not self._open:
+            assert self._deadline is not None
+            self._deadline.finish()
+            self._respond()
         return True
 
     def _expire(self) -> None:
-        self._deadline = None
-        for item in self._waiting:
-            item.expire()
-            item.waiters.discard(self)
-        self._finish()
-
-    def _finish(self) -> None:
-        self._done = True
-        if self._deadline is not None:
-            self._deadline.finish()
+        opened, self._open = self._open, {}
+        for each in opened:
+            each.item.expire()
+            each.item.waiters.discard(each)
         self._respond()

@@ -13,10 +13,16 @@ from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 
 LONGEST_WAIT_MS = 60_000
 """However long a client is willing to wait: it asks again, and one that is gone is noticed."""
+
+FEW_PARTITIONS = 20
+"""Of a fetch that is read at once, and may always wait."""
+
+WAITING_PARTITIONS_MAX = 200_000
+"""Of all waiting fetches that name more than a few, some 80 MB."""
 
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
@@ -30,60 +36,133 @@ def must_answer(request: FetchRequest, read: FetchRead) -> bool:
     )
 
 
-class DelayedFetch:
-    """One waiting fetch. The request is kept decoded: its frame's memory is gone."""
+class _Watched:
+    """One partition of a waiting fetch of several."""
 
-    __slots__ = ("_deadline", "_done", "_gone", "_partitions", "_reader", "_request", "_respond")
+    __slots__ = ("fetch", "partition", "size", "wanted")
+
+    def __init__(
+        self, fetch: "DelayedFetch", wanted: FetchPartition, partition: HostedPartition, size: int
+    ) -> None:
+        self.fetch = fetch
+        self.wanted = wanted
+        self.partition = partition
+        self.size = size
+        """Bytes that were readable when it was last looked at."""
+
+    def try_complete(self) -> bool:
+        return self.fetch.look(self)
+
+
+class DelayedFetch:
+    """One waiting fetch. The request is kept decoded: its frame's memory is gone.
+
+    News of one partition cost one read, however many partitions the fetch names: it is answered
+    when what was readable of each, when it was last looked at, is enough together.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_done",
+        "_finish",
+        "_gone",
+        "_on_left",
+        "_readable",
+        "_reader",
+        "_request",
+        "_waiters",
+    )
 
     def __init__(
         self,
         request: FetchRequest,
+        read: FetchRead,
         *,
         reader: FetchReader,
         replicas: ReplicaManager,
         scheduler: Scheduler,
-        respond: Callable[[FetchRead], None],
+        finish: Callable[[FetchRead | None], None],
         gone: Callable[[], bool],
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """`gone`: whether the client's connection is closed."""
+        """`read`: what there was of all partitions just now. `finish` gets what there is when the
+        wait is over, or None: then all is to be read anew. `gone`: whether the client's connection
+        is closed. `on_left`: the wait is over."""
         self._gone = gone
         self._request = request
         self._reader = reader
-        self._respond = respond
+        self._finish = finish
+        self._on_left = on_left
         self._done = False
-        self._partitions: list[HostedPartition] = []
-        for wanted in request.partitions:
-            partition = replicas.get(TopicPartition(wanted.topic, wanted.partition))
-            if partition is not None:
-                partition.data_waiters.add(self)
-                self._partitions.append(partition)
+        self._readable = read.bytes_readable
+        self._waiters: list[tuple[HostedPartition, DelayedFetch | _Watched]] = []
         self._deadline = Deadline(
             scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
         )
+        if len(request.partitions) == 1:
+            partition = self._hosted(replicas, request.partitions[0])
+            if partition is not None:
+                self._watch(partition, self)
+            return
+        late: list[_Watched] = []
+        for wanted, answer in zip(request.partitions, read.partitions, strict=True):
+            partition = self._hosted(replicas, wanted)
+            if partition is None:
+                continue
+            size = 0 if answer.records is None else len(answer.records)
+            watched = _Watched(self, wanted, partition, size)
+            self._watch(partition, watched)
+            if partition.high_watermark != answer.high_watermark:
+                # It moved while the others were read.
+                late.append(watched)
+        for watched in late:
+            watched.try_complete()
+
+    @staticmethod
+    def _hosted(replicas: ReplicaManager, wanted: FetchPartition) -> HostedPartition | None:
+        return replicas.get(TopicPartition(wanted.topic, wanted.partition))
+
+    def _watch(self, partition: HostedPartition, waiter: "DelayedFetch | _Watched") -> None:
+        partition.data_waiters.add(waiter)
+        self._waiters.append((partition, waiter))
 
     def try_complete(self) -> bool:
-        if self._done:
+        """The one partition of the request may have news."""
+        if self._is_over():
             return True
-        if self._gone():
-            self._deadline.finish()
-            self._leave()
-            return True
-        if self._request.replica_id >= 0 and not self._has_news():
+        ((partition, _),) = self._waiters
+        request = self._request
+        if request.replica_id >= 0 and not has_news(request.partitions[0], partition):
             return False
-        read = self._reader.read(self._request)
-        if not must_answer(self._request, read):
+        read = self._reader.read(request)
+        if not must_answer(request, read):
             return False
-        self._deadline.finish()
-        self._answer(read)
+        self._end(read)
         return True
 
-    def _has_news(self) -> bool:
-        """Whether it is worth a read. Most of what wakes a follower's fetch, which may wait on a
-        thousand partitions, is a high watermark that has moved; that is told with other news."""
-        partitions = self._partitions
-        if len(partitions) != len(self._request.partitions):
+    def look(self, watched: _Watched) -> bool:
+        """One partition of several may have news."""
+        if self._is_over():
             return True
-        return any(map(has_news, self._request.partitions, partitions))
+        request = self._request
+        # Most of what wakes a follower's fetch is a high watermark that has moved; that is told
+        # with other news.
+        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition):
+            return False
+        read = FetchRead(request.max_bytes)
+        self._reader.read_more(request, [watched.wanted], read)
+        self._readable += read.bytes_readable - watched.size
+        watched.size = read.bytes_readable
+        if not (read.failed or read.cold or self._readable >= request.min_bytes):
+            return False
+        self._end(None)
+        return True
+
+    def _is_over(self) -> bool:
+        if not self._done and self._gone():
+            self._deadline.finish()
+            self._leave()
+        return self._done
 
     @property
     def is_done(self) -> bool:
@@ -92,21 +171,43 @@ class DelayedFetch:
     def end_wait(self) -> None:
         """Answer now, with what there is."""
         if not self._done:
-            self._deadline.finish()
-            self._expire()
+            self._end(None)
 
     def _expire(self) -> None:
         if not self._done:
-            self._answer(self._reader.read(self._request))
+            self._end(None)
 
-    def _answer(self, read: FetchRead) -> None:
+    def _end(self, read: FetchRead | None) -> None:
+        self._deadline.finish()
         self._leave()
-        self._respond(read)
+        self._finish(read)
 
     def _leave(self) -> None:
         self._done = True
-        for partition in self._partitions:
-            partition.data_waiters.discard(self)
+        for partition, waiter in self._waiters:
+            partition.data_waiters.discard(waiter)
+        self._waiters.clear()
+        self._on_left()
+
+
+class WaitingPartitions:
+    """How many partitions the waiting fetches name, all clients together.
+
+    A waiting fetch keeps some 400 bytes for each partition. When many are kept, a fetch of many is
+    answered at once with what there is, as if its time were over; fetches of few always wait.
+    """
+
+    def __init__(self, most: int = WAITING_PARTITIONS_MAX) -> None:
+        self._most = most
+        self.kept = 0
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether a fetch of so many partitions may wait."""
+        return count <= FEW_PARTITIONS or self.kept + count <= self._most
+
+    def add(self, count: int) -> None:
+        """A fetch waits; to be called with the negative number when it does no more."""
+        self.kept += count
 
 
 class FollowerWaits:

@@ -6,6 +6,7 @@ connection and nothing else; an ApiVersions of an unknown version has an answer 
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 from storage_engine.broker.handlers import (
@@ -38,8 +39,10 @@ from storage_engine.broker.handlers import (
     write_txn_markers,
 )
 from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
+from storage_engine.broker.long_work import INLINE_BYTES, INLINE_ITEMS, REQUEST_ITEMS_MAX, Steps
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
+from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis import (
     abort_members,
     api_versions,
@@ -56,7 +59,8 @@ from storage_engine.protocol.apis.registry import (
     spec_for,
 )
 from storage_engine.protocol.apis.spec import ApiSpec
-from storage_engine.protocol.framing import parse_request_header
+from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
+from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +148,7 @@ class Dispatcher:
         self._table: dict[int, tuple[ApiSpec, Handler]] = {
             key: (spec_for(key), handler) for key, handler in HANDLERS.items()
         }
+        self._produce = self._table[0][0]
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
         try:
@@ -157,19 +162,54 @@ class Dispatcher:
             if not spec.min_version <= version <= spec.max_version:
                 self._answer_unknown_version(connection, spec, header.correlation_id)
                 return
-            request = spec.decode_request(version, body)
+            if len(body) > INLINE_BYTES and spec is not self._produce:
+                raise LongMessageError
+            request = decode_short(spec.decode_request, version, body, INLINE_ITEMS)
         except InvalidRequestError as failure:
             connection.close(str(failure))
             return
-        call = Call(
+        except LongMessageError:
+            call = self._call(connection, spec, header)
+            if len(body) < SCRATCH_BYTES:
+                # The frame's memory is the next one's when this call ends.
+                body = memoryview(bytearray(body))
+            begin = partial(self._decode_first, call, handler, body)
+            self._context.long_work.run_later(call, begin)
+            return
+        call = self._call(connection, spec, header)
+        steps = handler(self._context, call, request)
+        if steps is not None:
+            call.run(steps)
+
+    def _call(self, connection: Connection, spec: ApiSpec, header: RequestHeader) -> Call:
+        return Call(
             spec,
-            version,
+            header.api_version,
             header.correlation_id,
             connection,
             connection.begin(),
             header.client_id or "",
+            self._context.long_work,
         )
-        handler(self._context, call, request)
+
+    def _decode_first(self, call: Call, handler: Handler, body: memoryview) -> Steps:
+        """The work of a request with more items than are read in one turn."""
+        most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
+        try:
+            request = yield partial(
+                decode_short, call.spec.decode_request, call.version, body, most
+            )
+        except InvalidRequestError as failure:
+            call.connection.close(str(failure))
+            return
+        except LongMessageError:
+            call.connection.close(
+                f"a {call.spec.name} request has more than {most} items: send several"
+            )
+            return
+        steps = handler(self._context, call, request)
+        if steps is not None:
+            yield from steps
 
     def _answer_unknown_version(
         self, connection: Connection, spec: ApiSpec, correlation_id: int

@@ -7,7 +7,7 @@ diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392,
 KIP-595.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from storage_engine.broker.hosted_partition import HostedPartition
@@ -39,9 +39,11 @@ def leaving(incarnation: int) -> int:
 class FetchRead:
     """Answers to all partitions of a request, and whether they may leave at once."""
 
-    __slots__ = ("bytes_readable", "cold", "failed", "partitions")
+    __slots__ = ("bytes_readable", "cold", "failed", "partitions", "room")
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
+        self.room = room
+        """Bytes that further partitions may bring."""
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
@@ -79,10 +81,21 @@ class FetchReader:
         limit.
 
         What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
-        result = FetchRead()
-        room = request.max_bytes
-        for wanted in request.partitions:
-            answer = self._read_partition(request, wanted, room, result, wait)
+        result = FetchRead(request.max_bytes)
+        self.read_more(request, request.partitions, result, wait=wait)
+        return result
+
+    def read_more(
+        self,
+        request: FetchRequest,
+        partitions: Iterable[FetchPartition],
+        result: FetchRead,
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Read some partitions of a request into the result of those before them."""
+        for wanted in partitions:
+            answer = self._read_partition(request, wanted, result.room, result, wait)
             result.partitions.append(answer)
             if (
                 answer.error_code
@@ -93,8 +106,7 @@ class FetchReader:
             if answer.records is not None:
                 size = len(answer.records)
                 result.bytes_readable += size
-                room = max(0, room - size)
-        return result
+                result.room = max(0, result.room - size)
 
     def note_progress(self, request: FetchRequest) -> None:
         """A follower's fetch tells what it holds. Done once per request, before the first read.

@@ -37,6 +37,10 @@ REMEMBERED_PARTITIONS_MAX = 200_000
 """Of all sessions together, some 400 bytes each: slots alone would not bound the memory, because
 one request may name a million partitions."""
 
+SESSION_PARTITIONS_MAX = 20_000
+"""Of one session: to remember so many takes ten milliseconds. A client that fetches more is served
+without a session."""
+
 Key = tuple[str, int]
 
 
@@ -196,7 +200,9 @@ class FetchSessions:
         before = len(session.partitions)
         session.update(request.partitions, request.forgotten)
         self.remembered += len(session.partitions) - before
-        if self.remembered > self._partitions_max and len(session.partitions) > before:
+        size = len(session.partitions)
+        is_too_much = self.remembered > self._partitions_max or size > SESSION_PARTITIONS_MAX
+        if is_too_much and size > before:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         full = request._replace(partitions=session.wanted(), forgotten=())
@@ -209,6 +215,8 @@ class FetchSessions:
 
     def open(self, request: FetchRequest) -> FetchSession | None:
         """A session of a request that names all its partitions; None where there is no room."""
+        if len(request.partitions) > SESSION_PARTITIONS_MAX:
+            return None
         now_ms = self._clock.monotonic_ms()
         is_follower = request.replica_id >= 0
         session = FetchSession(self._new_id(), is_follower=is_follower, now_ms=now_ms)

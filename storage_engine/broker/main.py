@@ -9,6 +9,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from pathlib import Path
 
 from storage_engine.broker.cluster_id import agree_on_cluster_id
@@ -31,6 +32,10 @@ from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, lo
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger(__name__)
+
+SWITCH_S = 0.0005
+"""How long a thread that computes, such as one that decodes a long request, may keep the event loop
+from the interpreter: with Python's 5 ms each system call of the loop might cost as much."""
 
 SHUTDOWN_TRIES = 3
 """Attempts at a controlled shutdown (controlled.shutdown.max.retries)."""
@@ -100,6 +105,7 @@ class Broker:
                 scheduler=scheduler,
                 clock=clock,
                 background=background,
+                work_ns=clock.work_ns,
                 lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
             )
             server = Server(
@@ -115,6 +121,7 @@ class Broker:
             # loop for some 60 ms; now it passes over them.
             gc.collect()
             gc.freeze()
+            sys.setswitchinterval(SWITCH_S)
             try:
                 self._join_cluster(parts)
                 log.info(

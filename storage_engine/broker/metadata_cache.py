@@ -26,6 +26,8 @@ class MetadataCache:
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self._ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
+        self._preferred_counts: Counter[BrokerId] | None = None
+        """Until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
@@ -43,6 +45,7 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> None:
         """Take what the controller sent."""
+        self._preferred_counts = None
         if request.full:
             self._topics.clear()
             self._ids.clear()
@@ -101,9 +104,11 @@ class MetadataCache:
 
     def preferred_counts(self) -> Counter[BrokerId]:
         """For how many partitions each broker is the preferred leader."""
-        return Counter(
-            item.replicas[0]
-            for partitions in self._topics.values()
-            for item in partitions.values()
-            if item.replicas
-        )
+        if self._preferred_counts is None:
+            self._preferred_counts = Counter(
+                item.replicas[0]
+                for partitions in self._topics.values()
+                for item in partitions.values()
+                if item.replicas
+            )
+        return self._preferred_counts.copy()

@@ -6,16 +6,21 @@ not fit the connection's present pattern goes the general way. Source: R-NET1, R
 
 from storage_engine.broker.handlers import produce
 from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.long_work import INLINE_ITEMS
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
-from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import API
+from storage_engine.protocol.apis.wire import LongMessageError, decode_short
 from storage_engine.protocol.framing import MIN_REQUEST_BYTES, SIZE_BYTES, parse_request_header
 from storage_engine.protocol.produce_run import ProducePattern
 
 PATIENCE = 4
 """Patterns in a row that fitted one request only: then the client is taken for one that changes
 between partitions, for which a pattern costs more than it saves."""
+
+RUN_MAX = 512
+"""Requests of one run: those that are answered at once would else fill a turn with all that one
+read brings, ten thousand small ones."""
 
 REST = 1000
 """Requests that such a client goes the general way before it is looked at again."""
@@ -73,7 +78,7 @@ class ProduceRuns:
         end: int,
     ) -> int:
         at_once = produce.answers_at_once(self._context, connection, pattern)
-        most = SCRATCH_BYTES if at_once else connection.room
+        most = RUN_MAX if at_once else connection.room
         ids, columns, following = pattern.match_columns(view, position, end, most)
         if columns is not None and produce.handle_columns(
             self._context, connection, pattern, ids, columns
@@ -100,8 +105,8 @@ class ProduceRuns:
         frame = view[start : start + int.from_bytes(view[position:start], "big")]
         try:
             header, body = parse_request_header(frame)
-            request = API.decode_request(header.api_version, body)
-        except InvalidRequestError:
+            request = decode_short(API.decode_request, header.api_version, body, INLINE_ITEMS)
+        except (InvalidRequestError, LongMessageError):
             # The general way says what is wrong.
             return
         if header.api_key == _PRODUCE_KEY:

@@ -50,23 +50,23 @@ class WaitList:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: list[Waiter] = []
+        # A dict keeps the order, and lets one of many leave without a search.
+        self._waiters: dict[Waiter, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def add(self, waiter: Waiter) -> None:
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
         """Forget a waiter that was answered elsewhere; harmless when it is not here."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
         """Let every waiter look again; those that are answered leave. One that fails leaves too:
         its time answers it."""
-        waiters, self._waiters = self._waiters, []
-        left = [each for each in waiters if not guarded("a waiter", each.try_complete)]
+        waiters, self._waiters = self._waiters, {}
+        left = {waiter: None for waiter in waiters if not guarded("a waiter", waiter.try_complete)}
         # A waiter's answer may have added new ones meanwhile.
-        self._waiters = left + self._waiters
+        self._waiters = left | self._waiters

@@ -15,7 +15,7 @@ from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.load_troubles import LoadTroubles
 from storage_engine.broker.coordination.runner import RunnerPorts
 from storage_engine.broker.coordination.state_topic import StateTopic, StateTopicPlan
-from storage_engine.broker.delayed_fetch import FollowerWaits
+from storage_engine.broker.delayed_fetch import FollowerWaits, WaitingPartitions
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader, leaving
@@ -27,6 +27,7 @@ from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
+from storage_engine.broker.long_work import LongWork
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
@@ -107,6 +108,7 @@ def build(
     scheduler: Scheduler,
     clock: Clock,
     background: Background,
+    work_ns: Callable[[], int],
     lease_valid: Callable[[], bool],
 ) -> BrokerParts:
     """Build all parts; nothing runs yet."""
@@ -347,6 +349,7 @@ def build(
         replicas=replicas,
         reader=reader,
         follower_waits=FollowerWaits(),
+        waiting_partitions=WaitingPartitions(),
         fetch_sessions=FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             clock,
@@ -367,6 +370,7 @@ def build(
         group_topic=group_topic,
         group_coordinators=group_coordinators,
         verifier=verifier,
+        long_work=LongWork(scheduler, background, work_ns),
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
         order_gate=OrderGate(coordination, lambda: registration.broker_epoch),

@@ -357,7 +357,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=-1,
         minimum=-1,
         unit="bytes",
-        doc="Memory for large requests that are being received; -1: no bound.",
+        doc="Memory for large requests that are received and not handled yet; -1: no bound.",
     ),
     Setting(
         name="connections.max.idle.ms",

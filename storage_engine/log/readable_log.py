@@ -13,11 +13,7 @@ from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.segment_scrub import BadRange
 from storage_engine.log.segment_slice import SegmentSlice
 from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.log.time_search import (
-    TimestampedOffset,
-    find_by_timestamp,
-    find_largest_timestamp,
-)
+from storage_engine.log.time_search import Search, TimeSearch, TimestampedOffset, run
 
 
 class ReadableLog:
@@ -119,18 +115,30 @@ class ReadableLog:
         self, timestamp_ms: int, max_offset: int | None = None
     ) -> TimestampedOffset | None:
         """The first record at or after that time, below `max_offset`."""
+        return run(self.search_timestamp(timestamp_ms, max_offset))
+
+    def search_timestamp(self, timestamp_ms: int, max_offset: int | None = None) -> Search:
+        """As `offset_for_timestamp`, in steps."""
         with storage_errors("read", self.directory):
-            return find_by_timestamp(
-                self._segments.all, timestamp_ms, self.log_start_offset, self._limit(max_offset)
+            return (
+                yield from TimeSearch(lambda: self._segments.all).by_timestamp(
+                    timestamp_ms, self.log_start_offset, self._limit(max_offset)
+                )
             )
 
     def offset_of_largest_timestamp(
         self, max_offset: int | None = None
     ) -> TimestampedOffset | None:
         """The first of the latest records below `max_offset`."""
+        return run(self.search_largest_timestamp(max_offset))
+
+    def search_largest_timestamp(self, max_offset: int | None = None) -> Search:
+        """As `offset_of_largest_timestamp`, in steps."""
         with storage_errors("read", self.directory):
-            return find_largest_timestamp(
-                self._segments.all, self.log_start_offset, self._limit(max_offset)
+            return (
+                yield from TimeSearch(lambda: self._segments.all).of_largest_timestamp(
+                    self.log_start_offset, self._limit(max_offset)
+                )
             )
 
     def _sound_until(self, offset: int, limit: int) -> int:

@@ -81,6 +81,8 @@ class Connection(FrameProtocol):
         "_exchanges",
         "_flush_scheduled",
         "_going_on",
+        "_holds",
+        "_late",
         "_reading",
         "_receiving",
         "_running",
@@ -118,6 +120,10 @@ class Connection(FrameProtocol):
         self._short_of_memory = False
         self._flush_scheduled = False
         self._going_on = False
+        # How many requests are worked on that let no later one be taken up.
+        self._holds = 0
+        # A large request that came when the turn was over.
+        self._late: memoryview | None = None
         self._write_paused = False
         self._closing = False
         self._closed = False
@@ -156,9 +162,25 @@ class Connection(FrameProtocol):
         exchange = Exchange(self)
         exchanges = self._exchanges
         exchanges.append(exchange)
-        if len(exchanges) > self._budget:
+        if len(exchanges) > self._budget or self._server.turn_is_over:
             self._halted = True
         return exchange
+
+    def hold(self) -> None:
+        """Take up no request after the present one until `release`, as often as this was called."""
+        self._holds += 1
+        self._stop_reading()
+
+    def release(self) -> None:
+        """The work is done that later requests waited for."""
+        self._holds -= 1
+        if not self._holds:
+            self._received()
+            self._steer_reading()
+
+    def request_failed(self, error: Exception) -> None:
+        """A request that is worked on in turns has raised."""
+        self._delivery_failed(error)
 
     def close(self, reason: str) -> None:
         """Say why in the log and close, after what has been answered is sent."""
@@ -192,8 +214,10 @@ class Connection(FrameProtocol):
         self._closing = self._closed = self._halted = True
         self._exchanges.clear()
         self._unsent.clear()
+        self._late = None
         self._count()
-        self._received()
+        if not self._holds:
+            self._received()
         self._deliver = _ignore
         self._deliver_run = None
         self.memo = None
@@ -248,12 +272,15 @@ class Connection(FrameProtocol):
         if self._closing:
             return
         self._start_run()
+        if self._large is None and self._server.turn_is_over:
+            self._halted = True
         super().buffer_updated(nbytes)
         self._running = False
 
     def _start_run(self) -> None:
         self._running = True
         server = self._server
+        server.begin_turn()
         left = server.limits.queued_max_requests - server.pending + self._counted
         self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
 
@@ -271,8 +298,14 @@ class Connection(FrameProtocol):
             self._server.received(size)
 
     def _deliver_large(self, frame: memoryview) -> None:
+        if self._server.turn_is_over:
+            self._halted = True
+            self._late = frame
+            self._run_ended()
+            return
         super()._deliver_large(frame)
-        self._received()
+        if not self._holds:
+            self._received()
 
     def _run_ended(self) -> None:
         if self._unsent:
@@ -292,6 +325,8 @@ class Connection(FrameProtocol):
         if self._closing:
             return
         self._stop_reading()
+        if self._holds:
+            return
         server = self._server
         pending = len(self._exchanges)
         if self._short_of_memory:
@@ -315,12 +350,19 @@ class Connection(FrameProtocol):
     def _go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._going_on = False
-        if self._closing or self._write_paused:
+        if self._closing or self._write_paused or self._holds:
             return
         self._halted = False
-        if self._rest:
+        late, self._late = self._late, None
+        if late is not None or self._rest:
             self._start_run()
-            self._deliver_rest()
+            if late is not None:
+                self._deliver_large(late)
+            elif self._server.turn_is_over:
+                self._halted = True
+                self._run_ended()
+            else:
+                self._deliver_rest()
             self._running = False
         self._resume_reading()
 

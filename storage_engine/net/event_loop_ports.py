@@ -28,6 +28,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return monotonic_with_sleep_ms()
 
+    def work_ns(self) -> int:
+        """Nanoseconds, to bound what one turn of the loop does."""
+        return time.perf_counter_ns()
+
 
 class LoopScheduler:
     """Calls later on one loop."""

@@ -107,7 +107,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         size = 0
         self._rest = _NOTHING
         try:
-            while total - position >= LENGTH_BYTES:
+            while not self._halted and total - position >= LENGTH_BYTES:
                 start = position + LENGTH_BYTES
                 size = unpack(view, position)[0]
                 end = start + size
@@ -118,8 +118,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
                     following = end
                     deliver(view[start:end])
                 position = following
-                if self._halted:
-                    break
         except Exception as error:  # noqa: BLE001 - reported with the connection's name by the subclass
             self._delivery_failed(error)
             return

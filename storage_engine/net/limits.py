@@ -49,6 +49,10 @@ RECONNECT_BACKOFF_MAX_MS = 1000
 CONNECT_TIMEOUT_MS = 5000
 """An address that swallows packets; a dead process refuses at once."""
 
+TURN_NS = 5_000_000
+"""Requests of all connections that one turn of the event loop takes up: the rest has its turn after
+what else is due, such as answers, timers and the session with ZooKeeper."""
+
 LISTEN_BACKLOG = 1024
 """Connections waiting for accept: all clients of a cluster come back at once after a failover."""
 
@@ -98,8 +102,8 @@ class ServerLimits:
     """`max.connections.per.ip.overrides`, by address."""
 
     receiving_max_bytes: int = -1
-    """`queued.max.request.bytes`: of large requests under way, all connections together; -1: no
-    bound. One is always let in, however large."""
+    """`queued.max.request.bytes`: of large requests that are being received, or received and not
+    handled yet, all connections together; -1: no bound. One is always let in, however large."""
 
     idle_max_ms: int = 600_000
     """`connections.max.idle.ms`: a connection without a request for so long is closed; -1:

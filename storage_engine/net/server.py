@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import TELL_AGAIN_MS, ServerLimits
+from storage_engine.net.limits import TELL_AGAIN_MS, TURN_NS, ServerLimits
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,9 @@ class Server:
         self._released: list[Connection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
+        # When this turn of the loop has taken up enough; set by the first request of each.
+        self.turn_end_ns = 0
+        self._in_turn = False
 
     async def start(self) -> None:
         """Listen. HeadraceError when the address can't be had."""
@@ -197,6 +201,21 @@ class Server:
         waiting, self.short_of_memory = self.short_of_memory, {}
         for connection in waiting:
             connection.resume()
+
+    def begin_turn(self) -> None:
+        """Requests are at hand: the first of a turn of the loop opens its budget."""
+        if not self._in_turn:
+            self._in_turn = True
+            self.turn_end_ns = time.perf_counter_ns() + TURN_NS
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+
+    @property
+    def turn_is_over(self) -> bool:
+        """This turn of the loop has taken up enough requests."""
+        return time.perf_counter_ns() >= self.turn_end_ns
 
     def flush_soon(self, connection: Connection) -> None:
         """Send what was answered outside of the connection's own run, all connections together in

@@ -127,6 +127,7 @@ class SimulatedBroker:
             scheduler=self.loop,
             clock=self.loop,
             background=self.loop,
+            work_ns=self.loop.work_ns,
             lease_valid=lambda: session.lease_valid,
         )
         self._joined = True

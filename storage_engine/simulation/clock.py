@@ -17,6 +17,9 @@ EPOCH_MS = 1_700_000_000_000
 BOOT_MS = 1_000_000
 """Monotonic clock at the start: not 0, so that nobody takes an unset time for a real one."""
 
+STEP_NS = 20_000
+"""What a step of long work is taken to cost: some hundred fit in a turn of the event loop."""
+
 OnEvent = Callable[["ProcessLoop | None"], None]
 
 
@@ -131,6 +134,7 @@ class ProcessLoop:
         """How much of that has not had its turn since: what arrives now comes after it."""
         self.held: list[Callable[[], None]] | None = None
         """With a list, background work begins only when `release` is called."""
+        self._looked = 0
         self.wall_ms = loop.wall_ms
         self.monotonic_ms = loop.monotonic_ms
 
@@ -160,6 +164,11 @@ class ProcessLoop:
 
     def _had_its_turn(self) -> None:
         self._behind -= 1
+
+    def work_ns(self) -> int:
+        """Work takes no simulated time: each look at this clock stands for a step's work."""
+        self._looked += STEP_NS
+        return self._looked
 
     def release(self) -> None:
         """Begin the background work that was held, and hold no more."""

@@ -159,6 +159,9 @@ class SimulatedConnection:
         self._back = _Pipe(network, (receiver, sender))
         self._in_flight: deque[_Request] = deque()
         self._exchanges: deque[SimulatedExchange] = deque()
+        self._holds = 0
+        self._held_frames: deque[Callable[[], None]] = deque()
+        """What came while the receiver worked on a request that lets no later one be taken up."""
         self._receiver_loop: ProcessLoop | None = None
         """The life of the broker that it leads to, from the first frame that arrives on."""
         self.peer_host = f"simulated-{sender}"
@@ -248,7 +251,28 @@ class SimulatedConnection:
             self.cut(f"broker {self.receiver} does not answer")
             return
         receiver = host
-        receiver.loop.enter(lambda: None if self.closed else receiver.receive(self, frame))
+
+        def receive() -> None:
+            if self._holds:
+                self._held_frames.append(receive)
+            elif not self.closed:
+                receiver.receive(self, frame)
+
+        receiver.loop.enter(receive)
+
+    def hold(self) -> None:
+        """As `net.connection.Connection`."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """As `net.connection.Connection`."""
+        self._holds -= 1
+        while self._held_frames and not self._holds:
+            self._held_frames.popleft()()
+
+    def request_failed(self, error: Exception) -> None:
+        """Ends the run that it happens in, as any error of a broker does."""
+        raise error
 
     def begin(self) -> SimulatedExchange:
         exchange = SimulatedExchange(self)

@@ -4,9 +4,11 @@ benchmarks:
   codec       rows to record batches and back, without a broker
   consume     records a second, beside other clients for Python
   failover    how long partitions are without a leader when brokers die or stop
+  hostile     what a producer notices of clients that send the most expensive requests
   log         the log on its disk: appends, reads, recovery, memory, shared flushes
   produce     records a second, beside other clients for Python
   replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
+  requests    what the largest request of each kind costs a broker
   spark-read  batch and streaming reads through Spark, with a broker
   spark-write batch and streaming writes through Spark, exactly once and at least once
   wire        produce and fetch over TCP, with a broker
@@ -25,9 +27,11 @@ _MODULES = {
     "codec": "bench_codec",
     "consume": "bench_consume",
     "failover": "bench_failover",
+    "hostile": "bench_hostile",
     "log": "bench_log",
     "produce": "bench_produce",
     "replication": "bench_replication",
+    "requests": "bench_requests",
     "spark-read": "bench_spark_read",
     "spark-write": "bench_spark_write",
     "wire": "bench_wire",

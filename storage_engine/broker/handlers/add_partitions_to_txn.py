@@ -4,10 +4,12 @@ Rule: partitions that don't exist are told so, and the others of the transaction
 then. Source: KIP-98, KIP-890.
 """
 
+from collections.abc import Generator
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.fenced_producers import code_for
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.transactions.partition_requests import (
     Outcomes,
     answer_leaders,
@@ -26,28 +28,29 @@ FIRST_VERSION_WITH_ABORTABLE = 5
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     if call.version >= FIRST_VERSION_BETWEEN_BROKERS:
-        _handle_leaders(context, call, request)
+        yield from _handle_leaders(context, call, request)
         return
 
-    def on_outcomes(outcomes: Outcomes) -> None:
-        call.respond(
-            AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=_rows(
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult, outcomes, call.version
-                )
-            )
-        )
+    def respond(outcomes: Outcomes) -> Steps:
+        topic_class = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+        rows = yield from _rows(topic_class, outcomes, call.version)
+        call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
 
-    partitions = [
-        TopicPartition(topic.name, number)
-        for topic in request.v3_and_below_topics
-        for number in topic.partitions
-    ]
-    refused = _refused(context, partitions)
+    def on_outcomes(outcomes: Outcomes) -> None:
+        call.run(respond(outcomes))
+
+    partitions = []
+    refused: Outcomes = {}
+    for topic in request.v3_and_below_topics:
+        for number in topic.partitions:
+            tp = TopicPartition(topic.name, number)
+            partitions.append(tp)
+            refused.update(_refused(context, [tp]))
+            yield None
     if refused:
-        on_outcomes(not_attempted(partitions, refused))
+        yield from respond(not_attempted(partitions, refused))
         return
     enlist(
         context.coordinators,
@@ -60,23 +63,22 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
     )
 
 
-def _handle_leaders(context: BrokerContext, call: Call, request: Any) -> None:
-    def on_outcomes(outcomes: list[Outcomes]) -> None:
-        call.respond(
-            AddPartitionsToTxnResponse(
-                results_by_transaction=[
-                    _Result(
-                        transactional_id=transaction.transactional_id,
-                        topic_results=_rows(
-                            _Result.AddPartitionsToTxnTopicResult, each, call.version
-                        ),
-                    )
-                    for transaction, each in zip(request.transactions, outcomes, strict=True)
-                ]
+def _handle_leaders(context: BrokerContext, call: Call, request: Any) -> Steps:
+    def respond(outcomes: list[Outcomes]) -> Steps:
+        results = []
+        for transaction, each in zip(request.transactions, outcomes, strict=True):
+            topic_class = _Result.AddPartitionsToTxnTopicResult
+            rows = yield from _rows(topic_class, each, call.version)
+            results.append(
+                _Result(transactional_id=transaction.transactional_id, topic_results=rows)
             )
-        )
+            yield None
+        call.respond(AddPartitionsToTxnResponse(results_by_transaction=results))
 
-    answer_leaders(
+    def on_outcomes(outcomes: list[Outcomes]) -> None:
+        call.run(respond(outcomes))
+
+    return answer_leaders(
         context.coordinators,
         request.transactions,
         context.clock,
@@ -98,9 +100,10 @@ def _refused(
     return refused
 
 
-def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> list[Any]:
+def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> Generator[None, Any, list[Any]]:
     by_topic: dict[str, list[Any]] = {}
     for tp, code in outcomes.items():
+        yield None
         if version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
             code = ErrorCode.TRANSACTION_ABORTABLE
         told = code_for(code, version, FIRST_VERSION_WITH_PRODUCER_FENCED)

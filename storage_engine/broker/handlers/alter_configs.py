@@ -5,7 +5,8 @@ ZooKeeper has the settings, that this broker works by them, and that the others 
 Source: R-TOOL1, KIP-339, KIP-226.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from storage_engine.broker.config_alteration import (
@@ -19,6 +20,7 @@ from storage_engine.broker.config_alteration import (
 from storage_engine.broker.config_entity import ConfigEntity, EntityKind
 from storage_engine.broker.config_store import Compute
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
@@ -27,51 +29,65 @@ from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAl
 
 Outcome = KafkaError | None
 
+CONFIGS_MAX = 1000
+"""Of one resource: many times the settings there are."""
 
-def incremental_alter_configs(context: BrokerContext, call: Call, request: Any) -> None:
+
+def incremental_alter_configs(context: BrokerContext, call: Call, request: Any) -> Steps:
     def compute(resource: Any, rules: Rules) -> Compute:
         changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
         return lambda current: altered(current, changes, rules)
 
-    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
         row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        call.respond(IncrementalAlterConfigsResponse(responses=_rows(row, resources, outcomes)))
+        rows = yield from _rows(row, resources, outcomes)
+        call.respond(IncrementalAlterConfigsResponse(responses=rows))
 
-    _alter(context, request, compute, respond)
+    return _alter(context, call, request, compute, respond)
 
 
-def alter_configs(context: BrokerContext, call: Call, request: Any) -> None:
+def alter_configs(context: BrokerContext, call: Call, request: Any) -> Steps:
     def compute(resource: Any, rules: Rules) -> Compute:
         values = [(c.name, c.value) for c in resource.configs]
         return lambda _current: replaced(values, rules)
 
-    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
         row = AlterConfigsResponse.AlterConfigsResourceResponse
-        call.respond(AlterConfigsResponse(responses=_rows(row, resources, outcomes)))
+        rows = yield from _rows(row, resources, outcomes)
+        call.respond(AlterConfigsResponse(responses=rows))
 
-    _alter(context, request, compute, respond)
+    return _alter(context, call, request, compute, respond)
 
 
 def _alter(
     context: BrokerContext,
+    call: Call,
     request: Any,
     compute: Callable[[Any, Rules], Compute],
-    respond: Callable[[Sequence[Any], Sequence[Outcome]], None],
-) -> None:
+    respond: Callable[[Sequence[Any], Sequence[Outcome]], Steps],
+) -> Steps:
     resources = list(request.resources)
     outcomes: dict[int, Outcome] = {}
 
     def settle(index: int, outcome: Outcome) -> None:
         outcomes[index] = outcome
         if len(outcomes) == len(resources):
-            respond(resources, [outcomes[i] for i in range(len(resources))])
+            call.run(respond(resources, [outcomes[i] for i in range(len(resources))]))
 
     if not resources:
-        respond([], [])
+        yield from respond([], [])
     keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+    named = Counter(keys)
     for index, resource in enumerate(resources):
+        yield None
         try:
-            if keys.count(keys[index]) > 1:
+            if len(resource.configs) > CONFIGS_MAX:
+                raise KafkaError(
+                    f"{len(resource.configs)} settings of '{resource.resource_name}' are more "
+                    f"than the {CONFIGS_MAX} possible at once",
+                    ErrorCode.INVALID_REQUEST,
+                )
+            if named[keys[index]] > 1:
                 raise KafkaError(
                     f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
                 )
@@ -122,13 +138,17 @@ def _change(
     context.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
 
 
-def _rows(row: Any, resources: Sequence[Any], outcomes: Sequence[Outcome]) -> list[Any]:
-    return [
-        row(
+def _rows(
+    row: Any, resources: Sequence[Any], outcomes: Sequence[Outcome]
+) -> Generator[None, Any, list[Any]]:
+    rows = []
+    for resource, outcome in zip(resources, outcomes, strict=True):
+        told = row(
             error_code=0 if outcome is None else int(outcome.code),
             error_message=None if outcome is None else str(outcome),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        for resource, outcome in zip(resources, outcomes, strict=True)
-    ]
+        rows.append(told)
+        yield None
+    return rows

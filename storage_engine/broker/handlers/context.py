@@ -10,11 +10,12 @@ from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.state_topic import StateTopic
-from storage_engine.broker.delayed_fetch import FollowerWaits
+from storage_engine.broker.delayed_fetch import FollowerWaits, WaitingPartitions
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.log_starts import LogStarts
+from storage_engine.broker.long_work import LongWork, Steps
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
@@ -30,7 +31,7 @@ from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import Clock, Coordination, Scheduler
 from storage_engine.net.connection import Connection, Exchange
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.framing import encode_response_frame
 
 
@@ -45,6 +46,7 @@ class BrokerContext:
     reader: FetchReader
     fetch_sessions: FetchSessions
     follower_waits: FollowerWaits
+    waiting_partitions: WaitingPartitions
     cold_reads: ColdReads
     metadata: MetadataCache
     controller: ControllerRunner
@@ -59,6 +61,7 @@ class BrokerContext:
     group_topic: StateTopic
     group_coordinators: Coordinators
     verifier: Verifier
+    long_work: LongWork
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     order_gate: OrderGate
@@ -90,7 +93,16 @@ class BrokerContext:
 class Call:
     """A request under way."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "exchange", "spec", "version")
+    __slots__ = (
+        "client_id",
+        "connection",
+        "correlation_id",
+        "exchange",
+        "is_long",
+        "spec",
+        "version",
+        "work",
+    )
 
     def __init__(
         self,
@@ -100,8 +112,11 @@ class Call:
         connection: Connection,
         exchange: Exchange,
         client_id: str = "",
+        work: LongWork | None = None,
     ) -> None:
         self.client_id = client_id
+        self.work = work
+        self.is_long = False
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id
@@ -109,10 +124,46 @@ class Call:
         self.exchange = exchange
 
     def respond(self, message: Any) -> None:
-        """Answer; exactly once."""
-        self.exchange.respond(
-            encode_response_frame(self.spec, self.version, self.correlation_id, message)
-        )
+        """Answer; exactly once. A long answer is encoded by a thread, and then sent."""
+        if self.is_long and self.work is not None:
+            self.hold()
+            self.work.beside(lambda: self._encoded(message), self._on_encoded)
+        else:
+            self.exchange.respond(self._encoded(message))
+
+    def run(self, steps: Steps) -> None:
+        """Work that may be long, of a handler or of what it has called back."""
+        assert self.work is not None
+        self.work.run(self, steps)
+
+    def _encoded(self, message: Any) -> list[Buffer]:
+        return encode_response_frame(self.spec, self.version, self.correlation_id, message)
+
+    def _on_encoded(self, buffers: Any, error: Exception | None) -> None:
+        if error is not None:
+            self.failed(error)
+        else:
+            self.exchange.respond(buffers)
+        self.release()
+
+    # What LongWork asks for.
+
+    def hold(self) -> None:
+        """Take up no further request of the connection."""
+        self.connection.hold()
+
+    def release(self) -> None:
+        """Take up the next one."""
+        self.connection.release()
+
+    def failed(self, error: Exception) -> None:
+        """Tell it, and close the connection: the client learns that there is no answer."""
+        self.connection.request_failed(error)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.exchange.closed
 
 
-Handler = Callable[[BrokerContext, Call, Any], None]
+Handler = Callable[[BrokerContext, Call, Any], Steps | None]
+"""A handler whose lists may be long is a generator: where it yields, others get their turn."""

@@ -68,7 +68,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
                         error_code=int(_apply(context, item, endpoints)),
                     )
                 )
-                yield
+                yield None
         finally:
             context.replicas.roles_taken()
         if refused():
@@ -135,7 +135,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
             outcomes.append(
                 PartitionOutcome(topic=item.topic, partition=item.partition, error_code=int(code))
             )
-            yield
+            yield None
         for topic in {item.topic for item in request.partitions if item.delete}:
             context.topic_configs.forget(topic)
         call.respond(StopReplicaResponse(partitions=outcomes))

@@ -11,6 +11,7 @@ from storage_engine.broker.delayed_answer import DelayedAnswer
 from storage_engine.broker.delayed_delete_records import AwaitedDeletion
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
@@ -31,40 +32,39 @@ _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Partition = _Topic.DeleteRecordsPartitionResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     outcomes: dict[tuple[int, int], AwaitedDeletion | KafkaError] = {}
     moved: list[HostedPartition] = []
+    named: set[TopicPartition] = set()
     for t, topic in enumerate(request.topics):
         for p, item in enumerate(topic.partitions):
+            yield None
             tp = TopicPartition(topic.name, item.partition_index)
             try:
+                if tp in named:
+                    raise KafkaError(f"{tp} is named twice", ErrorCode.INVALID_REQUEST)
+                named.add(tp)
                 outcomes[t, p] = _delete(context, tp, item.offset, moved)
             except KafkaError as failure:
                 log.info("deletion refused partition=%s: %s", tp, failure)
                 outcomes[t, p] = failure
 
-    def respond() -> None:
-        call.respond(
-            DeleteRecordsResponse(
-                topics=[
-                    _Topic(
-                        name=topic.name,
-                        partitions=[
-                            _row(item.partition_index, outcomes[t, p])
-                            for p, item in enumerate(topic.partitions)
-                        ],
-                    )
-                    for t, topic in enumerate(request.topics)
-                ]
-            )
-        )
+    def respond() -> Steps:
+        topics = []
+        for t, topic in enumerate(request.topics):
+            rows = []
+            for p, item in enumerate(topic.partitions):
+                rows.append(_row(item.partition_index, outcomes[t, p]))
+                yield None
+            topics.append(_Topic(name=topic.name, partitions=rows))
+        call.respond(DeleteRecordsResponse(topics=topics))
 
     def wait() -> None:
         DelayedAnswer(
             [each for each in outcomes.values() if isinstance(each, AwaitedDeletion)],
             timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
             scheduler=context.scheduler,
-            respond=respond,
+            respond=lambda: call.run(respond()),
         )
 
     context.log_starts.keep(moved, wait)

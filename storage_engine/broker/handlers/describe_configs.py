@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from storage_engine.broker.config_entity import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntity
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.topic_configs import possible_overrides
 from storage_engine.core.config_source import ConfigSource
 from storage_engine.core.errors import ErrorCode
@@ -22,7 +23,7 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     results: list[Any] = [None] * len(request.resources)
     open_count = len(results)
 
@@ -35,7 +36,16 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
 
     if not results:
         call.respond(DescribeConfigsResponse(results=[]))
+    named: set[tuple[int, str]] = set()
     for index, resource in enumerate(request.resources):
+        yield None
+        key = resource.resource_type, resource.resource_name
+        if key in named:
+            # Its answer has all settings: to name it again would cost little, and get much.
+            text = f"'{resource.resource_name}' is named twice"
+            settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
+            continue
+        named.add(key)
         if resource.resource_type == TOPIC_RESOURCE:
             _describe_topic(
                 context, request, resource, lambda result, index=index: settle(index, result)
@@ -143,9 +153,9 @@ def _entry(
 
 
 def _described(resource: Any, entries: list[Any]) -> Any:
-    wanted = resource.configuration_keys
-    if wanted:
-        entries = [entry for entry in entries if entry.name in set(wanted)]
+    if resource.configuration_keys:
+        wanted = set(resource.configuration_keys)
+        entries = [entry for entry in entries if entry.name in wanted]
     return _Result(
         error_code=0,
         error_message=None,

@@ -1,9 +1,11 @@
 """DescribeProducers: the idempotent producers that a partition's leader remembers, by which a
 transaction that hangs is found. Source: KIP-664."""
 
+from collections.abc import Generator
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.producer_state import ProducerEntry
@@ -16,21 +18,24 @@ _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
-    topics = [
-        _Topic(
-            name=topic.name,
-            partitions=[
-                _described(context, TopicPartition(topic.name, number))
-                for number in topic.partition_indexes
-            ],
-        )
-        for topic in request.topics
-    ]
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    topics = []
+    described: set[TopicPartition] = set()
+    for topic in request.topics:
+        rows = []
+        for number in topic.partition_indexes:
+            tp = TopicPartition(topic.name, number)
+            # What is named twice is told once: a partition may have many producers.
+            if tp not in described:
+                described.add(tp)
+                rows.append((yield from _described(context, tp)))
+            yield None
+        topics.append(_Topic(name=topic.name, partitions=rows))
+        yield None
     call.respond(DescribeProducersResponse(topics=topics))
 
 
-def _described(context: BrokerContext, tp: TopicPartition) -> Any:
+def _described(context: BrokerContext, tp: TopicPartition) -> Generator[None, Any, Any]:
     try:
         known = context.replicas.leader(tp).log.producer_state
     except KafkaError as failure:
@@ -41,13 +46,16 @@ def _described(context: BrokerContext, tp: TopicPartition) -> Any:
             active_producers=[],
         )
     ongoing = known.transactions.ongoing
+    producers = []
+    # A copy: it may change while others have their turn.
+    for entry in list(known):
+        producers.append(_producer(entry, ongoing.get(entry.producer_id, NOT_KNOWN)))
+        yield None
     return _Partition(
         partition_index=tp.partition,
         error_code=0,
         error_message=None,
-        active_producers=[
-            _producer(entry, ongoing.get(entry.producer_id, NOT_KNOWN)) for entry in known
-        ],
+        active_producers=producers,
     )
 
 

@@ -7,6 +7,7 @@ transactional id of their own, and are not among these. Source: KIP-664.
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transaction_state import (
     NO_PRODUCER_EPOCH,
@@ -31,8 +32,12 @@ _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
 
 
-def describe(context: BrokerContext, call: Call, request: Any) -> None:
-    rows = [_described(context, name) for name in request.transactional_ids]
+def describe(context: BrokerContext, call: Call, request: Any) -> Steps:
+    rows = []
+    # Each once: a transaction may have many partitions.
+    for name in dict.fromkeys(request.transactional_ids):
+        rows.append(_described(context, name))
+        yield None
     call.respond(DescribeTransactionsResponse(transaction_states=rows))
 
 
@@ -75,7 +80,7 @@ def _described(context: BrokerContext, name: str) -> Any:
     )
 
 
-def list_all(context: BrokerContext, call: Call, request: Any) -> None:
+def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
     wanted = set(request.state_filters)
     unknown = sorted(wanted - set(STATE_NAMES.values()))
     coordinators = [each for each in context.coordinators if each is not None]
@@ -89,21 +94,25 @@ def list_all(context: BrokerContext, call: Call, request: Any) -> None:
         return
     producers = set(request.producer_id_filters)
     oldest_start_ms = context.clock.wall_ms() - (request.duration_filter or NO_TIME)
-    rows = [
-        _Listed(
-            transactional_id=name,
-            producer_id=record.producer_id,
-            transaction_state=STATE_NAMES[record.state],
-        )
-        for coordinator in coordinators
-        for name, record in coordinator.producers
-        if (not wanted or STATE_NAMES[record.state] in wanted)
-        and (not producers or record.producer_id in producers)
-        and (
-            request.duration_filter < 0
-            or (record.start_ms != NO_TIME and record.start_ms <= oldest_start_ms)
-        )
-    ]
+    # A copy: ids may come and go while others have their turn.
+    known = [entry for coordinator in coordinators for entry in coordinator.producers]
+    rows = []
+    for name, record in known:
+        yield None
+        if (
+            (not wanted or STATE_NAMES[record.state] in wanted)
+            and (not producers or record.producer_id in producers)
+            and (
+                request.duration_filter < 0
+                or (record.start_ms != NO_TIME and record.start_ms <= oldest_start_ms)
+            )
+        ):
+            listed = _Listed(
+                transactional_id=name,
+                producer_id=record.producer_id,
+                transaction_state=STATE_NAMES[record.state],
+            )
+            rows.append(listed)
     call.respond(
         ListTransactionsResponse(
             error_code=0, unknown_state_filters=unknown, transaction_states=rows

@@ -7,6 +7,7 @@ Rule: the first question of a kind makes that kind's topic. Source: KIP-98, KIP-
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
@@ -19,12 +20,13 @@ _NONE_YET = "the coordinator is not available: ask again"
 _UNKNOWN_TYPE = "coordinators are found for groups (0) and transactions (1) only"
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
-        coordinators = [
-            FindCoordinatorResponse.Coordinator(key=key, **_answer(context, request.key_type, key))
-            for key in request.coordinator_keys
-        ]
+        coordinators = []
+        for key in request.coordinator_keys:
+            answer = _answer(context, request.key_type, key)
+            coordinators.append(FindCoordinatorResponse.Coordinator(key=key, **answer))
+            yield None
         call.respond(FindCoordinatorResponse(coordinators=coordinators))
     else:
         call.respond(FindCoordinatorResponse(**_answer(context, request.key_type, request.key)))

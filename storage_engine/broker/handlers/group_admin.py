@@ -10,6 +10,7 @@ from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.group_requests import ask_in_time
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import DeleteGroup
@@ -27,8 +28,12 @@ CLASSIC = "classic"
 _Described = DescribeGroupsResponse.DescribedGroup
 
 
-def describe(context: BrokerContext, call: Call, request: Any) -> None:
-    groups = [_described(context, group_id) for group_id in request.groups]
+def describe(context: BrokerContext, call: Call, request: Any) -> Steps:
+    groups = []
+    # Each once: a group may have many members.
+    for group_id in dict.fromkeys(request.groups):
+        groups.append(_described(context, group_id))
+        yield None
     call.respond(DescribeGroupsResponse(groups=groups))
 
 
@@ -71,7 +76,7 @@ def _described(context: BrokerContext, group_id: str) -> Any:
     )
 
 
-def list_all(context: BrokerContext, call: Call, request: Any) -> None:
+def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
     states = {state.lower() for state in request.states_filter or ()}
     types = {each.lower() for each in request.types_filter or ()}
     known = context.metadata.partitions(GROUP_OFFSETS_TOPIC) or {}
@@ -83,40 +88,48 @@ def list_all(context: BrokerContext, call: Call, request: Any) -> None:
     coordinators = list(context.group_coordinators)
     whole = None not in coordinators and context.group_coordinators.are_loaded(led)
     code = ErrorCode.NONE if whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    groups = [
-        ListGroupsResponse.ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
-        )
+    # A copy: groups may come and go while others have their turn.
+    found = [
+        group
         for coordinator in coordinators
         if coordinator is not None
         for group in coordinator.groups.values()
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
     ]
+    groups = []
+    for group in found:
+        yield None
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types):
+            listed = ListGroupsResponse.ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            groups.append(listed)
     call.respond(ListGroupsResponse(error_code=int(code), groups=groups))
 
 
-def delete(context: BrokerContext, call: Call, request: Any) -> None:
+def delete(context: BrokerContext, call: Call, request: Any) -> Steps:
     names = list(dict.fromkeys(request.groups_names))
     codes: dict[str, ErrorCode] = {}
 
     def note(name: str, answer: Any) -> None:
         codes[name] = answer.error
         if len(codes) == len(names):
-            respond()
+            call.run(respond())
 
-    def respond() -> None:
-        results = [
-            DeleteGroupsResponse.DeletableGroupResult(group_id=name, error_code=int(codes[name]))
-            for name in names
-        ]
+    def respond() -> Steps:
+        row = DeleteGroupsResponse.DeletableGroupResult
+        results = []
+        for name in names:
+            results.append(row(group_id=name, error_code=int(codes[name])))
+            yield None
         call.respond(DeleteGroupsResponse(results=results))
 
     if not names:
-        respond()
+        yield from respond()
     for name in names:
+        yield None
         ask_in_time(
             context,
             name,

@@ -31,6 +31,12 @@ FIRST_JOIN_WITH_NULL_PROTOCOL = 7
 FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 FIRST_LEAVE_OF_MANY = 3
 
+PROTOCOLS_MAX = 100
+"""That one member offers: every join looks for those that all members share."""
+
+LEAVING_MAX = 1000
+"""Members that leave with one request: they leave in one step of the coordinator."""
+
 
 def join_group(context: BrokerContext, call: Call, request: Any) -> None:
     def respond(answer: Any) -> None:
@@ -58,6 +64,9 @@ def join_group(context: BrokerContext, call: Call, request: Any) -> None:
             )
         )
 
+    if len(request.protocols) > PROTOCOLS_MAX:
+        respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
+        return
     protocols = tuple((each.name, each.metadata) for each in request.protocols)
     instance_id = request.group_instance_id
     names = [request.member_id, instance_id, request.protocol_type, *(n for n, _ in protocols)]
@@ -139,6 +148,10 @@ def _caller(request: Any) -> Caller:
 
 
 def leave_group(context: BrokerContext, call: Call, request: Any) -> None:
+    if call.version >= FIRST_LEAVE_OF_MANY and len(request.members) > LEAVING_MAX:
+        code = int(ErrorCode.INVALID_REQUEST)
+        call.respond(LeaveGroupResponse(error_code=code, members=[]))
+        return
     if call.version < FIRST_LEAVE_OF_MANY:
         callers: tuple[Caller, ...] = (Caller(member_id=request.member_id),)
     else:

@@ -5,7 +5,7 @@ is answered when no failover can lose it, or when its time is over. Source: KIP-
 KIP-496, KIP-709.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from storage_engine.broker.handlers.group_requests import (
     are_too_long,
     ask_in_time,
 )
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
@@ -42,17 +43,19 @@ _GroupTopic = _Group.OffsetFetchResponseTopics
 _DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
-def offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
+def offset_commit(context: BrokerContext, call: Call, request: Any) -> Steps:
     given = OffsetsToCommit(
-        context,
-        request.topics,
-        context.clock.wall_ms(),
-        retention_ms=request.retention_time_ms,
+        context, context.clock.wall_ms(), retention_ms=request.retention_time_ms
     )
+    yield from given.take(request.topics)
+
+    def rows() -> Steps:
+        partition_class = _CommittedTopic.OffsetCommitResponsePartition
+        topics = yield from given.rows(_CommittedTopic, partition_class)
+        call.respond(OffsetCommitResponse(topics=topics))
 
     def respond() -> None:
-        partition_class = _CommittedTopic.OffsetCommitResponsePartition
-        call.respond(OffsetCommitResponse(topics=given.rows(_CommittedTopic, partition_class)))
+        call.run(rows())
 
     if are_too_long([request.group_id]):
         given.refuse(ErrorCode.INVALID_GROUP_ID)
@@ -81,13 +84,19 @@ def offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
     ask_in_time(context, request.group_id, event_of, on_answer)
 
 
-def offset_fetch(context: BrokerContext, call: Call, request: Any) -> None:
+def offset_fetch(context: BrokerContext, call: Call, request: Any) -> Steps:
     if call.version < FIRST_VERSION_WITH_MANY_GROUPS:
         _read(
-            context, request.group_id, request, request.topics, partial(_respond_one, call, request)
+            context,
+            request.group_id,
+            request,
+            request.topics,
+            lambda answer: call.run(_respond_one(call, request, answer)),
         )
         return
-    answers: list[Any] = [None] * len(request.groups)
+    # A group that is named twice is told once: it may have offsets of many partitions.
+    groups = list({group.group_id: group for group in request.groups}.values())
+    answers: list[Any] = [None] * len(groups)
     left = len(answers)
 
     def note(index: int, answer: Any) -> None:
@@ -95,11 +104,12 @@ def offset_fetch(context: BrokerContext, call: Call, request: Any) -> None:
         answers[index] = answer
         left -= 1
         if not left:
-            _respond_many(call, request, answers)
+            call.run(_respond_many(call, groups, answers))
 
     if not left:
-        _respond_many(call, request, [])
-    for index, group in enumerate(request.groups):
+        yield from _respond_many(call, groups, [])
+    for index, group in enumerate(groups):
+        yield None
         _read(context, group.group_id, request, group.topics, partial(note, index))
 
 
@@ -130,9 +140,9 @@ def _partitions(topics: Any) -> list[TopicPartition]:
     ]
 
 
-def _respond_one(call: Call, request: Any, answer: Any) -> None:
+def _respond_one(call: Call, request: Any, answer: Any) -> Steps:
     code = answer.error
-    rows = _rows(_Topic, _Topic.OffsetFetchResponsePartition, request.topics, answer)
+    rows = yield from _rows(_Topic, _Topic.OffsetFetchResponsePartition, request.topics, answer)
     if code is not ErrorCode.NONE and call.version < FIRST_VERSION_WITH_ERROR:
         for topic in rows:
             for row in topic.partitions:
@@ -142,23 +152,29 @@ def _respond_one(call: Call, request: Any, answer: Any) -> None:
     call.respond(OffsetFetchResponse(topics=rows, error_code=int(code)))
 
 
-def _respond_many(call: Call, request: Any, answers: list[Any]) -> None:
+def _respond_many(call: Call, asked: list[Any], answers: list[Any]) -> Steps:
     groups = []
-    for group, answer in zip(request.groups, answers, strict=True):
+    for group, answer in zip(asked, answers, strict=True):
+        yield None
         partition_class = _GroupTopic.OffsetFetchResponsePartitions
         failed = answer.error is not ErrorCode.NONE
-        topics = [] if failed else _rows(_GroupTopic, partition_class, group.topics, answer)
+        topics = []
+        if not failed:
+            topics = yield from _rows(_GroupTopic, partition_class, group.topics, answer)
         groups.append(_Group(group_id=group.group_id, topics=topics, error_code=int(answer.error)))
     call.respond(OffsetFetchResponse(groups=groups))
 
 
-def _rows(topic_class: Any, partition_class: Any, topics: Any, answer: Any) -> list[Any]:
+def _rows(
+    topic_class: Any, partition_class: Any, topics: Any, answer: Any
+) -> Generator[None, Any, list[Any]]:
     """`topics` None: all that there are."""
     read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
     known = {*read.offsets, *read.unstable, *read.unreadable}
     wanted = sorted(known) if topics is None else _partitions(topics)
     by_topic: dict[str, list[Any]] = {}
     for tp in wanted:
+        yield None
         found = read.offsets.get(tp)
         code = ErrorCode.NONE
         if tp in read.unstable:

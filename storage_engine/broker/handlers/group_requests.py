@@ -5,12 +5,13 @@ Rule: what the coordinator's records can't hold never gets to it: an append that
 groups of the partition a pause.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 from uuid import uuid4
 
 from storage_engine.broker.coordination.runner import moment
 from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
@@ -73,20 +74,24 @@ def fresh_member_id(prefix: str) -> str:
 class OffsetsToCommit:
     """The partitions of a commit: what can be stored, and why the rest can't."""
 
-    def __init__(
-        self, context: BrokerContext, topics: Any, wall_ms: int, *, retention_ms: int = -1
-    ) -> None:
-        """`topics` as in OffsetCommit and TxnOffsetCommit."""
+    def __init__(self, context: BrokerContext, wall_ms: int, *, retention_ms: int = -1) -> None:
         self._context = context
+        self._wall_ms = wall_ms
+        self._retention_ms = retention_ms
         self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.codes: dict[TopicPartition, ErrorCode] = {}
         """Of all, in their order; NONE for those in `offsets`."""
+
+    def take(self, topics: Any) -> Steps:
+        """`topics` as in OffsetCommit and TxnOffsetCommit."""
+        context, wall_ms, retention_ms = self._context, self._wall_ms, self._retention_ms
         longest = context.config.integer("offset.metadata.max.bytes")
         expire_ms = NO_EXPIRY if retention_ms < 0 else wall_ms + retention_ms
         size = 0
         for topic in topics:
             known = context.metadata.partitions(topic.name) or {}
             for item in topic.partitions:
+                yield None
                 tp = TopicPartition(topic.name, item.partition_index)
                 metadata = item.committed_metadata or ""
                 bytes_of_it = len(metadata.encode())
@@ -125,10 +130,11 @@ class OffsetsToCommit:
         """The same for all."""
         self.codes = dict.fromkeys(self.codes, code)
 
-    def rows(self, topic_class: Any, partition_class: Any) -> list[Any]:
+    def rows(self, topic_class: Any, partition_class: Any) -> Generator[None, Any, list[Any]]:
         """The codes as topics of a response."""
         by_topic: dict[str, list[Any]] = {}
         for tp, code in self.codes.items():
+            yield None
             row = partition_class(partition_index=tp.partition, error_code=int(code))
             by_topic.setdefault(tp.topic, []).append(row)
         return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]

@@ -17,6 +17,7 @@ from storage_engine.broker.handlers.group_requests import (
     ask_in_time,
 )
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
 from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
 from storage_engine.core.coordination import Moment
@@ -69,13 +70,17 @@ def add_offsets_to_txn(context: BrokerContext, call: Call, request: Any) -> None
     )
 
 
-def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
-    given = OffsetsToCommit(context, request.topics, context.clock.wall_ms())
+def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> Steps:
+    given = OffsetsToCommit(context, context.clock.wall_ms())
+    yield from given.take(request.topics)
     producer = request.producer_id, request.producer_epoch
 
+    def rows() -> Steps:
+        topics = yield from given.rows(_Topic, _Topic.TxnOffsetCommitResponsePartition)
+        call.respond(TxnOffsetCommitResponse(topics=topics))
+
     def respond() -> None:
-        partition_class = _Topic.TxnOffsetCommitResponsePartition
-        call.respond(TxnOffsetCommitResponse(topics=given.rows(_Topic, partition_class)))
+        call.run(rows())
 
     def settle(code: ErrorCode) -> None:
         given.settle(_told(code, call.version))

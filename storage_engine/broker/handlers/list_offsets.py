@@ -5,9 +5,13 @@ above the last stable offset, and a fresh leader whose high watermark has not re
 start says so instead of going back (KIP-207). Source: R-LOG11, KIP-98.
 """
 
+from collections.abc import Generator
+from typing import Any
+
 from storage_engine.broker.fetch_reads import READ_COMMITTED
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.list_offsets import (
@@ -25,21 +29,35 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
 
 
-def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> None:
-    call.respond(
-        ListOffsetsResponse(
-            [_answer(context, call, request, wanted) for wanted in request.partitions]
-        )
-    )
+def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> Steps:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for wanted in request.partitions:
+        key = wanted.topic, wanted.partition
+        (twice if key in seen else seen).add(key)
+        yield None
+    answers: list[ListOffsetsPartitionResponse] = []
+    for wanted in request.partitions:
+        if (wanted.topic, wanted.partition) in twice:
+            # As Kafka has it: a partition has one time a request.
+            code = int(ErrorCode.INVALID_REQUEST)
+            answers.append(ListOffsetsPartitionResponse(wanted.topic, wanted.partition, code))
+        else:
+            answers.append((yield from _answer(context, call, request, wanted)))
+        yield None
+    call.respond(ListOffsetsResponse(answers))
 
 
 def _answer(
     context: BrokerContext, call: Call, request: ListOffsetsRequest, wanted: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Generator[Any, Any, ListOffsetsPartitionResponse]:
     tp = TopicPartition(wanted.topic, wanted.partition)
     try:
         partition = context.replicas.leader(tp, wanted.current_leader_epoch)
-        offset, timestamp = _look_up(partition, wanted.timestamp, request, call.version)
+        epoch = partition.leader_epoch
+        offset, timestamp = yield from _look_up(partition, wanted.timestamp, request, call.version)
+        # Another may lead it since the search has begun.
+        partition = context.replicas.leader(tp, epoch)
     except KafkaError as failure:
         return ListOffsetsPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
     return ListOffsetsPartitionResponse(
@@ -49,7 +67,7 @@ def _answer(
 
 def _look_up(
     partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
-) -> tuple[int, int]:
+) -> Generator[Any, Any, tuple[int, int]]:
     """(offset, timestamp); (-1, -1) where no record is that young."""
     log = partition.log
     if timestamp == EARLIEST:
@@ -71,11 +89,11 @@ def _look_up(
     if timestamp == LATEST:
         return limit, -1
     if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
-        largest = log.offset_of_largest_timestamp(max_offset=limit)
+        largest = yield from log.search_largest_timestamp(max_offset=limit)
         return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
     if timestamp < 0:
         raise KafkaError(
             f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
         )
-    found = log.offset_for_timestamp(timestamp, max_offset=limit)
+    found = yield from log.search_timestamp(timestamp, max_offset=limit)
     return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

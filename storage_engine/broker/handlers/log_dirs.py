@@ -1,10 +1,12 @@
 """DescribeLogDirs: the data folders of this broker, with size and lag of each replica. Source:
 KIP-113."""
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsResponse
@@ -14,11 +16,12 @@ _Topic = _Folder.DescribeLogDirsTopic
 _Partition = _Topic.DescribeLogDirsPartition
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
-    asked = _asked(request)
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    asked = yield from _asked(request)
     rows: dict[Path, dict[str, list[Any]]] = {}
     for tp, log in sorted(context.replicas.logs_here().items()):
         if asked is not None and tp not in asked:
+            yield None
             continue
         partition = context.replicas.get(tp)
         committed = partition.high_watermark if partition is not None else 0
@@ -28,6 +31,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
             offset_lag=max(0, committed - log.log_end_offset),
             is_future_key=False,
         )
+        yield None
         rows.setdefault(log.directory.parent, {}).setdefault(tp.topic, []).append(row)
     working = set(context.replicas.working_folders())
     folders = [Path(folder).absolute() for folder in context.config.static.log_dirs]
@@ -49,12 +53,13 @@ def _folder(folder: Path, topics: dict[str, list[Any]], works: bool) -> Any:
     )
 
 
-def _asked(request: Any) -> set[TopicPartition] | None:
+def _asked(request: Any) -> Generator[None, Any, set[TopicPartition] | None]:
     """None: all."""
     if request.topics is None:
         return None
-    return {
-        TopicPartition(topic.topic, number)
-        for topic in request.topics
-        for number in topic.partitions
-    }
+    asked = set()
+    for topic in request.topics:
+        for number in topic.partitions:
+            asked.add(TopicPartition(topic.topic, number))
+            yield None
+    return asked

@@ -6,11 +6,13 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Container, Generator
+from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.when_told import when_told
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
@@ -28,22 +30,31 @@ log = logging.getLogger(__name__)
 
 
 def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
-    when_told(context, lambda: _respond(context, call, request))
+    when_told(context, lambda: call.run(_respond(context, call, request)))
 
 
-def _respond(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
+def _respond(context: BrokerContext, call: Call, request: MetadataRequest) -> Steps:
     metadata = context.metadata
     brokers = context.brokers
     live = frozenset(broker.broker_id for broker in brokers)
     topics: list[MetadataTopic] = []
     if request.topics is None:
-        topics.extend(_topic(context, topic, live) for topic in sorted(metadata.topics()))
+        for topic in sorted(metadata.topics()):
+            # One that is deleted meanwhile is left out.
+            if topic in metadata:
+                found = yield from _topic(context, topic, live)
+                topics.append(found)
     else:
         create = request.allow_auto_topic_creation and context.config.flag(
             "auto.create.topics.enable"
         )
-        topics.extend(_by_name(context, request.topics, live, create=create))
-        topics.extend(_by_id(context, request.topic_ids, live))
+        # Each once: a topic may have many partitions.
+        for topic in dict.fromkeys(request.topics):
+            topics.append((yield from _by_name(context, topic, live, create=create)))
+            yield None
+        for topic_id in dict.fromkeys(request.topic_ids):
+            topics.append((yield from _by_id(context, topic_id, live)))
+            yield None
     call.respond(
         MetadataResponse(
             brokers=[
@@ -58,36 +69,29 @@ def _respond(context: BrokerContext, call: Call, request: MetadataRequest) -> No
 
 
 def _by_name(
-    context: BrokerContext, topics: Iterable[str], live: Container[int], *, create: bool
-) -> Iterable[MetadataTopic]:
-    for topic in topics:
-        if topic in context.metadata:
-            yield _topic(context, topic, live)
-        elif topic in INTERNAL_TOPICS:
-            # Made by the brokers, when it is needed.
-            yield _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif topic_name_problem(topic) is not None:
-            yield _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        elif create:
-            yield _missing(topic, _create(context, topic))
-        else:
-            yield _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    context: BrokerContext, topic: str, live: Container[int], *, create: bool
+) -> Generator[None, Any, MetadataTopic]:
+    if topic in context.metadata:
+        return (yield from _topic(context, topic, live))
+    if topic in INTERNAL_TOPICS:
+        # Made by the brokers, when it is needed.
+        return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic_name_problem(topic) is not None:
+        return _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if create:
+        return _missing(topic, _create(context, topic))
+    return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _by_id(
-    context: BrokerContext, topic_ids: Iterable[UUID], live: Container[int]
-) -> Iterable[MetadataTopic]:
-    for topic_id in topic_ids:
-        topic = context.metadata.topic_name(topic_id)
-        if topic is None:
-            yield MetadataTopic(
-                topic=None,
-                partitions=(),
-                error_code=int(ErrorCode.UNKNOWN_TOPIC_ID),
-                topic_id=topic_id,
-            )
-        else:
-            yield _topic(context, topic, live)
+    context: BrokerContext, topic_id: UUID, live: Container[int]
+) -> Generator[None, Any, MetadataTopic]:
+    topic = context.metadata.topic_name(topic_id)
+    if topic is not None:
+        return (yield from _topic(context, topic, live))
+    return MetadataTopic(
+        topic=None, partitions=(), error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), topic_id=topic_id
+    )
 
 
 def _create(context: BrokerContext, topic: str) -> ErrorCode:
@@ -111,14 +115,20 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
     return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
 
 
-def _topic(context: BrokerContext, topic: str, live: Container[int]) -> MetadataTopic:
+def _topic(
+    context: BrokerContext, topic: str, live: Container[int]
+) -> Generator[None, Any, MetadataTopic]:
     partitions = context.metadata.partitions(topic) or {}
     topic_id = context.metadata.topic_id(topic)
+    rows = []
+    for partition in sorted(partitions):
+        rows.append(_partition(partitions[partition], live))
+        yield None
     return MetadataTopic(
         topic=topic,
         topic_id=topic_id or UUID(int=0),
         is_internal=topic in INTERNAL_TOPICS,
-        partitions=[_partition(partitions[p], live) for p in sorted(partitions)],
+        partitions=rows,
     )
 
 

@@ -4,6 +4,7 @@ R-REP8."""
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -11,14 +12,15 @@ from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeader
 _TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
-    topics = [
-        _TopicResult(
-            topic=topic.topic,
-            partitions=[_answer(context, topic.topic, item) for item in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for item in topic.partitions:
+            rows.append(_answer(context, topic.topic, item))
+            yield None
+        topics.append(_TopicResult(topic=topic.topic, partitions=rows))
+        yield None
     call.respond(OffsetForLeaderEpochResponse(topics=topics))
 
 

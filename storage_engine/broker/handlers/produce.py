@@ -6,15 +6,19 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 """
 
 import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from storage_engine.broker.delayed_answer import DelayedAnswer
 from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.append_result import AppendResult
 from storage_engine.net.connection import Connection
+from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
     API,
     ProducePartition,
@@ -34,16 +38,80 @@ Outcome = AppendResult | KafkaError
 
 log = logging.getLogger(__name__)
 
+STEP_PARTITIONS = 20
+STEP_BYTES = 1 << 20
+"""Appended in one step of a request of many partitions: a millisecond or two."""
+
 LONGEST_WAIT_MS = 600_000
 """However long a client is willing to wait for the followers."""
 
 
-def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
+def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> Steps | None:
+    if len(request.partitions) > STEP_PARTITIONS:
+        return _handle_many(context, call, request)
+    _append_all(context, call, request, partial(_answer, context, call, request))
+    return None
+
+
+def _handle_many(context: BrokerContext, call: Call, request: ProduceRequest) -> Steps:
+    """Append in steps, and answer when all that was appended is known."""
+    if sum([len(item.records or b"") for item in request.partitions]) < SCRATCH_BYTES:
+        # They may lie in memory that is the next request's when this turn ends.
+        request = request._replace(partitions=[_kept(item) for item in request.partitions])
+    parts: list[list[Outcome]] = []
+    left = 1
+
+    def answer() -> Steps:
+        outcomes = [outcome for part in parts for outcome in part]
+        return _answering(context, call, request, outcomes)
+
+    def note(place: int, outcomes: list[Outcome]) -> None:
+        nonlocal left
+        parts[place] = outcomes
+        left -= 1
+        if not left:
+            call.run(answer())
+
+    for some in _in_steps(request.partitions):
+        left += 1
+        parts.append([])
+        part = request._replace(partitions=some)
+        _append_all(context, call, part, partial(note, len(parts) - 1))
+        yield None
+    left -= 1
+    if not left:
+        yield from answer()
+
+
+def _kept(item: ProducePartition) -> ProducePartition:
+    records = item.records
+    if not isinstance(records, memoryview):
+        return item
+    return item._replace(records=memoryview(bytearray(records)))
+
+
+def _in_steps(items: Sequence[ProducePartition]) -> Iterator[list[ProducePartition]]:
+    some: list[ProducePartition] = []
+    size = 0
+    for item in items:
+        some.append(item)
+        size += len(item.records or b"")
+        if len(some) == STEP_PARTITIONS or size >= STEP_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _append_all(
+    context: BrokerContext,
+    call: Call,
+    request: ProduceRequest,
+    on_outcomes: Callable[[list[Outcome]], None],
+) -> None:
     refusal = _refusal(call, request)
     if refusal is None and request.transactional_id is not None:
-        context.transactional_appends.append(
-            call.version, request, lambda outcomes: _answer(context, call, request, outcomes)
-        )
+        context.transactional_appends.append(call.version, request, on_outcomes)
         return
     outcomes: list[Outcome] = []
     for item in request.partitions:
@@ -52,7 +120,7 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
             outcomes.append(_append(context, tp, item, request.acks))
         else:
             outcomes.append(refusal)
-    _answer(context, call, request, outcomes)
+    on_outcomes(outcomes)
 
 
 def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
@@ -145,6 +213,14 @@ def _answer(
     context: BrokerContext, call: Call, request: ProduceRequest, outcomes: list[Outcome]
 ) -> None:
     """Respond to a request whose appends are done, or see to it that this happens later."""
+    for _ in _answering(context, call, request, outcomes):
+        pass
+
+
+def _answering(
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: list[Outcome]
+) -> Steps:
+    """As `_answer`, in steps."""
     acks = request.acks
     responses: list[ProducePartitionResponse] = []
     waiting: list[AwaitedAppend] = []
@@ -153,6 +229,8 @@ def _answer(
             responses.append(_failed(item, outcome))
         else:
             responses.append(_appended(context, item, outcome, acks, waiting, responses))
+        if len(responses) % STEP_PARTITIONS == 0:
+            yield None
     if acks == 0:
         _finish_unacknowledged(call, responses)
     elif not waiting:

@@ -11,6 +11,7 @@ from typing import Any
 from storage_engine.broker.acting_controller import ActingController
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.controller_only import acting_controller
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.reassignment import target_problem
@@ -29,7 +30,7 @@ _OngoingPartition = _OngoingTopic.OngoingPartitionReassignment
 Target = tuple[BrokerId, ...]
 
 
-def alter(context: BrokerContext, call: Call, request: Any) -> None:
+def alter(context: BrokerContext, call: Call, request: Any) -> Steps:
     try:
         acting = acting_controller(context)
     except KafkaError as failure:
@@ -39,17 +40,22 @@ def alter(context: BrokerContext, call: Call, request: Any) -> None:
             )
         )
         return
-    wanted = [
-        (TopicPartition(topic.name, item.partition_index), item.replicas)
-        for topic in request.topics
-        for item in topic.partitions
-    ]
-    named = Counter(partition for partition, _replicas in wanted)
+    wanted = []
+    named: Counter[TopicPartition] = Counter()
+    for topic in request.topics:
+        for item in topic.partitions:
+            tp = TopicPartition(topic.name, item.partition_index)
+            wanted.append((tp, item.replicas))
+            named[tp] += 1
+            yield None
     factor_may_change = call.version < 1 or request.allow_replication_factor_change
     failures: dict[TopicPartition, KafkaError] = {}
     changes: dict[TopicPartition, Target] = {}
     for partition, replicas in wanted:
+        yield None
         try:
+            # Another broker may be the controller since the step before.
+            acting = acting_controller(context)
             if named[partition] > 1:
                 raise KafkaError(f"{partition} is named twice", ErrorCode.INVALID_REQUEST)
             if replicas is None:
@@ -69,12 +75,12 @@ def alter(context: BrokerContext, call: Call, request: Any) -> None:
                 ErrorCode.REQUEST_TIMED_OUT,
             )
             failures.update(dict.fromkeys(changes, failure))
-        call.respond(_answer(request, failures))
+        call.run(_respond(call, request, failures))
 
     if changes:
         acting.reassign(changes, on_written)
     else:
-        call.respond(_answer(request, failures))
+        yield from _respond(call, request, failures)
 
 
 def _check(
@@ -114,22 +120,16 @@ def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
     return present.replicas if present.reassignment is None else present.reassignment.original
 
 
-def _answer(request: Any, failures: dict[TopicPartition, KafkaError]) -> Any:
-    return AlterPartitionReassignmentsResponse(
-        responses=[
-            _Topic(
-                name=topic.name,
-                partitions=[
-                    _row(
-                        item.partition_index,
-                        failures.get(TopicPartition(topic.name, item.partition_index)),
-                    )
-                    for item in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def _respond(call: Call, request: Any, failures: dict[TopicPartition, KafkaError]) -> Steps:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for item in topic.partitions:
+            failure = failures.get(TopicPartition(topic.name, item.partition_index))
+            rows.append(_row(item.partition_index, failure))
+            yield None
+        topics.append(_Topic(name=topic.name, partitions=rows))
+    call.respond(AlterPartitionReassignmentsResponse(responses=topics))
 
 
 def _row(partition: int, failure: KafkaError | None) -> Any:

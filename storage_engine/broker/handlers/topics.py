@@ -4,14 +4,16 @@ Rule: each topic succeeds or fails by itself; a creation is answered when all pa
 leaders, a deletion when the topic is gone, or when the client's time is over. Source: R-CTL6.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.controller_only import acting_controller
+from storage_engine.broker.long_work import Steps
 from storage_engine.broker.purgatory import Deadline
-from storage_engine.broker.topic_admin import NewTopic
+from storage_engine.broker.topic_admin import MAX_PARTITIONS, NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import ZkReply, ZkStatus
@@ -32,10 +34,12 @@ class _Outcomes:
     def __init__(
         self,
         context: BrokerContext,
+        call: Call,
         names: list[str],
         timeout_ms: int,
-        answer: Callable[[dict[str, Outcome]], None],
+        answer: Callable[[dict[str, Outcome]], Steps],
     ) -> None:
+        self._call = call
         self._outcomes: dict[str, Outcome] = {}
         self._open = set(names)
         self._answer = answer
@@ -53,7 +57,7 @@ class _Outcomes:
 
     def _finish(self) -> None:
         if self._deadline.finish():
-            self._answer(self._outcomes)
+            self._call.run(self._answer(self._outcomes))
 
     def _expire(self) -> None:
         for name in self._open:
@@ -62,7 +66,7 @@ class _Outcomes:
                 ErrorCode.REQUEST_TIMED_OUT,
             )
         self._open.clear()
-        self._answer(self._outcomes)
+        self._call.run(self._answer(self._outcomes))
 
 
 def _code(outcome: Outcome) -> int:
@@ -74,19 +78,20 @@ def _text(outcome: Outcome) -> str | None:
 
 
 def _duplicates(names: list[str]) -> set[str]:
-    return {name for name in names if names.count(name) > 1}
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 # --- CreateTopics ---
 
 
-def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
+def create_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
     names = [topic.name for topic in request.topics]
     planned: dict[str, Any] = {}
 
-    def answer(outcomes: dict[str, Outcome]) -> None:
+    def answer(outcomes: dict[str, Outcome]) -> Steps:
         results = []
         for name in dict.fromkeys(names):
+            yield None
             outcome = outcomes.get(name)
             plan = planned.get(name)
             result = CreateTopicsResponse.CreatableTopicResult(
@@ -100,9 +105,11 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
             results.append(result)
         call.respond(CreateTopicsResponse(topics=results))
 
-    waiting = _Outcomes(context, list(dict.fromkeys(names)), request.timeout_ms, answer)
+    waiting = _Outcomes(context, call, list(dict.fromkeys(names)), request.timeout_ms, answer)
     duplicates = _duplicates(names)
+    room = MAX_PARTITIONS
     for topic in request.topics:
+        yield None
         try:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
@@ -111,6 +118,13 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> None:
             if topic.name in acting.core.topics:
                 raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
             plan = context.topic_admin.plan(_new_topic(topic))
+            room -= len(plan.info.assignment)
+            if room < 0:
+                raise KafkaError(
+                    f"topics of more than {MAX_PARTITIONS} partitions in one request: create "
+                    "them in several",
+                    ErrorCode.POLICY_VIOLATION,
+                )
         except KafkaError as failure:
             waiting.settle(topic.name, failure)
             continue
@@ -149,13 +163,17 @@ def _create(context: BrokerContext, plan: Any, waiting: _Outcomes) -> None:
 # --- DeleteTopics ---
 
 
-def delete_topics(context: BrokerContext, call: Call, request: Any) -> None:
-    wanted = [_named(context, item) for item in _deletions(request)]
+def delete_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
+    wanted = []
+    for item in _deletions(request):
+        wanted.append(_named(context, item))
+        yield None
     keys = [name if name is not None else str(topic_id) for name, topic_id in wanted]
 
-    def answer(outcomes: dict[str, Outcome]) -> None:
+    def answer(outcomes: dict[str, Outcome]) -> Steps:
         results = []
         for (name, topic_id), key in zip(wanted, keys, strict=True):
+            yield None
             outcome = outcomes.get(key)
             results.append(
                 DeleteTopicsResponse.DeletableTopicResult(
@@ -167,9 +185,13 @@ def delete_topics(context: BrokerContext, call: Call, request: Any) -> None:
             )
         call.respond(DeleteTopicsResponse(responses=results))
 
-    waiting = _Outcomes(context, list(dict.fromkeys(keys)), request.timeout_ms, answer)
+    waiting = _Outcomes(context, call, list(dict.fromkeys(keys)), request.timeout_ms, answer)
+    duplicates = _duplicates(keys)
     for (name, _topic_id), key in zip(wanted, keys, strict=True):
+        yield None
         try:
+            if key in duplicates:
+                raise KafkaError(f"'{key}' is named twice", ErrorCode.INVALID_REQUEST)
             if not context.config.flag("delete.topic.enable"):
                 raise KafkaError("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
             acting = acting_controller(context)
@@ -220,26 +242,26 @@ def _delete(context: BrokerContext, name: str, waiting: _Outcomes) -> None:
 # --- CreatePartitions ---
 
 
-def create_partitions(context: BrokerContext, call: Call, request: Any) -> None:
+def create_partitions(context: BrokerContext, call: Call, request: Any) -> Steps:
     names = [topic.name for topic in request.topics]
 
-    def answer(outcomes: dict[str, Outcome]) -> None:
-        call.respond(
-            CreatePartitionsResponse(
-                results=[
-                    CreatePartitionsResponse.CreatePartitionsTopicResult(
-                        name=name,
-                        error_code=_code(outcomes.get(name)),
-                        error_message=_text(outcomes.get(name)),
-                    )
-                    for name in dict.fromkeys(names)
-                ]
+    def answer(outcomes: dict[str, Outcome]) -> Steps:
+        results = []
+        for name in dict.fromkeys(names):
+            result = CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=name,
+                error_code=_code(outcomes.get(name)),
+                error_message=_text(outcomes.get(name)),
             )
-        )
+            results.append(result)
+            yield None
+        call.respond(CreatePartitionsResponse(results=results))
 
-    waiting = _Outcomes(context, list(dict.fromkeys(names)), request.timeout_ms, answer)
+    waiting = _Outcomes(context, call, list(dict.fromkeys(names)), request.timeout_ms, answer)
     duplicates = _duplicates(names)
+    room = MAX_PARTITIONS
     for topic in request.topics:
+        yield None
         try:
             if topic.name in duplicates:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
@@ -254,6 +276,12 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> None:
             if topic.assignments is not None:
                 given = [list(a.broker_ids) for a in topic.assignments]
             grown = context.topic_admin.plan_growth(info, topic.count, given)
+            room -= topic.count - len(info.assignment)
+            if room < 0:
+                raise KafkaError(
+                    f"more than {MAX_PARTITIONS} partitions in one request: add them in several",
+                    ErrorCode.POLICY_VIOLATION,
+                )
         except KafkaError as failure:
             waiting.settle(topic.name, failure)
             continue

@@ -1,6 +1,6 @@
 """WriteTxnMarkers between markers for single partitions and the messages, which group them."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
@@ -44,8 +44,8 @@ def request_of_targets(targets: Sequence[MarkerTarget]) -> Any:
     )
 
 
-def targets_of_request(request: Any) -> list[MarkerTarget]:
-    return [
+def targets_of_request(request: Any) -> Iterator[MarkerTarget]:
+    return (
         MarkerTarget(
             each.producer_id,
             each.producer_epoch,
@@ -59,13 +59,16 @@ def targets_of_request(request: Any) -> list[MarkerTarget]:
         for each in request.markers
         for topic in each.topics
         for number in topic.partition_indexes
-    ]
+    )
 
 
-def response_of_codes(targets: Sequence[MarkerTarget], codes: Sequence[ErrorCode]) -> Any:
+def response_of_codes(
+    targets: Sequence[MarkerTarget], codes: Sequence[ErrorCode]
+) -> Generator[None, Any, Any]:
     """A result a producer, in the order in which they come first."""
     results: dict[int, dict[str, list[Any]]] = {}
     for target, code in zip(targets, codes, strict=True):
+        yield None
         topics = results.setdefault(target.producer_id, {})
         topics.setdefault(target.partition.topic, []).append(
             _TopicResult.WritableTxnMarkerPartitionResult(

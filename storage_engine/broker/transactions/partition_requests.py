@@ -6,7 +6,7 @@ The transactional id of a sink's members tells them from producers (`core.sink_n
 KIP-98, KIP-890, R-SPARK2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,7 +73,7 @@ def answer_leaders(
     on_outcomes: Callable[[list[Outcomes]], None],
     *,
     refused: Callable[[list[TopicPartition]], Outcomes] = lambda _: {},
-) -> None:
+) -> Generator[None, Any, None]:
     """Enlist or verify the partitions of transactions as in a request of version 4; the outcomes
     come in their order. `refused`: those among partitions that can't be enlisted."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
@@ -90,6 +90,7 @@ def answer_leaders(
             on_outcomes(outcomes)
 
     for index in enlisted:
+        yield None
         transaction = transactions[index]
         partitions = [
             TopicPartition(topic.name, number)
@@ -110,7 +111,7 @@ def answer_leaders(
             lambda outcome, index=index: note([index], [outcome]),  # type: ignore[misc]
             by_leader=True,
         )
-    _verify_all(
+    yield from _verify_all(
         coordinators, [transactions[i] for i in verified], lambda some: note(verified, some)
     )
 
@@ -124,7 +125,7 @@ def _verify_all(
     coordinators: Coordinators,
     transactions: Sequence[Any],
     on_outcomes: Callable[[list[Outcomes]], None],
-) -> None:
+) -> Generator[None, Any, None]:
     """Verify each partition by itself; the outcomes come in the order of the transactions."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
     questions = [
@@ -145,6 +146,7 @@ def _verify_all(
     if not questions:
         on_outcomes(outcomes)
     for index, transaction, tp in questions:
+        yield None
         _verify(coordinators, transaction, tp, partial(settle, index, tp))
 
 

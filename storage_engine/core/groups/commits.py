@@ -106,9 +106,10 @@ class Commits:
         every = event.partitions is None
         known = {*committed, *unstable, *unreadable}
         wanted = known if every else set(event.partitions or ())
+        told = wanted - unstable
         answer = OffsetsRead(
             request=event.request,
-            offsets={tp: each for tp, each in committed.items() if tp in wanted - unstable},
+            offsets={tp: each for tp, each in committed.items() if tp in told},
             unstable=frozenset(wanted & unstable),
             unreadable=frozenset(wanted & (unreadable - unstable)),
         )

@@ -14,8 +14,12 @@ modules of the long tail do it, and those are imported on first use. Source: ARC
 """
 
 import functools
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
+
+import kafka.protocol
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import APIS
@@ -47,6 +51,17 @@ def kafka_python_api(key: int, request_class: Any, response_class: Any) -> ApiSp
         ),
         encode_response=_encode,
     )
+
+
+def request_classes() -> dict[str, Any]:
+    """The classes of all requests that kafka-python knows, by their names."""
+    modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
+    return {
+        name: each
+        for module in modules
+        for name, each in vars(importlib.import_module(module.name)).items()
+        if isinstance(each, type) and name.endswith("Request") and hasattr(each, "fields")
+    }
 
 
 def _encode(version: int, message: Any) -> list[Buffer]:

@@ -15,6 +15,7 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import NoReturn, TypeVar
 from uuid import UUID
 
@@ -40,6 +41,14 @@ MAX_ITEMS = 250_000
 ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this a frame of
 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
 """
+
+
+class LongMessageError(Exception):
+    """A message has more items than are to be read at once; it may be sound all the same."""
+
+
+_items_allowed: ContextVar[int] = ContextVar("items_allowed", default=MAX_ITEMS)
+"""In the messages that this thread reads; a thread that sets nothing reads all that are legal."""
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -82,7 +91,7 @@ class Reader:
         self.flexible = flexible
         self.position = position
         self.end = len(data)
-        self.items_left = MAX_ITEMS
+        self.items_left = _items_allowed.get()
 
     def int8(self) -> int:
         value = self.data[self.position]
@@ -176,7 +185,7 @@ class Reader:
                 f"an array says it has {count} items, {self.end - self.position} bytes are left"
             )
         if count > self.items_left:
-            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+            _too_many_items()
         self.items_left -= count
         return count
 
@@ -200,7 +209,7 @@ class Reader:
         if count * 2 > self.end - self.position:
             raise InvalidRequestError(f"{count} tagged fields can't fit in the bytes left")
         if count > self.items_left:
-            raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
+            _too_many_items()
         self.items_left -= count
         tags: dict[int, memoryview] = {}
         for _ in range(count):
@@ -228,6 +237,23 @@ class Reader:
             raise InvalidRequestError(f"a length says {size} bytes, {self.end - start} are left")
         self.position = end
         return self.data[start:end]
+
+
+def decode_short(
+    decode: Callable[[int, memoryview], Item], version: int, body: memoryview, most_items: int
+) -> Item:
+    """Read a message of at most so many items; LongMessageError when it has more."""
+    before = _items_allowed.set(most_items)
+    try:
+        return decode(version, body)
+    finally:
+        _items_allowed.reset(before)
+
+
+def _too_many_items() -> NoReturn:
+    if _items_allowed.get() < MAX_ITEMS:
+        raise LongMessageError
+    raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
 
 
 def decode_with(

@@ -132,10 +132,11 @@ def waiting_fetch(loop: SimulatedLoop, max_wait_ms: int):
     )
     DelayedFetch(
         request,
+        FetchRead(),
         reader=partition,  # type: ignore[arg-type]
         replicas=partition,  # type: ignore[arg-type]
         scheduler=loop,
-        respond=answers.append,
+        finish=lambda read: answers.append(partition.read(request) if read is None else read),
         gone=lambda: bool(gone),
     )
     return partition, answers, gone

@@ -7,6 +7,8 @@ first tries the others as another API, version or codec.
 """
 
 import struct
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -43,6 +45,15 @@ VERSIONS = [
 
 MAX_BYTES = 4 << 20
 """Of one batch when it is decompressed: far more than an input can hold by itself."""
+
+BASE_S = 0.3
+PER_BYTE_S = 50e-6
+"""Processor time that an input may take, of some bytes: what is quadratic in 4,000 takes more, also
+where each line is watched."""
+
+BASE_BYTES = 1 << 20
+PER_BYTE_BYTES = 1000
+"""Memory that a request may take: an item of one byte becomes an object of some hundred."""
 
 _CHOICE = struct.Struct(">H")
 _LENGTH = struct.Struct(">i")
@@ -118,4 +129,38 @@ def _refusing(errors: type[KafkaError]) -> Iterator[None]:
         assert "\n" not in text, f"an error of several lines: {text!r}"
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"request": request, "records": records}
+def within_time(target: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    """The target, which must not take longer than its input's length allows."""
+
+    def seconds(data: bytes) -> float:
+        begun_s = time.thread_time()
+        target(data)
+        return time.thread_time() - begun_s
+
+    def timed(data: bytes) -> None:
+        allowed_s = BASE_S + PER_BYTE_S * len(data)
+        spent_s = seconds(data)
+        if spent_s > allowed_s:
+            # What is imported on first use is none of the input's cost.
+            spent_s = seconds(data)
+        assert spent_s <= allowed_s, f"{len(data)} bytes took {spent_s:.2f} s of the processor"
+
+    return timed
+
+
+def within_memory(target: Callable[[bytes], object], data: bytes) -> None:
+    """Run the target, which must not take more memory than its input's length allows."""
+    tracemalloc.start()
+    try:
+        target(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    allowed = BASE_BYTES + PER_BYTE_BYTES * len(data)
+    assert peak <= allowed, f"{len(data)} bytes took {peak} bytes of memory"
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "request": within_time(request),
+    "records": within_time(records),
+}

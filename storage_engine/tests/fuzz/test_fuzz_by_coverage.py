@@ -1,5 +1,6 @@
 """Issue 6, hostile input: requests of every API in every served version, and records, fuzzed by
-coverage; only errors of ours leave a decoder, soon, within some memory."""
+coverage; only errors of ours leave a decoder, within processor time and memory that grow with the
+input, not with its square."""
 
 import importlib.util
 import os
@@ -10,7 +11,13 @@ import pytest
 
 from storage_engine.protocol.record_batch import Codec
 from storage_engine.tests.fuzz.seeds import write_seeds
-from storage_engine.tests.fuzz.targets import TARGETS, VERSIONS, records_input, request_input
+from storage_engine.tests.fuzz.targets import (
+    TARGETS,
+    VERSIONS,
+    records_input,
+    request_input,
+    within_memory,
+)
 from storage_engine.tests.sampling import ALL_FAULTS
 
 RUNS = {"request": 5_000, "records": 1_000}
@@ -67,6 +74,29 @@ def test_what_is_begun_with_is_read_or_refused(target, tmp_path):
     assert len(seeds) > 50
     for seed in seeds:
         TARGETS[target](seed)
+
+
+def test_a_request_costs_no_more_memory_than_its_length_allows(tmp_path):
+    """As many items as fit, of the kinds that are smallest on the wire."""
+    write_seeds("request", tmp_path)
+    for path in tmp_path.iterdir():
+        within_memory(TARGETS["request"], path.read_bytes())
+    for key, version in VERSIONS:
+        for filler in (b"\x00", b"\x01", b"\x02", b"\x7f"):
+            within_memory(TARGETS["request"], request_input(key, version, filler * 3000))
+
+
+def test_a_target_tells_of_time_and_memory_that_grow_with_the_square(monkeypatch):
+    """Or the bounds would never end a run."""
+    from storage_engine.tests.fuzz import targets
+
+    def quadratic(data: bytes) -> int:
+        return sum(sum(data) for _ in data)
+
+    with pytest.raises(AssertionError, match="of the processor"):
+        targets.within_time(lambda data: [quadratic(data) for _ in range(20)])(bytes(4_000))
+    with pytest.raises(AssertionError, match="of memory"):
+        targets.within_memory(lambda data: bytearray(len(data) ** 2), bytes(4_000))
 
 
 def test_a_target_tells_of_what_is_no_error_of_ours(monkeypatch):

@@ -1,0 +1,202 @@
+"""Work of a request that is too long for one turn of the event loop.
+
+    few items    decoded, handled and encoded within the turn in which the request came
+    many items   decoded by a thread -> handled in steps, a slice a turn -> encoded by a thread
+
+Rule: the loop is never held longer than a slice, whatever a client names; the next request of the
+connection waits until this one's work is done, all others go on. A step may meet a broker that has
+changed since the step before, so what it needs to be true it checks itself. Source: R-NET1, R-NET3.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Protocol
+
+from storage_engine.core.ports import Background, Scheduler
+
+INLINE_ITEMS = 500
+"""Items of all lists of a request that are decoded at once: two milliseconds at most."""
+
+REQUEST_ITEMS_MAX = 100_000
+"""Items of all lists of a client's request: what is done for all of them in one go, such as to copy
+a list, stays far below a turn's share. Orders of a controller may have more."""
+
+INLINE_BYTES = 1 << 20
+"""Requests but Produce that are decoded at once: their strings and bytes are copied."""
+
+INLINE_NS = 2_000_000
+"""What a request may take of the turn in which it came."""
+
+SLICE_NS = 4_000_000
+"""What long work may take of each turn, all of it together."""
+
+RUNNING_MAX = 8
+"""Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
+
+Steps = Generator[Callable[[], Any] | None, Any, None]
+"""Work that may be interrupted where it yields. What is yielded is None, or a function to run
+beside the loop, whose result (or error) is that of the yield."""
+
+
+OnOutcome = Callable[[Any, Exception | None], None]
+"""Gets a result, or the error instead."""
+
+
+class Client(Protocol):
+    """Whose work it is: a `Call`, as this module needs it."""
+
+    def hold(self) -> None:
+        """No further request of its connection is taken up until `release`."""
+        ...
+
+    def release(self) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        """Its work raised; nothing more of it will be done."""
+        ...
+
+    @property
+    def is_gone(self) -> bool:
+        """Nobody waits for the answer any more."""
+        ...
+
+    is_long: bool
+    """Its answer may be long, too."""
+
+
+class _Job:
+    __slots__ = ("client", "error", "steps", "value")
+
+    def __init__(self, client: Client, steps: Steps) -> None:
+        self.client = client
+        self.steps = steps
+        # What the yield that it stands at is to give back, or to raise.
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class LongWork:
+    """Of one broker."""
+
+    def __init__(
+        self, scheduler: Scheduler, background: Background, work_ns: Callable[[], int]
+    ) -> None:
+        """`work_ns`: a clock in nanoseconds that bounds a slice."""
+        self._scheduler = scheduler
+        self._background = background
+        self.work_ns = work_ns
+        self._running: deque[_Job] = deque()
+        self._admitted = 0
+        """Decoded requests that are worked on, whether it is their turn or a thread's."""
+        self._waiting: deque[tuple[Client, Callable[[], Steps]]] = deque()
+        """Requests that are not decoded yet."""
+        self._beside: deque[tuple[Callable[[], Any], OnOutcome]] = deque()
+        self._is_beside = False
+        self._is_scheduled = False
+
+    def run(self, client: Client, steps: Steps) -> None:
+        """Work on `steps`: now, and in later turns where that takes too long."""
+        job = _Job(client, steps)
+        if self._advance(job, INLINE_NS):
+            self._admitted += 1
+            client.is_long = True
+            client.hold()
+            self._go_on(job)
+
+    def run_later(self, client: Client, begin: Callable[[], Steps]) -> None:
+        """Work on a request that is not decoded yet, when it is its turn."""
+        client.is_long = True
+        client.hold()
+        self._waiting.append((client, begin))
+        self._admit()
+
+    def beside(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        """Have a thread do `work`; one at a time, so that the loop shares the interpreter with one
+        thread only."""
+        self._beside.append((work, done))
+        if not self._is_beside:
+            self._next_beside()
+
+    def _next_beside(self) -> None:
+        work, done = self._beside.popleft()
+        self._is_beside = True
+
+        def ended(result: Any, error: Exception | None) -> None:
+            self._is_beside = False
+            if self._beside:
+                self._next_beside()
+            done(result, error)
+
+        self._background.submit(
+            partial(_outcome, work), lambda outcome: ended(*outcome), lambda e: ended(None, e)
+        )
+
+    def _admit(self) -> None:
+        while self._waiting and self._admitted < RUNNING_MAX:
+            client, begin = self._waiting.popleft()
+            if client.is_gone:
+                client.release()
+                continue
+            self._admitted += 1
+            self._go_on(_Job(client, begin()))
+
+    def _go_on(self, job: _Job) -> None:
+        self._running.append(job)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.call_soon(self._slice)
+
+    def _slice(self) -> None:
+        """One turn's share, for one job; the next turn's is the next job's."""
+        self._is_scheduled = False
+        if self._running:
+            job = self._running.popleft()
+            if self._advance(job, SLICE_NS, is_admitted=True):
+                self._running.append(job)
+        if self._running and not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.call_soon(self._slice)
+
+    def _advance(self, job: _Job, most_ns: int, *, is_admitted: bool = False) -> bool:
+        """Some steps; whether there are more to be done by the loop."""
+        work_ns = self.work_ns
+        end_ns = work_ns() + most_ns
+        steps = job.steps
+        try:
+            while not job.client.is_gone:
+                error, job.error = job.error, None
+                value, job.value = job.value, None
+                wanted = steps.throw(error) if error is not None else steps.send(value)
+                if wanted is not None:
+                    if not is_admitted:
+                        self._admitted += 1
+                        job.client.hold()
+                    self.beside(wanted, partial(self._told, job))
+                    return False
+                if work_ns() >= end_ns:
+                    return True
+            steps.close()
+        except StopIteration:
+            pass
+        except Exception as failure:  # noqa: BLE001 - the client's connection tells it, with its trace
+            job.client.failed(failure)
+        if is_admitted:
+            self._admitted -= 1
+            job.client.release()
+            self._admit()
+        return False
+
+    def _told(self, job: _Job, value: Any, error: Exception | None) -> None:
+        job.value, job.error = value, error
+        self._go_on(job)
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """What work gives or raises: also what a thread is not expected to raise comes back."""
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - raised again at the step that waits for it
+        return None, error

@@ -1,0 +1,170 @@
+"""The largest legal request for each list of each API, made from the schemas of kafka-python.
+
+Rule: all lists that lead to the one in question have one item, it has as many as are asked for, all
+others are empty. A list is filled twice: with different names or numbers, and with the same.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.protocol.apis.kafka_python import request_classes
+from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
+
+TOPIC = "many"
+"""A topic that is there, for lists that are not the one in question."""
+
+_NAMES = frozenset(
+    {
+        "name",
+        "topic",
+        "topic_name",
+        "resource_name",
+        "key",
+        "member_id",
+        "transactional_id",
+        "group_id",
+    }
+)
+_NUMBERS = frozenset({"partition", "partition_index", "index", "partition_id"})
+_FIXED: dict[str, Any] = {
+    "replica_id": -1,
+    "acks": -1,
+    "timeout_ms": 1000,
+    "max_wait_ms": 1000,
+    "min_bytes": 1 << 30,
+    "max_bytes": 1 << 30,
+    "partition_max_bytes": 1 << 20,
+    "session_epoch": -1,
+    "current_leader_epoch": -1,
+    "last_fetched_epoch": -1,
+    "leader_epoch": -1,
+    "timestamp": -1,
+    "resource_type": 2,
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "validate_only": True,
+    "count": 2**31 - 1,
+    "group_id": "group",
+    "protocol_type": "consumer",
+}
+
+
+_OTHER_FORMS = ((24, 3), (9, 7), (20, 5))
+"""Versions of AddPartitionsToTxn, OffsetFetch and DeleteTopics with lists that the newest lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestRequest:
+    """A request with one long list."""
+
+    api_key: int
+    version: int
+    items: str
+    """The list, with what its items are."""
+    count: int
+    frame: bytes
+
+    @property
+    def name(self) -> str:
+        return name_of(self.api_key)
+
+
+def largest_requests(
+    count: int, frame_max_bytes: int, api: str | None = None
+) -> Iterator[LargestRequest]:
+    """Of `count` items each, or as many as fit in a frame; of all APIs, or of one."""
+    classes = request_classes()
+    versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
+    for key, version in [*versions, *_OTHER_FORMS]:
+        if api not in (None, name_of(key)):
+            continue
+        message_class = classes[name_of(key) + "Request"]
+        for path in _lists(message_class.fields, version, ()):
+            for same in (False, True):
+                kind = f"{'.'.join(path)}, {'the same' if same else 'different'}"
+                size, frame = count, b""
+                while True:
+                    frame = _frame(message_class, key, version, path, size, same)
+                    if len(frame) <= frame_max_bytes:
+                        break
+                    size = size * frame_max_bytes // len(frame) * 9 // 10
+                yield LargestRequest(
+                    api_key=key, version=version, items=kind, count=size, frame=frame
+                )
+
+
+def _lists(fields: Any, version: int, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The path of every list, those within lists, too."""
+    for field in fields.values():
+        if field.for_version_q(version) and field.is_array():
+            path = (*above, field.name)
+            yield path
+            if field.is_struct_array():
+                yield from _lists(field.fields, version, path)
+
+
+def _frame(
+    message_class: Any, key: int, version: int, path: tuple[str, ...], count: int, same: bool
+) -> bytes:
+    filler = _Filler(version, path, count, same)
+    values = filler.values(message_class.fields, ())
+    body: bytes = message_class(version=version, **values).encode(version=version)
+    header = struct.pack(">hhih", key, version, 1, -1)
+    tags = b"\x00" if spec_for(key).is_flexible(version) else b""
+    return header + tags + body
+
+
+class _Filler:
+    """Fills the fields of one request."""
+
+    def __init__(self, version: int, path: tuple[str, ...], count: int, same: bool) -> None:
+        self._version = version
+        self._path = path
+        self._count = count
+        self._same = same
+
+    def values(self, fields: Any, above: tuple[str, ...], number: int = -1) -> dict[str, Any]:
+        """`number`: that of the item of the long list in which the fields are; -1: of no such."""
+        return {
+            field.name: self._value(field, above, number)
+            for field in fields.values()
+            if field.for_version_q(self._version) and not field.tagged_field_q(self._version)
+        }
+
+    def _value(self, field: Any, above: tuple[str, ...], number: int) -> Any:
+        if not field.is_array():
+            return self._plain(field.name, field.type_str, number)
+        path = (*above, field.name)
+        if path == self._path:
+            numbers = [0 if self._same else each for each in range(self._count)]
+            if field.is_struct_array():
+                return [
+                    field.data_class(version=self._version, **self.values(field.fields, path, each))
+                    for each in numbers
+                ]
+            of = field.array_of
+            return [self._plain("name", of.type_str, each) for each in numbers]
+        if path == self._path[: len(path)]:
+            return [field.data_class(version=self._version, **self.values(field.fields, path))]
+        return []
+
+    def _plain(self, name: str, kind: str, number: int) -> Any:
+        if kind == "string" and number >= 0 and name in _NAMES:
+            return f"{TOPIC}{number}"
+        if name in _FIXED:
+            return _FIXED[name]
+        if kind == "string":
+            return TOPIC
+        if kind == "bool":
+            return False
+        if kind == "bytes" or kind == "records":
+            return b""
+        if kind == "uuid":
+            return None
+        if kind.startswith("int"):
+            return max(0, number) if name in _NUMBERS or name == "name" else 0
+        return None
