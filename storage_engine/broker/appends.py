@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError, LogStorageError
+from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.partition_transactions import TransactionMarker
@@ -89,7 +89,7 @@ class Appends:
                 columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
         except LogStorageError as failure:
-            if not isinstance(failure, LogFullError):
+            if not isinstance(failure, LogBusyError):
                 self._leaders.fail(partition, failure)
             return failure
         except KafkaError:
@@ -121,7 +121,7 @@ class Appends:
                 leader_epoch=partition.leader_epoch,
                 now_ms=self._clock.wall_ms(),
             )
-        except LogFullError:
+        except LogBusyError:
             raise
         except LogStorageError as failure:
             self._leaders.fail(partition, failure)
@@ -193,7 +193,7 @@ class Appends:
             if isinstance(outcome, KafkaError):
                 failures += 1
                 self.note_refused(partition.topic_partition, records, outcome)
-                if isinstance(outcome, LogStorageError) and not isinstance(outcome, LogFullError):
+                if isinstance(outcome, LogStorageError) and not isinstance(outcome, LogBusyError):
                     self._leaders.fail(partition, outcome)
         if failures < len(outcomes):
             self._on_appended(partition, len(outcomes) - failures)

@@ -30,6 +30,12 @@ READ_COMMITTED = 1
 """The isolation level of a request that may see ended transactions only."""
 
 
+def leaving(incarnation: int) -> int:
+    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
+    ISR, but no leader takes it in again. The inverse is the same."""
+    return -2 - incarnation
+
+
 class FetchRead:
     """Answers to all partitions of a request, and whether they may leave at once."""
 
@@ -61,7 +67,8 @@ class FetchReader:
         self._throttle = throttle
         self._replicas = replicas
         self._is_current = is_current
-        """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
+        """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
+        it would call itself another, see `leaving`)."""
         self._on_damage = on_damage
         """Hears of a partition led here of which a follower got bad bytes, and from where on."""
         self._rack_reads = rack_reads
@@ -90,10 +97,17 @@ class FetchReader:
         return result
 
     def note_progress(self, request: FetchRequest) -> None:
-        """A follower's fetch tells what it holds. Done once per request, before the first read."""
+        """A follower's fetch tells what it holds. Done once per request, before the first read.
+
+        Only the registered incarnation of a broker can tell that: what anybody else says in its
+        name could have records acknowledged that no replica holds.
+        """
         if request.replica_id < 0:
             return
-        eligible = self._is_current(BrokerId(request.replica_id), request.replica_epoch)
+        replica, incarnation = BrokerId(request.replica_id), request.replica_epoch
+        eligible = self._is_current(replica, incarnation)
+        if not eligible and not self._is_current(replica, leaving(incarnation)):
+            return
         for wanted in request.partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
+from storage_engine.broker import unexpected
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerId
 from storage_engine.protocol.apis.update_metadata import (
@@ -69,7 +70,10 @@ class MetadataCache:
                 self._names[item.topic_id] = item.topic
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
-            act()
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
+                unexpected.report("request that waited for metadata", error)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

@@ -133,6 +133,30 @@ class ErrorCode(enum.IntEnum):
         False,
         "tasks were told that the micro-batch is committed, but it is not: restart the query",
     )
+    BATCH_ID_TAKEN = (
+        10_004,
+        False,
+        "the batchId was committed by another query: go on with the checkpoint of that query, or "
+        "write under another sinkId or sinkPart",
+    )
+    RUN_REPLACED = (
+        10_005,
+        False,
+        "a newer run of the same query writes to this sink, so this one has to end: is its "
+        "checkpoint in use twice?",
+    )
+    TOO_MANY_BATCH_IDS = (
+        10_006,
+        False,
+        "the committed batchIds of this part of the sink lie in too many pieces to take one more "
+        "that continues none of them: use numbers that follow each other, or another sinkPart",
+    )
+    BATCH_ID_UNKNOWN = (
+        10_007,
+        False,
+        "whether the batchId was committed is not known: it lies below the last one that an older "
+        "version has counted, and that version kept no others; write it under another sinkId",
+    )
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":
@@ -215,6 +239,12 @@ class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
+class InvalidTimestampError(KafkaError):
+    """A batch's times are further from the broker's clock than the topic allows."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 
@@ -281,8 +311,18 @@ class LogStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-class LogFullError(LogStorageError):
+class LogBusyError(LogStorageError):
+    """Not now: nothing is wrong with the log, and the same will go well once what was missing is
+    there again."""
+
+
+class LogFullError(LogBusyError):
     """The disk has no room; the log is as it was, and takes records again when there is room."""
+
+
+class LogShortageError(LogBusyError):
+    """The process or the machine has no descriptors or no memory left. The log is as it was, or
+    knows what a change still lacks (`PartitionLog.is_cut_short`)."""
 
 
 class LogFolderError(LogStorageError):

@@ -102,6 +102,8 @@ def _replay_into(
     now_ms: int,
 ) -> None:
     for segment in damaged:
+        segment.transaction_index.is_being_rebuilt = True
+        segment.transaction_index.is_checked = False
         segment.transaction_index.clear()
     for segment, aborted in _replay(states, segments, start, now_ms):
         if segment in damaged:
@@ -109,6 +111,7 @@ def _replay_into(
     for segment in damaged:
         segment.transaction_index.seal()
         segment.transaction_index.sync()
+        segment.transaction_index.is_being_rebuilt = False
         segment.transaction_index.is_checked = True
 
 

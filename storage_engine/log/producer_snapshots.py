@@ -49,6 +49,7 @@ from storage_engine.core.producer_state import (
     ProducerEntry,
     ProducerStates,
 )
+from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.disk import Disk, replace_file
 from storage_engine.log.log_segment import file_name, offset_in_name
 
@@ -178,6 +179,9 @@ class ProducerSnapshots:
                 try:
                     return offset, decode(self._disk.read_file(path))
                 except (OSError, ValueError) as error:
+                    if isinstance(error, OSError) and passes_by_itself(error):
+                        # It says nothing about the file, which may be sound.
+                        raise
                     logger.warning("snapshot ignored, it is damaged file=%s reason=%s", path, error)
             self._remove(offset)
         return None
@@ -188,8 +192,9 @@ class ProducerSnapshots:
             if known <= offset:
                 try:
                     return known, decode(self._disk.read_file(self._path(known)))
-                except (OSError, ValueError):
-                    continue
+                except (OSError, ValueError) as error:
+                    if isinstance(error, OSError) and passes_by_itself(error):
+                        raise
         return None
 
     def remove_above(self, offset: int) -> None:

@@ -92,7 +92,8 @@ class FetchRequest(NamedTuple):
     forgotten: Sequence[tuple[str, Sequence[int]]] = ()
     rack_id: str = ""
     replica_epoch: int = -1
-    """The follower's incarnation; carried by version 12 between our brokers."""
+    """The follower's incarnation, -1 where it has none; carried by version 12 between our brokers.
+    One that is leaving says -2 less its number."""
 
 
 class FetchPartitionResponse(NamedTuple):
@@ -292,7 +293,7 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
     if version >= FIRST_WITHOUT_REPLICA_ID:
         tells_replica = replica != (CONSUMER_REPLICA_ID, -1)
     else:
-        tells_replica = request.replica_epoch >= 0
+        tells_replica = request.replica_epoch != -1
     if tells_replica:
         state = struct.pack(">iqb", *replica, 0)
         writer.tags([(_REPLICA_STATE_TAG, state)])

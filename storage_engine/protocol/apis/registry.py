@@ -76,8 +76,8 @@ _INTERNAL: dict[int, ApiEntry] = {
 }
 
 _OWN: dict[int, ApiEntry] = {
-    20_000: _entry("JoinBatch", "join_batch", 0, 0, 0),
-    20_001: _entry("CommitBatch", "commit_batch", 0, 0, 0),
+    20_000: _entry("JoinBatch", "join_batch", 0, 1, 0),
+    20_001: _entry("CommitBatch", "commit_batch", 0, 1, 0),
     20_002: _entry("BatchHeartbeat", "batch_heartbeat", 0, 0, 0),
     20_003: _entry("AbortMembers", "abort_members", 0, 0, 0),
 }
