@@ -236,13 +236,13 @@ class FetchReader:
         by_id = False
         try:
             connection = self._cluster.take(broker_id, deadline)
-            version = connection.version_for(FETCH_BY_ID)
-            if self._topic_ids is not None and version >= FIRST_WITH_TOPIC_IDS:
-                by_id = True
-                request = _with_ids(request, self._topic_ids)
-                connection.send(FETCH_BY_ID, request, deadline, version=version)
-            else:
-                connection.send(FETCH, request, deadline)
+            spec = FETCH
+            if self._topic_ids is not None:
+                by_id = connection.version_for(FETCH_BY_ID) >= FIRST_WITH_TOPIC_IDS
+                if by_id:
+                    spec = FETCH_BY_ID
+                    request = _with_ids(request, self._topic_ids)
+            connection.send(spec, request, deadline)
         except (KafkaError, DeadlineExceededError) as error:
             if connection is not None:
                 connection.close()
@@ -276,8 +276,10 @@ class FetchReader:
 
     def _check_ids(self, topics: Iterable[str]) -> None:
         """After a refresh. KafkaError for a topic that is another one of its name now."""
+        if self._topic_ids is None:
+            return
         for name in topics:
-            wanted = None if self._topic_ids is None else self._topic_ids.get(name)
+            wanted = self._topic_ids.get(name)
             found = self._cluster.view.topics.get(name)
             if wanted is not None and found is not None and found.topic_id != wanted:
                 raise KafkaError(
