@@ -33,6 +33,7 @@ from storage_engine.core.partition import (
     Tick,
 )
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
+from storage_engine.log.append_preparation import requirement_of
 from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
@@ -313,8 +314,8 @@ class ReplicaManager:
         return partition
 
     def _prepare_for(self, config: TopicConfig) -> None:
-        """Before the first compacted topic takes a batch."""
-        if config.log.compacts and not self._codec_is_loaded:
+        """Before the first topic takes a batch whose records must be looked at."""
+        if requirement_of(config.log) is not None and not self._codec_is_loaded:
             self._codec_is_loaded = True
             self._background.submit(load_codec, lambda _: None, _complain)
 

@@ -110,6 +110,7 @@ def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
         index_interval_bytes=values["index.interval.bytes"],
         max_message_bytes=values["max.message.bytes"],
         message_timestamp_type=values["message.timestamp.type"],
+        compression_type=values["compression.type"],
         retention_ms=values["retention.ms"],
         retention_bytes=values["retention.bytes"],
         file_delete_delay_ms=values["file.delete.delay.ms"],

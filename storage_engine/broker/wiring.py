@@ -28,6 +28,7 @@ from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceInt
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.rack_reads import RackReads
 from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
@@ -320,6 +321,7 @@ def build(
         scheduler=scheduler,
         clock=clock,
     )
+    prepared_appends = PreparedAppends(replicas, background)
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -347,7 +349,8 @@ def build(
         group_topic=group_topic,
         group_coordinators=group_coordinators,
         verifier=verifier,
-        transactional_appends=TransactionalAppends(replicas, verifier),
+        prepared_appends=prepared_appends,
+        transactional_appends=TransactionalAppends(replicas, prepared_appends, verifier),
         marker_writes=marker_writes,
         orders=Orders(topic_configs, scheduler),
         strays=Strays(

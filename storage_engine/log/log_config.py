@@ -26,6 +26,9 @@ class LogConfig:
     message_timestamp_type: str = "CreateTime"
     """`CreateTime` or `LogAppendTime`."""
 
+    compression_type: str = "producer"
+    """`producer`: batches are stored as they come; else the codec that they are stored with."""
+
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000

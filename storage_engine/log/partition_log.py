@@ -16,6 +16,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.log.append_check import follower_batches, has_gaps
+from storage_engine.log.append_preparation import Requirement
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
@@ -109,6 +110,11 @@ class PartitionLog(RepairableLog):
 
     # -- append ------------------------------------------------------------------------------------
 
+    @property
+    def append_requirement(self) -> Requirement | None:
+        """What producers' batches must be before they are appended; None: anything sound."""
+        return self._tail.requirement
+
     def append_as_leader(
         self,
         records: memoryview,
@@ -138,15 +144,20 @@ class PartitionLog(RepairableLog):
         leader_epoch: int,
         now_ms: int,
         allow_transactional: bool = True,
+        keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
         """Several appends one after the other, each with its own outcome, in as few writes as can
         be.
+
+        `keys_checked`: a preparation has seen that every record has a key, so that a compacted log
+        need not look.
         """
         return self._leader_appends.append_run(
             appends,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             allow_transactional=allow_transactional,
+            keys_checked=keys_checked,
         )
 
     def append_columns_as_leader(

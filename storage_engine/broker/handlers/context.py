@@ -17,6 +17,7 @@ from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.orders import Orders
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.strays import Strays
@@ -60,6 +61,7 @@ class BrokerContext:
     group_topic: StateTopic
     group_coordinators: Coordinators
     verifier: Verifier
+    prepared_appends: PreparedAppends
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     orders: Orders

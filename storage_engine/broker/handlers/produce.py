@@ -6,8 +6,10 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 """
 
 import logging
+from functools import partial
 from itertools import pairwise
 
+from storage_engine.broker.append_outcomes import AppendOutcomes, Outcome
 from storage_engine.broker.delayed_answer import DelayedAnswer
 from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.handlers.context import BrokerContext, Call
@@ -30,8 +32,6 @@ from storage_engine.protocol.produce_run import (
 )
 from storage_engine.protocol.record_batch import NO_TIMESTAMP
 
-Outcome = AppendResult | KafkaError
-
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_MS = 600_000
@@ -45,20 +45,34 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
             call.version, request, lambda outcomes: _answer(context, call, request, outcomes)
         )
         return
-    outcomes: list[Outcome] = []
-    for item in request.partitions:
-        if refusal is None:
-            tp = TopicPartition(item.topic, item.partition)
-            outcomes.append(_append(context, tp, item, request.acks))
+    partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+    outcomes = AppendOutcomes(
+        partitions, context.replicas, lambda done: _answer(context, call, request, done)
+    )
+    for index, (tp, item) in enumerate(zip(partitions, request.partitions, strict=True)):
+        if refusal is not None:
+            outcomes.settle(index, refusal)
+        elif not isinstance(item.records, memoryview):
+            none = InvalidRecordError("the request has no records for this partition")
+            outcomes.settle(index, none)
         else:
-            outcomes.append(refusal)
-    _answer(context, call, request, outcomes)
+            context.prepared_appends.append(
+                tp, item.records, acks=request.acks, on_outcome=partial(outcomes.settle, index)
+            )
 
 
 def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
     """As `handle` for each of the requests in turn, with one append for all of them."""
     pattern = run.pattern
     tp = pattern.partition
+    if not context.prepared_appends.takes_at_once(tp, run.records):
+        for correlation_id, records in zip(run.correlation_ids, run.records, strict=True):
+            call = _call(connection, pattern, correlation_id)
+            request = _request(pattern, records)
+            context.prepared_appends.append(
+                tp, records, acks=pattern.acks, on_outcome=partial(_settle, context, call, request)
+            )
+        return
     outcomes = context.replicas.appends.append_run(tp, run.records, acks=pattern.acks)
     if answers_at_once(context, connection, pattern):
         base_offsets = [
@@ -84,6 +98,8 @@ def handle_columns(
 ) -> bool:
     """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
     are."""
+    if context.prepared_appends.has_waiting(pattern.partition):
+        return False
     outcome = context.replicas.appends.append_columns(pattern.partition, columns, acks=pattern.acks)
     if outcome is None:
         return False
@@ -124,10 +140,22 @@ def _answer_one(
     records: memoryview | None,
     outcome: Outcome,
 ) -> None:
-    call = Call(API, pattern.version, correlation_id, connection, connection.begin())
+    call = _call(connection, pattern, correlation_id)
+    _answer(context, call, _request(pattern, records), [outcome])
+
+
+def _call(connection: Connection, pattern: ProducePattern, correlation_id: int) -> Call:
+    """Takes up a request of a run."""
+    return Call(API, pattern.version, correlation_id, connection, connection.begin())
+
+
+def _request(pattern: ProducePattern, records: memoryview | None) -> ProduceRequest:
     tp = pattern.partition
     item = ProducePartition(tp.topic, tp.partition, records)
-    request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+    return ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+
+
+def _settle(context: BrokerContext, call: Call, request: ProduceRequest, outcome: Outcome) -> None:
     _answer(context, call, request, [outcome])
 
 
@@ -138,7 +166,13 @@ def answers_at_once(
     if pattern.acks != 1 or connection.unanswered:
         return False
     partition = context.replicas.get(pattern.partition)
-    return partition is None or not partition.config.flush_before_ack
+    if partition is None:
+        return True
+    return (
+        not partition.config.flush_before_ack
+        and partition.log.append_requirement is None
+        and not context.prepared_appends.has_waiting(pattern.partition)
+    )
 
 
 def _answer(
@@ -178,15 +212,6 @@ def _refusal(call: Call, request: ProduceRequest) -> KafkaError | None:
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         )
     return None
-
-
-def _append(
-    context: BrokerContext, tp: TopicPartition, item: ProducePartition, acks: int
-) -> Outcome:
-    records = item.records
-    if not isinstance(records, memoryview):
-        return InvalidRecordError("the request has no records for this partition")
-    return context.replicas.appends.append_run(tp, [records], acks=acks)[0]
 
 
 def _appended(

@@ -9,21 +9,21 @@ end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
 """
 
 from collections.abc import Callable
+from functools import partial
 
+from storage_engine.broker.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import is_member
-from storage_engine.log.append_result import AppendResult
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
     ProduceRequest,
 )
 from storage_engine.protocol.record_batch import iter_headers
-
-Outcome = AppendResult | KafkaError
 
 ASK_AGAIN = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -43,8 +43,11 @@ asked together with it."""
 class TransactionalAppends:
     """Of one broker."""
 
-    def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, prepared: PreparedAppends, verifier: Verifier
+    ) -> None:
         self._replicas = replicas
+        self._prepared = prepared
         self._verifier = verifier
 
     def append(
@@ -52,25 +55,11 @@ class TransactionalAppends:
     ) -> None:
         """Append what a request (of that version) with a transactional id has; the outcomes come in
         the order of its partitions."""
-        outcomes: list[Outcome | None] = [None] * len(request.partitions)
-        left = len(outcomes)
-
-        def settle(index: int, outcome: Outcome) -> None:
-            nonlocal left
-            outcomes[index] = outcome
-            left -= 1
-            if not left:
-                on_outcomes([each for each in outcomes if each is not None])
-
-        if not left:
-            on_outcomes([])
         assert request.transactional_id is not None
-        for index, item in enumerate(request.partitions):
-            tp = TopicPartition(item.topic, item.partition)
-
-            def on_outcome(outcome: Outcome, index: int = index) -> None:
-                settle(index, outcome)
-
+        partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+        outcomes = AppendOutcomes(partitions, self._replicas, on_outcomes)
+        for index, (tp, item) in enumerate(zip(partitions, request.partitions, strict=True)):
+            on_outcome = partial(outcomes.settle, index)
             if isinstance(item.records, memoryview):
                 self._append(version, tp, item.records, request, on_outcome)
             else:
@@ -89,16 +78,28 @@ class TransactionalAppends:
             producer = _producer_of(records)
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
-                on_outcome(appends.append_run(tp, [records], acks=request.acks)[0])
+                self._prepared.append(tp, records, acks=request.acks, on_outcome=on_outcome)
                 return
             partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
             on_outcome(failure)
             return
 
+        def refusal() -> KafkaError | None:
+            if self._may_write(tp, producer):
+                return None
+            return _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version)
+
         def write(data: memoryview) -> None:
-            (outcome,) = appends.append_run(tp, [data], acks=request.acks, in_transaction=True)
-            on_outcome(outcome)
+            # It may have to be prepared, and the guard may close in the meantime.
+            self._prepared.append(
+                tp,
+                data,
+                acks=request.acks,
+                on_outcome=on_outcome,
+                in_transaction=True,
+                refusal=refusal,
+            )
 
         if partition.guards.is_open(*producer):
             write(records)
@@ -108,10 +109,12 @@ class TransactionalAppends:
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 on_outcome(_refused(tp, code, version))
-            elif self._may_write(tp, producer):
+                return
+            closed = refusal()
+            if closed is None:
                 write(kept)
             else:
-                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
+                on_outcome(closed)
 
         name = request.transactional_id
         assert name is not None
