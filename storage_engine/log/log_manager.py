@@ -13,7 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from storage_engine.core.errors import LogFolderError, LogStorageError, StorageError
+from storage_engine.core.errors import (
+    ErrorCode,
+    KafkaError,
+    LogFolderError,
+    LogStorageError,
+    StorageError,
+)
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.core.ports import Background, Clock
 from storage_engine.log.data_folder import (
@@ -25,11 +31,13 @@ from storage_engine.log.data_folder import (
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.log_moves import LogMoves
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
 from storage_engine.log.recovery_progress import begin_progress
 from storage_engine.log.storage_errors import NO_ROOM, storage_error
+from storage_engine.log.wanted_folders import WantedFolders
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +74,15 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
         self._checkpoints = FolderCheckpoints(disk, self.logs, self._folder_of)
+        self.moves = LogMoves(
+            disk=disk,
+            logs=self.logs,
+            folder_of=self._folder_of,
+            checkpoints=self._checkpoints,
+            open_log=self._open_copy,
+            remove_later=self._remove_later,
+        )
+        self.wanted_folders = WantedFolders()
         self.on_folder_failed: Callable[[Path, Exception], None] = lambda path, error: None
         """Hears of a folder that failed in work that nobody else waits for."""
         self._lost: list[Path] = []
@@ -108,6 +125,7 @@ class LogManager:
         if cluster_id is not None:
             self.set_cluster_id(cluster_id)
         self._in_each_folder(self._begin)
+        self._recover_moves()
         self._load_logs(self._find_partitions())
         self._in_each_folder(self._checkpoints.lower_recovery_points)
         self._loaded = True
@@ -120,6 +138,7 @@ class LogManager:
             self.abandon()
             return
         self._loaded = False
+        self.moves.close()
         failed: LogStorageError | None = None
         for step in (PartitionLog.settle, PartitionLog.close):
             for topic_partition, log in self.logs.items():
@@ -146,6 +165,7 @@ class LogManager:
     def abandon(self) -> None:
         """Lets go of files and locks without a flush, as if the process had been killed."""
         self._loaded = False
+        self.moves.close()
         for log in self.logs.values():
             log.close_without_flush()
         self._unlock()
@@ -185,8 +205,20 @@ class LogManager:
         for folder in self._working:
             if folder.path == path:
                 folder.failed = True
+                self.moves.fail_folder(folder)
                 return True
         return False
+
+    def folder_at(self, path: Path) -> DataFolder:
+        """A data folder to put logs into. KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        for folder in self._folders:
+            if folder.path == path:
+                if folder.failed:
+                    raise LogFolderError(f"the data folder {path} failed")
+                return folder
+        if path in self._lost:
+            raise LogFolderError(f"the data folder {path} could not be used at the start")
+        raise KafkaError(f"{path} is none of log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
     def look_for_room(self) -> None:
         """Once in a while: what else was written to the disks counts from now on."""
@@ -367,6 +399,10 @@ class LogManager:
         if not self._working:
             raise LogFolderError(f"no log made for {topic_partition}: all data folders failed")
         working = self._working
+        wanted = self.wanted_folders.take(topic_partition)
+        for folder in working:
+            if folder.path == wanted:
+                return folder
         if len(working) == 1:
             return working[0]
         logs = Counter(map(id, self._folder_of.values()))
@@ -458,9 +494,43 @@ class LogManager:
         self._folder_of[topic_partition] = folder
         return log
 
+    def _open_copy(
+        self,
+        path: Path,
+        folder: DataFolder,
+        like: PartitionLog,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+    ) -> PartitionLog:
+        """The log of a partition that moves to `folder`, which is or becomes that in `path`."""
+        return PartitionLog.open(
+            path,
+            like.topic_partition,
+            like.config,
+            clock=self._clock,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            first_dirty_offset=like.compaction.first_dirty_offset,
+            clean=True,
+            disk=self._disk,
+            pool=self._pool,
+            room=folder.room,
+            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
+        )
+
+    def _recover_moves(self) -> None:
+        try:
+            self.moves.recover(self._working)
+        except OSError as error:
+            raise StorageError(
+                f"a replica that was moved between data folders can't get its name: {error}"
+            ) from error
+
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:
         """Renames the folder, so that it is no partition's any more, and forgets the log."""
         topic_partition = log.topic_partition
+        self.moves.cancel(topic_partition)
         try:
             target = self._folder_of[topic_partition].rename_out(topic_partition, suffix)
         except OSError as error:

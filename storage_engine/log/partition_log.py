@@ -221,6 +221,19 @@ class PartitionLog(RepairableLog):
         end_offset = self.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
+    def take_state_of(self, log: "PartitionLog") -> None:
+        """Of a log with the same records: the epochs and producers that the records alone don't
+        tell, in the files as well, since their batches may be deleted or compacted."""
+        self.take_epochs_of(log)
+        self._tail.producers = log.producer_state
+        with storage_errors("write", self.directory):
+            self._snapshots.write(self.log_end_offset, self.producer_state)
+
+    def take_epochs_of(self, log: "PartitionLog") -> None:
+        """Of a log with the same records; among them one that began at the end, which opening
+        forgets."""
+        self._epochs.replace(log.leader_epochs.entries)
+
     def start_leader_epoch(self, epoch: int) -> None:
         """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
         a newer one. Touches no file: the next flush does.
