@@ -86,7 +86,10 @@ class ReplicaMoves:
         """Go on with what the last run did not end, as soon as the replicas are here."""
         for tp in list(self._logs.moves.interrupted):
             partition = self._replicas.get(tp)
-            if partition is not None and partition.role is not Role.FAILED:
+            if self._logs.get(tp) is None:
+                # Of a replica that is gone.
+                self._logs.moves.forget_interrupted(tp)
+            elif partition is not None and partition.role is not Role.FAILED:
                 folder, _ = self._logs.moves.interrupted[tp]
                 try:
                     self.move(tp, folder.path)

@@ -32,6 +32,7 @@ from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_moves import LogMoves
+from storage_engine.log.log_opener import LogOpener
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
@@ -74,12 +75,13 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
         self._checkpoints = FolderCheckpoints(disk, self.logs, self._folder_of)
+        self._opener = LogOpener(disk, clock, self._pool, self._checkpoints)
         self.moves = LogMoves(
             disk=disk,
             logs=self.logs,
             folder_of=self._folder_of,
             checkpoints=self._checkpoints,
-            open_log=self._open_copy,
+            open_log=self._opener.open_copy,
             remove_later=self._remove_later,
         )
         self.wanted_folders = WantedFolders()
@@ -473,51 +475,16 @@ class LogManager:
         clean: bool,
         on_checked: Callable[[int], None] = lambda size: None,
     ) -> PartitionLog:
-        log = PartitionLog.open(
-            folder.path / str(topic_partition),
+        log = self._opener.open(
+            folder,
             topic_partition,
             config or self._config_of(topic_partition.topic),
-            clock=self._clock,
-            log_start_offset=folder.log_starts.get(topic_partition, 0),
-            recovery_point=folder.recovery_points.get(topic_partition, 0),
-            first_dirty_offset=folder.cleaner_offsets.get(
-                topic_partition, folder.least_cleaner_offset
-            ),
             clean=clean,
-            disk=self._disk,
-            pool=self._pool,
-            room=folder.room,
-            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
             on_checked=on_checked,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
         return log
-
-    def _open_copy(
-        self,
-        path: Path,
-        folder: DataFolder,
-        like: PartitionLog,
-        *,
-        log_start_offset: int,
-        recovery_point: int,
-    ) -> PartitionLog:
-        """The log of a partition that moves to `folder`, which is or becomes that in `path`."""
-        return PartitionLog.open(
-            path,
-            like.topic_partition,
-            like.config,
-            clock=self._clock,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            first_dirty_offset=like.compaction.first_dirty_offset,
-            clean=True,
-            disk=self._disk,
-            pool=self._pool,
-            room=folder.room,
-            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
-        )
 
     def _recover_moves(self) -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 from storage_engine.broker import replica_moves
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import alter_replica_log_dirs, delete_topics, describe_log_dirs
+from storage_engine.protocol.apis import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
@@ -35,9 +35,15 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
     made.produced_when_there(TP, b"first")
     made.wait_in_sync(TP, 1, 2)
     yield made
-    for broker in made.brokers:
-        broker.disk.broken.clear()
+    for broker in (1, 2):
+        disk_of(made, broker).broken.clear()
     made.close()
+
+
+def disk_of(cluster, broker: int) -> SimulatedDisk:
+    disk = cluster[broker].disk
+    assert isinstance(disk, SimulatedDisk)
+    return disk
 
 
 def folder_of(cluster, broker: int) -> Path:
@@ -88,7 +94,7 @@ def moved(cluster, broker: int, path: Path) -> None:
 
 
 def names(cluster, broker: int) -> list[str]:
-    disk = cluster[broker].disk
+    disk = disk_of(cluster, broker)
     return [
         name
         for folder in cluster[broker].config.log_dirs
@@ -146,7 +152,7 @@ def test_a_broker_killed_while_a_replica_moves_goes_on_with_it(cluster, role, af
     pending = [cluster.produce(leader, TP, b"%d" % n) for n in range(5)]
     cluster.loop.run_for(after_ms)
     cluster[broker].kill(session_ends_at_once=True)
-    cluster[broker].disk.kill_process()
+    disk_of(cluster, broker).kill_process()
     cluster[broker].start()
     told = [
         row.base_offset
@@ -217,7 +223,6 @@ def test_a_topic_deleted_while_it_moves_leaves_nothing(cluster):
     slow(cluster, 1)
     assert ask(cluster, 1, other(cluster, 1), TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1000)
-    assert delete_topics is not None
     cluster.answer(cluster.delete_topic("t"))
     cluster.loop.run_for(10_000)
     assert names(cluster, 1) == [] and not cluster[1].logs.moves.under_way
@@ -231,7 +236,7 @@ def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
-    cluster[broker].disk.broken.add(source if where == "source" else target)
+    disk_of(cluster, broker).broken.add(source if where == "source" else target)
     cluster.loop.run_for(30_000)
     if where == "target":
         assert cluster[broker].logs.working_folders == [source]
@@ -239,9 +244,9 @@ def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where
     last = cluster.produced(TP, b"after")
     assert last == 31 and not cluster[broker].logs.moves.under_way
     # After the repair the move goes on.
-    cluster[broker].disk.broken.clear()
+    disk_of(cluster, broker).broken.clear()
     cluster[broker].kill(session_ends_at_once=True)
-    cluster[broker].disk.kill_process()
+    disk_of(cluster, broker).kill_process()
     cluster[broker].start()
     cluster.wait_in_sync(TP, 1, 2, limit_ms=120_000)
     moved(cluster, broker, target)
