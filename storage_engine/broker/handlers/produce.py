@@ -46,6 +46,11 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
         )
         return
     partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+    if refusal is None:
+        at_once = _append_at_once(context, partitions, request)
+        if at_once is not None:
+            _answer(context, call, request, at_once)
+            return
     outcomes = AppendOutcomes(
         partitions, context.replicas, lambda done: _answer(context, call, request, done)
     )
@@ -59,6 +64,24 @@ def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> None:
             context.prepared_appends.append(
                 tp, item.records, acks=request.acks, on_outcome=partial(outcomes.settle, index)
             )
+
+
+def _append_at_once(
+    context: BrokerContext, partitions: list[TopicPartition], request: ProduceRequest
+) -> list[Outcome] | None:
+    """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
+    done, otherwise."""
+    takes_at_once = context.prepared_appends.takes_at_once
+    every: list[tuple[TopicPartition, tuple[memoryview]]] = []
+    for tp, item in zip(partitions, request.partitions, strict=True):
+        if not isinstance(item.records, memoryview):
+            return None
+        records = (item.records,)
+        if not takes_at_once(tp, records):
+            return None
+        every.append((tp, records))
+    append_run = context.replicas.appends.append_run
+    return [append_run(tp, records, acks=request.acks)[0] for tp, records in every]
 
 
 def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
