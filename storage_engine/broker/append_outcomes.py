@@ -1,8 +1,8 @@
 """What became of the appends of one produce request, which may come one by one.
 
-Its one rule: an append counts as made only while the leader epoch that it was made under lasts.
-Between it and the last append of its request there may be a wait; a leader that was replaced in the
-meantime may have lost the records, and its next high watermark speaks of others. Source: R-REP3.
+Its one rule: an append counts as made only while the leadership lasts that it was made under.
+Between it and the last append of its request there may be a wait; if another broker has led in the
+meantime, the records may be gone, and something else be at their offsets. Source: R-REP3.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from typing import Protocol
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition import LeaderPartition
 from storage_engine.log.append_result import AppendResult
 
 Outcome = AppendResult | KafkaError
@@ -25,7 +26,7 @@ class Replicas(Protocol):
 class AppendOutcomes:
     """Waits for the outcome of every partition of a request."""
 
-    __slots__ = ("_epochs", "_left", "_on_all", "_outcomes", "_partitions", "_replicas")
+    __slots__ = ("_leaders", "_left", "_on_all", "_outcomes", "_partitions", "_replicas")
 
     def __init__(
         self,
@@ -38,8 +39,8 @@ class AppendOutcomes:
         self._replicas = replicas
         self._on_all = on_all
         self._outcomes: list[Outcome | None] = [None] * len(partitions)
-        # Of the leaders at the time of each append; -1: nothing was appended.
-        self._epochs = [-1] * len(partitions)
+        # At the time of each append.
+        self._leaders: list[LeaderPartition | None] = [None] * len(partitions)
         self._left = len(partitions)
         if not self._left:
             on_all([])
@@ -48,9 +49,7 @@ class AppendOutcomes:
         """The outcome of one partition, in the turn of its append."""
         assert self._outcomes[index] is None, "an append has one outcome"
         self._outcomes[index] = outcome
-        partition = self._replicas.get(self._partitions[index])
-        if partition is not None and not isinstance(outcome, KafkaError):
-            self._epochs[index] = partition.leader_epoch
+        self._leaders[index] = self._leader_of(index)
         self._left -= 1
         if not self._left:
             self._on_all([self._as_of_now(i, each) for i, each in enumerate(self._outcomes)])
@@ -59,10 +58,13 @@ class AppendOutcomes:
         assert outcome is not None
         if isinstance(outcome, KafkaError):
             return outcome
-        tp = self._partitions[index]
-        partition = self._replicas.get(tp)
-        if partition is None or partition.leader_epoch != self._epochs[index]:
-            return KafkaError(
-                f"{tp} got another leader epoch after the append", ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )
-        return outcome
+        if self._leader_of(index) is self._leaders[index]:
+            return outcome
+        return KafkaError(
+            f"{self._partitions[index]} was led elsewhere before all of the request was stored",
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+
+    def _leader_of(self, index: int) -> LeaderPartition | None:
+        partition = self._replicas.get(self._partitions[index])
+        return None if partition is None else partition.leader

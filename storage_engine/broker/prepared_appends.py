@@ -124,6 +124,7 @@ class PreparedAppends:
             partition = appends.writable_by_producers(tp, acks)
             self._check_room(len(records))
         except KafkaError as failure:
+            appends.note_refused(tp, records, failure)
             on_outcome(failure)
             return
         waiting = _Waiting(
@@ -204,7 +205,12 @@ class PreparedAppends:
                 return
             # Whatever goes wrong ends with its own request: the next in the queue are others'.
             try:
-                outcome = self._outcome(waiting)
+                refusal = self._refusal(waiting)
+                if refusal is None:
+                    outcome = self._outcome(waiting)
+                else:
+                    outcome = refusal
+                    self._replicas.appends.note_refused(tp, waiting.records, refusal)
             except Exception:
                 log.exception("append failed partition=%s", tp)
                 outcome = _unexpected(tp)
@@ -222,7 +228,8 @@ class PreparedAppends:
         requirement = waiting.partition.log.append_requirement
         return requirement is not None and requirement != waiting.requirement
 
-    def _outcome(self, waiting: _Waiting) -> Outcome:
+    def _refusal(self, waiting: _Waiting) -> KafkaError | None:
+        """Why the append may not be made any more."""
         tp = waiting.partition.topic_partition
         if self._replicas.get(tp) is not waiting.partition or (
             waiting.partition.leader_epoch != waiting.leader_epoch
@@ -230,14 +237,14 @@ class PreparedAppends:
             return KafkaError(
                 f"{tp} got another leader epoch before the append", ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        refusal = waiting.refusal()
-        if refusal is not None:
-            return refusal
+        return waiting.refusal()
+
+    def _outcome(self, waiting: _Waiting) -> Outcome:
         if isinstance(waiting.prepared, KafkaError):
             return waiting.prepared
         assert waiting.prepared is not None
         return self._replicas.appends.append_run(
-            tp,
+            waiting.partition.topic_partition,
             (waiting.prepared,),
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,

@@ -19,8 +19,8 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
+    LogBusyError,
     LogFolderError,
-    LogFullError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -242,7 +242,7 @@ class ReplicaMoves:
         if isinstance(failure, LogFolderError) and under_way:
             # What is read fails with `fail` above; this is the folder that is written to.
             self._replicas.fail_folder(move.future.folder.path, failure)
-        elif isinstance(failure, LogStorageError) and not isinstance(failure, LogFullError):
+        elif isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             log.error("move given up partition=%s: %s", tp, failure)
             self._logs.moves.cancel(tp)
         else:

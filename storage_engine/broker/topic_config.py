@@ -111,6 +111,8 @@ def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
         max_message_bytes=values["max.message.bytes"],
         message_timestamp_type=values["message.timestamp.type"],
         compression_type=values["compression.type"],
+        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         retention_ms=values["retention.ms"],
         retention_bytes=values["retention.bytes"],
         file_delete_delay_ms=values["file.delete.delay.ms"],

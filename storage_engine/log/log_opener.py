@@ -53,6 +53,10 @@ class LogOpener:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
+            saved_recovery_point=lambda: folder.recovery_points.get(topic_partition, 0),
+            no_gap_above=(
+                folder.recovery_points.get(topic_partition, 0) if folder.tells_gaps else None
+            ),
             on_checked=on_checked,
         )
 

@@ -74,6 +74,11 @@ class TransactionalAppends:
         on_outcome: Callable[[Outcome], None],
     ) -> None:
         appends = self._replicas.appends
+
+        def refuse(data: memoryview, failure: KafkaError) -> None:
+            appends.note_refused(tp, data, failure)
+            on_outcome(failure)
+
         try:
             producer = _producer_of(records)
             if producer is None:
@@ -82,7 +87,7 @@ class TransactionalAppends:
                 return
             partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
-            on_outcome(failure)
+            refuse(records, failure)
             return
 
         def refusal() -> KafkaError | None:
@@ -108,13 +113,13 @@ class TransactionalAppends:
 
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                on_outcome(_refused(tp, code, version))
+                refuse(kept, _refused(tp, code, version))
                 return
             closed = refusal()
             if closed is None:
                 write(kept)
             else:
-                on_outcome(closed)
+                refuse(kept, closed)
 
         name = request.transactional_id
         assert name is not None

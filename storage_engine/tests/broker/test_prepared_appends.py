@@ -1,6 +1,7 @@
 """Batches that are decompressed or compressed anew wait for a thread: who waits, in which order
 they are appended, and what is looked at again when they are."""
 
+import copy
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -285,7 +286,7 @@ def test_an_append_lost_before_the_other_partition_was_ready_is_not_acknowledged
     replica = leading(cluster, PLAIN)
     cluster.loop.run_until(lambda: replica.log.log_end_offset == 1)
     # As if it had followed another leader, which has another record there, and led again.
-    replica.leader_epoch += 2
+    replica.leader = copy.copy(replica.leader)
     broker.loop.release()
     cluster.loop.run_until(lambda: bool(waiting))
     assert not isinstance(waiting[0], TransportError)
