@@ -53,12 +53,13 @@ class Appends:
         *,
         acks: int,
         in_transaction: bool = False,
+        keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
         """Append producers' batches to a partition led here, one append after the other: what
         became of each.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction.
+        transaction. `keys_checked`: every record is known to have a key.
         """
         try:
             partition = self.writable_by_producers(tp, acks)
@@ -66,7 +67,7 @@ class Appends:
             for records in appends:
                 self.note_refused(tp, records, failure)
             return [failure] * len(appends)
-        return self._append_run(partition, appends, in_transaction)
+        return self._append_run(partition, appends, in_transaction, keys_checked)
 
     def note_refused(self, tp: TopicPartition, records: memoryview, failure: KafkaError) -> None:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
@@ -180,13 +181,18 @@ class Appends:
         return partition
 
     def _append_run(
-        self, partition: HostedPartition, appends: Sequence[memoryview], in_transaction: bool
+        self,
+        partition: HostedPartition,
+        appends: Sequence[memoryview],
+        in_transaction: bool,
+        keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
         outcomes = partition.log.append_run_as_leader(
             appends,
             leader_epoch=partition.leader_epoch,
             now_ms=self._clock.wall_ms(),
             allow_transactional=in_transaction,
+            keys_checked=keys_checked,
         )
         failures = 0
         for records, outcome in zip(appends, outcomes, strict=True):

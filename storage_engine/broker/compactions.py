@@ -88,6 +88,10 @@ class Compactions:
         for partition in list(self._replicas):
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
+            if partition.log.on_cut is not None:
+                # It is being copied to another data folder: a key's older record may be there
+                # already, and its tombstone must follow.
+                continue
             try:
                 plan = partition.log.plan_compaction(now_ms, partition.high_watermark)
             except LogStorageError as failure:

@@ -12,6 +12,7 @@ from typing import Any
 from storage_engine.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
+    alter_replica_log_dirs,
     batches,
     control,
     controlled_shutdown,
@@ -100,6 +101,7 @@ HANDLERS: dict[int, Handler] = {
     28: group_transactions.txn_offset_commit,
     32: describe_configs.handle,
     33: alter_configs.alter_configs,
+    34: alter_replica_log_dirs.handle,
     35: log_dirs.handle,
     37: topics.create_partitions,
     42: group_admin.delete,

@@ -36,6 +36,15 @@ class FetcherManager:
         self._follow(Followed(partition, progress), leader)
         self._close_idle(key)
 
+    def replace(self, partition: HostedPartition) -> None:
+        """Go on for the same partition with another object, if it is followed."""
+        key, known = self._take_out(partition.topic_partition)
+        if key is not None and known is not None:
+            followed = Followed(partition, known.progress)
+            self._follow(followed, key[0])
+            self._close_idle(key)
+            self._fetchers[key[0], followed.channel].wake()
+
     def wake(self) -> None:
         """Fetch what was added since the last call."""
         for fetcher in self._fetchers.values():

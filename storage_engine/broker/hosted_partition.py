@@ -4,6 +4,7 @@ Rule: the role is either leader (a `LeaderPartition`), follower of a named leade
 replica manager changes it.
 """
 
+import copy
 import enum
 from collections.abc import Container
 from uuid import UUID
@@ -139,6 +140,15 @@ class HostedPartition:
             if leader_epoch < self.leader_epoch
             else ErrorCode.UNKNOWN_LEADER_EPOCH,
         )
+
+    def with_log(self, log: PartitionLog) -> "HostedPartition":
+        """The same replica with its log in another place: role and waiters are shared. Work under
+        way on the old log keeps the old object, whose failures nobody heeds."""
+        replica = copy.copy(self)
+        replica.log = log
+        replica.dirty = False
+        replica.unflushed_appends = 0
+        return replica
 
     def become_leader(self, leader: LeaderPartition) -> None:
         self.role = Role.LEADER

@@ -58,7 +58,12 @@ class ReplicaFailures:
             self._tell(partition.topic_partition, failure)
         elif isinstance(failure, LogFolderError | OSError):
             self.fail_folder(partition.log.directory.parent, failure)
-        elif partition.role is not Role.FAILED:
+        else:
+            self.fail_alone(partition, failure)
+
+    def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
+        """Takes one replica out of service, whatever else its folder has."""
+        if partition.role is not Role.FAILED:
             log.error("partition %s is offline: %s", partition.topic_partition, failure)
             self._take_offline(partition)
             self._notice.send()

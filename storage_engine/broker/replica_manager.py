@@ -36,8 +36,10 @@ from storage_engine.core.partition import (
     Tick,
 )
 from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
+from storage_engine.log.append_preparation import requirement_of
 from storage_engine.log.log_compaction import load_codec
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.log_moves import FutureLog
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
@@ -191,6 +193,9 @@ class ReplicaManager:
         for partition in dirty:
             partition.dirty = False
         for partition in dirty:
+            if self._partitions.get(partition.topic_partition) is not partition:
+                # Its log was replaced in this turn: the one that counts is marked as well.
+                continue
             try:
                 self._end_turn(partition)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
@@ -338,8 +343,8 @@ class ReplicaManager:
         return partition
 
     def _prepare_for(self, config: TopicConfig) -> None:
-        """Before the first compacted topic takes a batch."""
-        if config.log.compacts and not self._codec_is_loaded:
+        """Before the first topic takes a batch whose records must be looked at."""
+        if requirement_of(config.log) is not None and not self._codec_is_loaded:
             self._codec_is_loaded = True
             self._background.submit(load_codec, lambda _: None, _complain)
 
@@ -356,6 +361,7 @@ class ReplicaManager:
         fails."""
         self.postponed.forget(tp)
         self.roles.stop_fetching(tp)
+        self._logs.moves.cancel(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leader_id = -1
@@ -378,6 +384,24 @@ class ReplicaManager:
         """Take a partition out of service, and with it all others of its data folder where that is
         what failed: a failed fsync (OSError) always means the folder."""
         self._failures.fail(partition, failure)
+
+    def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
+        """Take one partition out of service until the next start."""
+        self._failures.fail_alone(partition, failure)
+
+    def fail_folder(self, path: Path, failure: Exception) -> None:
+        """Take a data folder out of service until the next start."""
+        self._failures.fail_folder(path, failure)
+
+    def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
+        """The replica lies in another data folder from now on, with the same records."""
+        tp = partition.topic_partition
+        replica = partition.with_log(replaced)
+        self._partitions[tp] = replica
+        self.roles.replace(replica)
+        self._mark_dirty(replica)
+        self.checkpoint_high_watermarks()
+        state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         was_compacted = False
@@ -436,6 +460,10 @@ class ReplicaManager:
     def logs_here(self) -> dict[TopicPartition, PartitionLog]:
         """Every partition of which there are files, hosted or not."""
         return dict(self._logs.logs)
+
+    def future_of(self, tp: TopicPartition) -> FutureLog | None:
+        """Its copy in another data folder, while it moves there."""
+        return self._logs.moves.under_way.get(tp)
 
     def working_folders(self) -> list[Path]:
         """The data folders that have not failed."""

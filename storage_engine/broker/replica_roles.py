@@ -125,6 +125,11 @@ class ReplicaRoles:
         if self.fetchers is not None:
             self.fetchers.wake()
 
+    def replace(self, partition: HostedPartition) -> None:
+        """Another object for the same replica, in the same role."""
+        if self.fetchers is not None:
+            self.fetchers.replace(partition)
+
     def stop_fetching(self, tp: TopicPartition) -> None:
         """The replica of this partition follows nobody any more."""
         if self.fetchers is not None:

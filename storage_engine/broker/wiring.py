@@ -31,10 +31,12 @@ from storage_engine.broker.long_work import LongWork
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.rack_reads import RackReads
 from storage_engine.broker.registration import BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.replica_moves import ReplicaMoves
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.settings_applier import SettingsApplier
@@ -51,6 +53,7 @@ from storage_engine.core.ports import Background, Clock, Coordination, Scheduler
 from storage_engine.core.settings import (
     FOLLOWER_THROTTLED_RATE,
     LEADER_THROTTLED_RATE,
+    MOVES_RATE,
     RACK_AWARE_SELECTORS,
     REPLICA_SELECTOR,
 )
@@ -81,6 +84,7 @@ class BrokerParts:
         self.on_refused.append(on_refused)
         self.context.replicas.start()
         self.maintenance.start()
+        self.context.replica_moves.start()
         self.context.coordinators.start()
         self.context.group_coordinators.start()
         # What is set for this broker counts before it is told what to lead.
@@ -92,6 +96,7 @@ class BrokerParts:
         self.config_changes.close()
         self.context.controller.close()
         self.maintenance.close()
+        self.context.replica_moves.close()
         self.fetchers.close()
         self.context.coordinators.close()
         self.context.group_coordinators.close()
@@ -342,6 +347,7 @@ def build(
         scheduler=scheduler,
         clock=clock,
     )
+    prepared_appends = PreparedAppends(replicas, background)
     context = BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -371,7 +377,16 @@ def build(
         group_coordinators=group_coordinators,
         verifier=verifier,
         long_work=LongWork(scheduler, background, work_ns),
-        transactional_appends=TransactionalAppends(replicas, verifier),
+        prepared_appends=prepared_appends,
+        replica_moves=ReplicaMoves(
+            logs=logs,
+            replicas=replicas,
+            scheduler=scheduler,
+            clock=clock,
+            background=background,
+            bytes_per_second=lambda: dynamic.integer(MOVES_RATE),
+        ),
+        transactional_appends=TransactionalAppends(replicas, prepared_appends, verifier),
         marker_writes=marker_writes,
         order_gate=OrderGate(coordination, lambda: registration.broker_epoch),
         orders=Orders(topic_configs, scheduler),

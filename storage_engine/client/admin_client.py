@@ -228,6 +228,16 @@ class Admin:
             broker_ids = sorted(self._open.metadata([]).brokers)
         return {each: log_dirs.describe_log_dirs(self._open, each) for each in broker_ids}
 
+    def alter_replica_log_dirs(
+        self, broker_id: int, targets: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Move replicas of one broker to other folders of its `log.dirs`, given as the broker names
+        them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
+        such replica yet, which will be made in that folder. `describe_log_dirs` tells how far the
+        others are."""
+        wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
+        return log_dirs.alter_replica_log_dirs(self._open, broker_id, wanted)
+
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, KafkaError]:

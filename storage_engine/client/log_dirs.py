@@ -1,10 +1,11 @@
-"""What lies in the data folders of brokers, and how many bytes partitions hold on their leaders.
+"""What lies in the data folders of brokers, how many bytes partitions hold on their leaders, and
+how replicas move from one folder to another.
 
 Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
-KIP-113, DescribeLogDirs.
+KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.registry import spec_for
 
+_ALTER_REPLICA_LOG_DIRS = 34
 _DESCRIBE_LOG_DIRS = 35
 
 
@@ -64,6 +66,40 @@ def describe_log_dirs(
         )
         for folder in answer.results
     )
+
+
+def alter_replica_log_dirs(
+    cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Have replicas of one broker lie in these of its folders. What did not begin, and why:
+    REPLICA_NOT_AVAILABLE where there is no such replica yet, which will be made in that folder.
+    KafkaError or DeadlineExceededError where the broker does not tell."""
+    # Now, since most clients never need it.
+    from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+
+    folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for tp, path in targets.items():
+        by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            folder(
+                path=path,
+                topics=[
+                    folder.AlterReplicaLogDirTopic(name=name, partitions=numbers)
+                    for name, numbers in topics.items()
+                ],
+            )
+            for path, topics in by_path.items()
+        ]
+    )
+    answer = cluster.request(broker_id, spec_for(_ALTER_REPLICA_LOG_DIRS), request)
+    codes = {
+        TopicPartition(topic.topic_name, row.partition_index): ErrorCode.of(row.error_code)
+        for topic in answer.results
+        for row in topic.partitions
+    }
+    return {tp: code for tp, code in codes.items() if code is not ErrorCode.NONE}
 
 
 def sizes_on_leaders(

@@ -233,6 +233,10 @@ class CorruptRecordError(KafkaError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class DecompressedTooLargeError(CorruptRecordError):
+    """Compressed data that yields more than its reader allows."""
+
+
 class InvalidRecordError(KafkaError):
     """An intact batch that must not be stored (wrong count, control batch from a client)."""
 
@@ -246,7 +250,7 @@ class InvalidTimestampError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """A batch larger than max.message.bytes."""
+    """A batch larger than max.message.bytes, or than what a batch may decompress to."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 

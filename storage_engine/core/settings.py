@@ -10,6 +10,7 @@ from storage_engine.core.topic_settings import TOPIC_SETTINGS
 
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
+MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _SYSTEM_BUFFER = -1
 
@@ -224,6 +225,15 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         doc="The longest that a follower's fetch waits; below replica.lag.time.max.ms.",
+    ),
+    Setting(
+        name=MOVES_RATE,
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=1,
+        live=True,
+        unit="bytes",
+        doc="The most that replicas take per second which move between the folders of this broker.",
     ),
     Setting(
         name=LEADER_THROTTLED_RATE,

@@ -105,9 +105,9 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         name="compression.type",
         type=SettingType.STRING,
         default="producer",
-        choices=("producer",),
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=Scope.BOTH,
-        doc="Batches are stored as their producer has compressed them.",
+        doc="How batches are stored: as their producer has compressed them, or anew by the leader.",
     ),
     # ---- segments ----
     Setting(

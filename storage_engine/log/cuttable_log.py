@@ -66,6 +66,8 @@ class CuttableLog(StatefulLog):
             self._tail.producers.cut_from(before)
         if self.log_end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(self.log_start_offset)
+        if self.on_cut is not None:
+            self.on_cut(self.log_end_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )
@@ -86,6 +88,8 @@ class CuttableLog(StatefulLog):
                 self.log_start_offset = start_offset
                 raise
         self._start_anew_at(offset)
+        if self.on_cut is not None:
+            self.on_cut(None)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
 
     def advance_log_start(self, offset: int) -> bool:

@@ -48,6 +48,10 @@ DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 """Of a partition whose topic was deleted and made anew; kept until a person removes it."""
 
+FUTURE_FOLDER_SUFFIX = "-future"
+MOVED_FOLDER_SUFFIX = "-moved"
+"""Of copies in a folder that their partitions move to: see `log_moves`."""
+
 FILE_NAME_MAX_BYTES = 255
 
 GAPS_KEY = "gaps.below.recovery.points"
@@ -185,10 +189,22 @@ class DataFolder:
         for name in sorted(self._disk.list_names(self.path)):
             if name.startswith(".") or not self._disk.is_directory(self.path / name):
                 continue
-            if name.endswith(DELETED_FOLDER_SUFFIX):
+            if name.endswith((DELETED_FOLDER_SUFFIX, FUTURE_FOLDER_SUFFIX, MOVED_FOLDER_SUFFIX)):
                 continue
             try:
                 found.append(TopicPartition.parse(name))
+            except ValueError:
+                logger.warning("folder ignored, not of a partition folder=%s", self.path / name)
+        return found
+
+    def named(self, suffix: str) -> list[tuple[TopicPartition, Path]]:
+        """The folders `<topic>-<partition>.<uuid><suffix>`."""
+        found = []
+        for name in sorted(self._disk.list_names(self.path)):
+            if not name.endswith(suffix):
+                continue
+            try:
+                found.append((TopicPartition.parse(name.rpartition(".")[0]), self.path / name))
             except ValueError:
                 logger.warning("folder ignored, not of a partition folder=%s", self.path / name)
         return found

@@ -33,6 +33,8 @@ class FolderCheckpoints:
         self._disk = disk
         self._logs = logs
         self._folder_of = folder_of
+        self.incoming: tuple[TopicPartition, PartitionLog, DataFolder] | None = None
+        """A log that is about to be one of that folder's."""
 
     def write_high_watermarks(
         self, folder: DataFolder, offsets: Mapping[TopicPartition, int]
@@ -102,5 +104,10 @@ class FolderCheckpoints:
                 value = value_of(topic_partition, log)
                 if value is not None:
                     offsets[topic_partition] = value
+        if self.incoming is not None and self.incoming[2] is folder:
+            topic_partition, log, _ = self.incoming
+            value = value_of(topic_partition, log)
+            if value is not None:
+                offsets[topic_partition] = value
         write_offsets(self._disk, folder.path / name, offsets)
         return offsets

@@ -33,7 +33,13 @@ class LeaderAppends:
         self._room = room
 
     def append(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int, allow_transactional: bool
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool,
+        keys_checked: bool = False,
     ) -> AppendResult:
         """See `PartitionLog.append_as_leader`."""
         tail = self._tail
@@ -41,7 +47,7 @@ class LeaderAppends:
         first_time = check_producers(tail.producers, batches)
         if first_time is not None:
             return self._duplicate(*first_time)
-        if tail.compacts:
+        if tail.compacts and not keys_checked:
             check_keys(records, batches)
         if records.readonly:
             records = memoryview(bytearray(records))
@@ -54,10 +60,13 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
         allow_transactional: bool,
+        keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
         """See `PartitionLog.append_run_as_leader`."""
         if len(appends) == 1:
-            return [self._outcome(appends[0], leader_epoch, now_ms, allow_transactional)]
+            return [
+                self._outcome(appends[0], leader_epoch, now_ms, allow_transactional, keys_checked)
+            ]
         tail = self._tail
         run = AppendRun(tail.end_offset, now_ms if tail.stamps_append_time else -1)
         for records in appends:
@@ -70,7 +79,7 @@ class LeaderAppends:
                     if first_time is not None:
                         run.outcomes.append(self._duplicate(*first_time))
                         continue
-                if tail.compacts:
+                if tail.compacts and not keys_checked:
                     check_keys(records, batches)
                 if records.readonly:
                     records = memoryview(bytearray(records))
@@ -89,7 +98,7 @@ class LeaderAppends:
         if (
             tail.closed
             or tail.segments.is_cut_short
-            or tail.compacts
+            or (tail.requirement is not None and not tail.requirement.is_met_by_columns(columns))
             or tail.stamps_append_time
             or leader_epoch != tail.epochs.cache.latest_epoch
             or not segment.size
@@ -145,7 +154,12 @@ class LeaderAppends:
         return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
 
     def _outcome(
-        self, records: memoryview, leader_epoch: int, now_ms: int, allow_transactional: bool
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool,
+        keys_checked: bool,
     ) -> AppendResult | KafkaError:
         try:
             return self.append(
@@ -153,6 +167,7 @@ class LeaderAppends:
                 leader_epoch=leader_epoch,
                 now_ms=now_ms,
                 allow_transactional=allow_transactional,
+                keys_checked=keys_checked,
             )
         except KafkaError as failure:
             return _alone(failure)

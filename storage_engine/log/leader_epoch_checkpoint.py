@@ -9,7 +9,7 @@ of a thousand partitions would be a thousand of them, on each broker. Source: KI
 from contextlib import suppress
 
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError
-from storage_engine.core.leader_epochs import LeaderEpochCache
+from storage_engine.core.leader_epochs import EpochStart, LeaderEpochCache
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, write_epochs
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.storage_errors import storage_errors
@@ -39,6 +39,14 @@ class LeaderEpochCheckpoint:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         if self.cache.assign(epoch, start_offset):
+            self.unsaved = True
+
+    def replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """The epochs of another log with the same records."""
+        if entries != self.cache.entries:
+            self.cache.clear()
+            for epoch, start_offset in entries:
+                self.cache.assign(epoch, start_offset)
             self.unsaved = True
 
     def save(self) -> None:

@@ -30,6 +30,9 @@ class LogConfig:
 
     message_timestamp_before_max_ms: int = NO_TIME_LIMIT
     message_timestamp_after_max_ms: int = NO_TIME_LIMIT
+    compression_type: str = "producer"
+    """`producer`: batches are stored as they come; else the codec that they are stored with."""
+
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000

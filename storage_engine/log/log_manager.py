@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storage_engine.core.errors import (
+    ErrorCode,
+    KafkaError,
     LogFolderError,
     LogShortageError,
     LogStorageError,
@@ -32,11 +34,14 @@ from storage_engine.log.data_folder import (
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.log_moves import LogMoves
+from storage_engine.log.log_opener import LogOpener
 from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
 from storage_engine.log.recovery_progress import begin_progress
 from storage_engine.log.storage_errors import storage_error
+from storage_engine.log.wanted_folders import WantedFolders
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +78,16 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._folder_of: dict[TopicPartition, DataFolder] = {}
         self._checkpoints = FolderCheckpoints(disk, self.logs, self._folder_of)
+        self._opener = LogOpener(disk, clock, self._pool, self._checkpoints)
+        self.moves = LogMoves(
+            disk=disk,
+            logs=self.logs,
+            folder_of=self._folder_of,
+            checkpoints=self._checkpoints,
+            open_log=self._opener.open_copy,
+            remove_later=self._remove_later,
+        )
+        self.wanted_folders = WantedFolders()
         self.on_folder_failed: Callable[[Path, Exception], None] = lambda path, error: None
         """Hears of a folder that failed in work that nobody else waits for."""
         self._leftovers: list[Path] = []
@@ -117,6 +132,7 @@ class LogManager:
         if cluster_id is not None:
             self.set_cluster_id(cluster_id)
         self._in_each_folder(self._begin)
+        self._recover_moves()
         self._load_logs(self._find_partitions())
         self._in_each_folder(self._checkpoints.lower_recovery_points)
         self._in_each_folder(self._tell_gaps)
@@ -130,6 +146,7 @@ class LogManager:
             self.abandon()
             return
         self._loaded = False
+        self.moves.close()
         failed: LogStorageError | None = None
         for step in (PartitionLog.settle, PartitionLog.close):
             for topic_partition, log in self.logs.items():
@@ -156,6 +173,7 @@ class LogManager:
     def abandon(self) -> None:
         """Lets go of files and locks without a flush, as if the process had been killed."""
         self._loaded = False
+        self.moves.close()
         for log in self.logs.values():
             log.close_without_flush()
         self._unlock()
@@ -195,8 +213,20 @@ class LogManager:
         for folder in self._working:
             if folder.path == path:
                 folder.failed = True
+                self.moves.fail_folder(folder)
                 return True
         return False
+
+    def folder_at(self, path: Path) -> DataFolder:
+        """A data folder to put logs into. KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        for folder in self._folders:
+            if folder.path == path:
+                if folder.failed:
+                    raise LogFolderError(f"the data folder {path} failed")
+                return folder
+        if path in self._lost:
+            raise LogFolderError(f"the data folder {path} could not be used at the start")
+        raise KafkaError(f"{path} is none of log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
     def remove_leftovers(self) -> None:
         """Once in a while: folders of deleted partitions that could not be removed before."""
@@ -405,6 +435,10 @@ class LogManager:
         if not self._working:
             raise LogFolderError(f"no log made for {topic_partition}: all data folders failed")
         working = self._working
+        wanted = self.wanted_folders.take(topic_partition)
+        for folder in working:
+            if folder.path == wanted:
+                return folder
         if len(working) == 1:
             return working[0]
         logs = Counter(map(id, self._folder_of.values()))
@@ -477,34 +511,29 @@ class LogManager:
         clean: bool,
         on_checked: Callable[[int], None] = lambda size: None,
     ) -> PartitionLog:
-        log = PartitionLog.open(
-            folder.path / str(topic_partition),
+        log = self._opener.open(
+            folder,
             topic_partition,
             config or self._config_of(topic_partition.topic),
-            clock=self._clock,
-            log_start_offset=folder.log_starts.get(topic_partition, 0),
-            recovery_point=folder.recovery_points.get(topic_partition, 0),
-            first_dirty_offset=folder.cleaner_offsets.get(
-                topic_partition, folder.least_cleaner_offset
-            ),
             clean=clean,
-            disk=self._disk,
-            pool=self._pool,
-            room=folder.room,
-            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
-            saved_recovery_point=lambda: folder.recovery_points.get(topic_partition, 0),
-            no_gap_above=(
-                folder.recovery_points.get(topic_partition, 0) if folder.tells_gaps else None
-            ),
             on_checked=on_checked,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
         return log
 
+    def _recover_moves(self) -> None:
+        try:
+            self.moves.recover(self._working)
+        except OSError as error:
+            raise StorageError(
+                f"a replica that was moved between data folders can't get its name: {error}"
+            ) from error
+
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:
         """Renames the folder, so that it is no partition's any more, and forgets the log."""
         topic_partition = log.topic_partition
+        self.moves.cancel(topic_partition)
         try:
             target = self._folder_of[topic_partition].rename_out(topic_partition, suffix)
         except OSError as error:

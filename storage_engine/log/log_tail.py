@@ -9,6 +9,7 @@ import logging
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.log.append_preparation import requirement_of
 from storage_engine.log.disk import Buffer
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
@@ -35,6 +36,7 @@ class LogTail:
         "epochs",
         "max_message_bytes",
         "producers",
+        "requirement",
         "roll_rule",
         "segments",
         "snapshots",
@@ -73,6 +75,7 @@ class LogTail:
             after_max_ms=config.message_timestamp_after_max_ms,
         )
         self.compacts = config.compacts
+        self.requirement = requirement_of(config)
         self.roll_rule = RollRule(config, str(self.segments.folder.path))
 
     def start_epoch(self, epoch: int) -> None:

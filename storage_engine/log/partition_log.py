@@ -19,6 +19,7 @@ from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
 from storage_engine.core.producer_state import ANY_FORGOTTEN
 from storage_engine.log.append_check import follower_batches, has_gaps
+from storage_engine.log.append_preparation import Requirement
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.flush_job import FlushJob
@@ -124,6 +125,11 @@ class PartitionLog(RepairableLog):
 
     # -- append ------------------------------------------------------------------------------------
 
+    @property
+    def append_requirement(self) -> Requirement | None:
+        """What producers' batches must be before they are appended; None: anything sound."""
+        return self._tail.requirement
+
     def append_as_leader(
         self,
         records: memoryview,
@@ -153,15 +159,20 @@ class PartitionLog(RepairableLog):
         leader_epoch: int,
         now_ms: int,
         allow_transactional: bool = True,
+        keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
         """Several appends one after the other, each with its own outcome, in as few writes as can
         be.
+
+        `keys_checked`: a preparation has seen that every record has a key, so that a compacted log
+        need not look.
         """
         return self._leader_appends.append_run(
             appends,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             allow_transactional=allow_transactional,
+            keys_checked=keys_checked,
         )
 
     def append_columns_as_leader(
@@ -243,6 +254,19 @@ class PartitionLog(RepairableLog):
             size += end - begin
         end_offset = self.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
+
+    def take_state_of(self, log: "PartitionLog") -> None:
+        """Of a log with the same records: the epochs and producers that the records alone don't
+        tell, in the files as well, since their batches may be deleted or compacted."""
+        self.take_epochs_of(log)
+        self._tail.producers = log.producer_state
+        with storage_errors("write", self.directory):
+            self._snapshots.write(self.log_end_offset, self.producer_state)
+
+    def take_epochs_of(self, log: "PartitionLog") -> None:
+        """Of a log with the same records; among them one that began at the end, which opening
+        forgets."""
+        self._epochs.replace(log.leader_epochs.entries)
 
     def start_leader_epoch(self, epoch: int) -> None:
         """A leader of this epoch will write from the log's end on; a KafkaError when the log knows

@@ -36,6 +36,7 @@ class StatefulLog(ReadableLog):
         "_snapshots",
         "_tail",
         "compaction",
+        "on_cut",
         "recovered_bytes",
         "scrubbed_ms",
     )
@@ -96,6 +97,9 @@ class StatefulLog(ReadableLog):
         self.scrubbed_ms = clock.wall_ms()
         """When the closed segments were last gone through; 0: it is high time."""
         self._config = folder.config
+        self.on_cut: Callable[[int | None], None] | None = None
+        """Hears of the new end when records are cut off; None: the log is empty, and begins where
+        it likes."""
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 log = logging.getLogger(__name__)
 
-BACKGROUND_THREADS = 4
-"""fsync and deletions of files; more than the disks of a small machine can use."""
+BACKGROUND_THREADS = 6
+"""fsync, deletions of files, cold reads, preparations of appends. Those that may take long have
+bounds of their own, which leave a thread for the flushes that acknowledgements wait for."""
 
 
 class SystemClock:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.arrow_binary import gather, join, varint_rows
-from storage_engine.protocol.compression import compress, decompress
+from storage_engine.protocol.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
 from storage_engine.protocol.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.record_batch import (
     CODEC_MASK,
@@ -52,9 +52,6 @@ from storage_engine.protocol.varints import (
     zigzag_column,
 )
 
-MAX_DECOMPRESSED_BYTES = 64 << 20
-"""Of one batch: what a producer packed must not fill a broker."""
-
 Mask = npt.NDArray[np.bool_]
 
 _ATTRIBUTES = constant_column(0)
@@ -76,6 +73,12 @@ class StoredBatch(NamedTuple):
     def decompressed(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "StoredBatch":
         """With its records; CorruptRecordError when they are damaged or more than `max_bytes`."""
         return self._replace(records=_decompressed(self, max_bytes))
+
+    def holding(self, records: BytesLike) -> "StoredBatch":
+        """With its records, which are decompressed already; CorruptRecordError when they are too
+        few."""
+        _check_size(self.header, records)
+        return self._replace(records=records)
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -284,9 +287,13 @@ def _decompressed(batch: StoredBatch, max_bytes: int) -> BytesLike:
         records = decompress(header.compression, batch.data[HEADER_BYTES:], max_bytes=max_bytes)
     except CorruptRecordError as error:
         raise _corrupt(header, str(error)) from None
+    _check_size(header, records)
+    return records
+
+
+def _check_size(header: BatchHeader, records: BytesLike) -> None:
     if len(records) < header.records_count * LEAST_RECORD_BYTES:
         raise _corrupt(header, f"{header.records_count} records in {len(records)} bytes")
-    return records
 
 
 def _bytes_of(array: Any) -> BytesLike:

@@ -7,7 +7,7 @@ and are loaded then. Source: R-LOG10.
 """
 
 from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
-from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, Codec
+from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, BytesLike, Codec
 
 WALKED_RECORDS_MAX = 64
 """Up to here a loop of a few microseconds a record beats the vectorised way."""
@@ -19,27 +19,36 @@ RECORDS_MAX = 1 << 20
 def check_keys(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
     """InvalidRecordError when a record has no key, or a batch does not hold what it says."""
     for position, header in batches:
-        batch = records[position : position + header.size_in_bytes]
-        if header.records_count > RECORDS_MAX:
-            raise InvalidRecordError(
-                f"a record batch for a compacted topic has {header.records_count} records, at most"
-                f" {RECORDS_MAX} are taken: send smaller batches"
-            )
-        if header.compression == Codec.NONE and header.records_count <= WALKED_RECORDS_MAX:
-            complete = _walk(batch[HEADER_BYTES:], header)
-        else:
-            complete = _decode(batch, header)
-        if not complete:
-            raise InvalidRecordError(
-                "a record has no key: every record of a compacted topic must have one"
-            )
+        check_batch_keys(header, records[position : position + header.size_in_bytes])
 
 
-def _decode(batch: memoryview, header: BatchHeader) -> bool:
+def check_batch_keys(
+    header: BatchHeader, batch: memoryview, section: BytesLike | None = None
+) -> None:
+    """As `check_keys` for one batch; `section` has its records, if they are decompressed."""
+    if header.records_count > RECORDS_MAX:
+        raise InvalidRecordError(
+            f"a record batch for a compacted topic has {header.records_count} records, at most"
+            f" {RECORDS_MAX} are taken: send smaller batches"
+        )
+    if header.compression == Codec.NONE and header.records_count <= WALKED_RECORDS_MAX:
+        complete = _walk(batch[HEADER_BYTES:], header)
+    else:
+        complete = _decode(batch, header, section)
+    if not complete:
+        raise InvalidRecordError(
+            "a record has no key: every record of a compacted topic must have one"
+        )
+
+
+def _decode(batch: memoryview, header: BatchHeader, section: BytesLike | None) -> bool:
     from storage_engine.protocol.record_filter import OpenBatches, StoredBatch
 
+    stored = StoredBatch(header, batch)
     try:
-        opened = OpenBatches([StoredBatch(header, batch).decompressed()])
+        opened = OpenBatches(
+            [stored.decompressed() if section is None else stored.holding(section)]
+        )
     except CorruptRecordError as error:
         raise InvalidRecordError(str(error)) from None
     return bool(opened.has_key.all())

@@ -10,6 +10,9 @@ A plan is JSON, written by 'generate' or by hand; the first replica is the prefe
 
   {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [4, 5, 6]}]}
 
+With "log_dirs": ["/disk2", "any", "any"] beside the replicas it says in which data folder of its
+broker each of them is to lie; replicas that are there already move while they serve.
+
 examples:
   headrace reassign generate --bootstrap-server 127.0.0.1:9092 \\
       --topics-to-move-json-file topics.json --broker-list 4,5,6
@@ -37,17 +40,18 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.reassign_folders import begin_folder_moves, folder_progress
 from storage_engine.tools.reassign_plan import (
     Plan,
     broker_list,
     plan_document,
     plan_text,
+    read_folders,
     read_plan,
     read_topics,
 )
+from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
 from storage_engine.tools.table import print_json, print_table, write_line
-
-DONE, MOVING, FAILED = "completed", "in progress", "failed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,10 +164,13 @@ def propose(current: Plan, racks: Mapping[BrokerId, str | None]) -> Plan:
 
 def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
     plan = read_plan(args.reassignment_json_file)
+    folders = read_folders(args.reassignment_json_file)
     topics = sorted({tp.topic for tp in plan})
     current = _current(cluster.metadata(topics), topics)
     if args.throttle is not None:
         set_throttle(cluster, plan, current, args.throttle)
+    # First, so that replicas which are made now are made there.
+    begin_folder_moves(cluster, folders)
     failures = alter_reassignments(cluster, plan)
     before = {tp: current[tp] for tp in plan if tp in current}
     if not args.json:
@@ -222,6 +229,10 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     ongoing = list_reassignments(cluster)
     view = cluster.metadata(sorted({tp.topic for tp in plan}))
     states = {tp: progress(tp, plan[tp], view, ongoing.get(tp)) for tp in sorted(plan)}
+    in_folders = folder_progress(cluster, read_folders(args.reassignment_json_file))
+    for tp, (state, detail) in in_folders.items():
+        if states[tp][0] == DONE:
+            states[tp] = state, detail
     if args.json:
         print_json(
             [

@@ -41,6 +41,38 @@ def read_plan(path: Path) -> Plan:
     return plan
 
 
+ANY_FOLDER = "any"
+
+Folders = Mapping[int, Mapping[TopicPartition, str]]
+"""By broker, in which of its data folders replicas are to lie."""
+
+
+def read_folders(path: Path) -> Folders:
+    """What a plan says of data folders: beside `replicas` a list `log_dirs` of absolute paths, one
+    for each replica, or "any"."""
+    folders: dict[int, dict[TopicPartition, str]] = {}
+    for item in _items(path, "partitions"):
+        if "log_dirs" not in item:
+            continue
+        tp = _partition(path, item)
+        replicas = _field(path, item, "replicas", list)
+        named = _field(path, item, "log_dirs", list)
+        if len(named) != len(replicas):
+            raise CommandError(
+                f"{path}: 'log_dirs' of {tp} has {len(named)} entries for {len(replicas)} replicas"
+            )
+        for broker, folder in zip(replicas, named, strict=True):
+            if folder == ANY_FOLDER:
+                continue
+            if not isinstance(folder, str) or not folder.startswith("/"):
+                raise CommandError(
+                    f"{path}: 'log_dirs' of {tp} must have absolute paths or \"any\", not"
+                    f" {folder!r:.80}"
+                )
+            folders.setdefault(broker, {})[tp] = folder
+    return folders
+
+
 def read_partitions(path: Path) -> list[TopicPartition]:
     """`{"partitions": [{"topic": "t", "partition": 0}]}`."""
     partitions = [_partition(path, item) for item in _items(path, "partitions")]

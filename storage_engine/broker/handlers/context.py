@@ -19,8 +19,10 @@ from storage_engine.broker.long_work import LongWork, Steps
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replica_moves import ReplicaMoves
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
@@ -62,6 +64,8 @@ class BrokerContext:
     group_coordinators: Coordinators
     verifier: Verifier
     long_work: LongWork
+    prepared_appends: PreparedAppends
+    replica_moves: ReplicaMoves
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     order_gate: OrderGate

@@ -33,6 +33,15 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
         )
         yield None
         rows.setdefault(log.directory.parent, {}).setdefault(tp.topic, []).append(row)
+        future = context.replicas.future_of(tp)
+        if future is not None:
+            row = _Partition(
+                partition_index=tp.partition,
+                partition_size=future.log.size_in_bytes,
+                offset_lag=future.lag,
+                is_future_key=True,
+            )
+            rows.setdefault(future.folder.path, {}).setdefault(tp.topic, []).append(row)
     working = set(context.replicas.working_folders())
     folders = [Path(folder).absolute() for folder in context.config.static.log_dirs]
     call.respond(

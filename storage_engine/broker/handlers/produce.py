@@ -6,10 +6,11 @@ closes the connection, which is all that such a client can notice. Source: R-REP
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
+from storage_engine.broker.append_outcomes import AppendOutcomes, Outcome
 from storage_engine.broker.delayed_answer import DelayedAnswer
 from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.handlers.context import BrokerContext, Call
@@ -34,8 +35,6 @@ from storage_engine.protocol.produce_run import (
 )
 from storage_engine.protocol.record_batch import NO_TIMESTAMP
 
-Outcome = AppendResult | KafkaError
-
 log = logging.getLogger(__name__)
 
 STEP_PARTITIONS = 20
@@ -47,40 +46,47 @@ LONGEST_WAIT_MS = 600_000
 
 
 def handle(context: BrokerContext, call: Call, request: ProduceRequest) -> Steps | None:
+    refusal = _refusal(call, request)
     if len(request.partitions) > STEP_PARTITIONS:
-        return _handle_many(context, call, request)
-    _append_all(context, call, request, partial(_answer, context, call, request))
+        return _handle_many(context, call, request, refusal)
+    if refusal is None and request.transactional_id is None:
+        at_once = _append_at_once(context, request)
+        if at_once is not None:
+            _answer(context, call, request, at_once)
+            return None
+    outcomes = _outcomes(context, request, partial(_answer, context, call, request))
+    _append_all(context, call, request, refusal, outcomes.settle)
     return None
 
 
-def _handle_many(context: BrokerContext, call: Call, request: ProduceRequest) -> Steps:
+def _handle_many(
+    context: BrokerContext, call: Call, request: ProduceRequest, refusal: KafkaError | None
+) -> Steps:
     """Append in steps, and answer when all that was appended is known."""
     if sum([len(item.records or b"") for item in request.partitions]) < SCRATCH_BYTES:
         # They may lie in memory that is the next request's when this turn ends.
         request = request._replace(partitions=[_kept(item) for item in request.partitions])
-    parts: list[list[Outcome]] = []
-    left = 1
-
-    def answer() -> Steps:
-        outcomes = [outcome for part in parts for outcome in part]
-        return _answering(context, call, request, outcomes)
-
-    def note(place: int, outcomes: list[Outcome]) -> None:
-        nonlocal left
-        parts[place] = outcomes
-        left -= 1
-        if not left:
-            call.run(answer())
-
+    outcomes = _outcomes(
+        context, request, lambda every: call.run(_answering(context, call, request, every))
+    )
+    first = 0
     for some in _in_steps(request.partitions):
-        left += 1
-        parts.append([])
         part = request._replace(partitions=some)
-        _append_all(context, call, part, partial(note, len(parts) - 1))
+        _append_all(context, call, part, refusal, partial(_settle_from, outcomes, first))
+        first += len(some)
         yield None
-    left -= 1
-    if not left:
-        yield from answer()
+
+
+def _outcomes(
+    context: BrokerContext, request: ProduceRequest, on_all: Callable[[Iterable[Outcome]], None]
+) -> AppendOutcomes:
+    partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+    return AppendOutcomes(partitions, context.replicas, on_all)
+
+
+def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: Outcome) -> None:
+    """The outcome of a partition of the part of a request that begins with its partition `first`."""
+    outcomes.settle(first + index, outcome)
 
 
 def _kept(item: ProducePartition) -> ProducePartition:
@@ -107,26 +113,62 @@ def _append_all(
     context: BrokerContext,
     call: Call,
     request: ProduceRequest,
-    on_outcomes: Callable[[list[Outcome]], None],
+    refusal: KafkaError | None,
+    settle: Callable[[int, Outcome], None],
 ) -> None:
-    refusal = _refusal(call, request)
+    """Append each partition's batch as soon as it may be; `settle` hears of each what became of
+    it."""
     if refusal is None and request.transactional_id is not None:
-        context.transactional_appends.append(call.version, request, on_outcomes)
+
+        def settle_all(every: Iterable[Outcome]) -> None:
+            for index, outcome in enumerate(every):
+                settle(index, outcome)
+
+        context.transactional_appends.append(call.version, request, settle_all)
         return
-    outcomes: list[Outcome] = []
-    for item in request.partitions:
-        if refusal is None:
-            tp = TopicPartition(item.topic, item.partition)
-            outcomes.append(_append(context, tp, item, request.acks))
+    for index, item in enumerate(request.partitions):
+        if refusal is not None:
+            settle(index, refusal)
+        elif not isinstance(item.records, memoryview):
+            settle(index, InvalidRecordError("the request has no records for this partition"))
         else:
-            outcomes.append(refusal)
-    on_outcomes(outcomes)
+            context.prepared_appends.append(
+                TopicPartition(item.topic, item.partition),
+                item.records,
+                acks=request.acks,
+                on_outcome=partial(settle, index),
+            )
+
+
+def _append_at_once(context: BrokerContext, request: ProduceRequest) -> list[Outcome] | None:
+    """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
+    done, otherwise."""
+    takes_at_once = context.prepared_appends.takes_at_once
+    every: list[tuple[TopicPartition, tuple[memoryview]]] = []
+    for item in request.partitions:
+        if not isinstance(item.records, memoryview):
+            return None
+        tp = TopicPartition(item.topic, item.partition)
+        records = (item.records,)
+        if not takes_at_once(tp, records):
+            return None
+        every.append((tp, records))
+    append_run = context.replicas.appends.append_run
+    return [append_run(tp, records, acks=request.acks)[0] for tp, records in every]
 
 
 def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) -> None:
     """As `handle` for each of the requests in turn, with one append for all of them."""
     pattern = run.pattern
     tp = pattern.partition
+    if not context.prepared_appends.takes_at_once(tp, run.records):
+        for correlation_id, records in zip(run.correlation_ids, run.records, strict=True):
+            call = _call(connection, pattern, correlation_id)
+            request = _request(pattern, records)
+            context.prepared_appends.append(
+                tp, records, acks=pattern.acks, on_outcome=partial(_settle, context, call, request)
+            )
+        return
     outcomes = context.replicas.appends.append_run(tp, run.records, acks=pattern.acks)
     if answers_at_once(context, connection, pattern):
         base_offsets = [
@@ -152,6 +194,8 @@ def handle_columns(
 ) -> bool:
     """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
     are."""
+    if context.prepared_appends.has_waiting(pattern.partition):
+        return False
     outcome = context.replicas.appends.append_columns(pattern.partition, columns, acks=pattern.acks)
     if outcome is None:
         return False
@@ -192,10 +236,22 @@ def _answer_one(
     records: memoryview | None,
     outcome: Outcome,
 ) -> None:
-    call = Call(API, pattern.version, correlation_id, connection, connection.begin())
+    call = _call(connection, pattern, correlation_id)
+    _answer(context, call, _request(pattern, records), [outcome])
+
+
+def _call(connection: Connection, pattern: ProducePattern, correlation_id: int) -> Call:
+    """Takes up a request of a run."""
+    return Call(API, pattern.version, correlation_id, connection, connection.begin())
+
+
+def _request(pattern: ProducePattern, records: memoryview | None) -> ProduceRequest:
     tp = pattern.partition
     item = ProducePartition(tp.topic, tp.partition, records)
-    request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+    return ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+
+
+def _settle(context: BrokerContext, call: Call, request: ProduceRequest, outcome: Outcome) -> None:
     _answer(context, call, request, [outcome])
 
 
@@ -206,11 +262,17 @@ def answers_at_once(
     if pattern.acks != 1 or connection.unanswered:
         return False
     partition = context.replicas.get(pattern.partition)
-    return partition is None or not partition.config.flush_before_ack
+    if partition is None:
+        return True
+    return (
+        not partition.config.flush_before_ack
+        and partition.log.append_requirement is None
+        and not context.prepared_appends.has_waiting(pattern.partition)
+    )
 
 
 def _answer(
-    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: list[Outcome]
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[Outcome]
 ) -> None:
     """Respond to a request whose appends are done, or see to it that this happens later."""
     for _ in _answering(context, call, request, outcomes):
@@ -218,7 +280,7 @@ def _answer(
 
 
 def _answering(
-    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: list[Outcome]
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[Outcome]
 ) -> Steps:
     """As `_answer`, in steps."""
     acks = request.acks
@@ -256,15 +318,6 @@ def _refusal(call: Call, request: ProduceRequest) -> KafkaError | None:
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         )
     return None
-
-
-def _append(
-    context: BrokerContext, tp: TopicPartition, item: ProducePartition, acks: int
-) -> Outcome:
-    records = item.records
-    if not isinstance(records, memoryview):
-        return InvalidRecordError("the request has no records for this partition")
-    return context.replicas.appends.append_run(tp, [records], acks=acks)[0]
 
 
 def _appended(

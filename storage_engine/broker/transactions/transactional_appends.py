@@ -8,23 +8,22 @@ came in does not last. With Produce 12 the partition is enlisted first: what com
 end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
+from storage_engine.broker.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.prepared_appends import PreparedAppends
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition import LeaderPartition
 from storage_engine.core.sink_names import is_member
-from storage_engine.log.append_result import AppendResult
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
     ProduceRequest,
 )
 from storage_engine.protocol.record_batch import iter_headers
-
-Outcome = AppendResult | KafkaError
 
 ASK_AGAIN = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -44,41 +43,26 @@ asked together with it."""
 class TransactionalAppends:
     """Of one broker."""
 
-    def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, prepared: PreparedAppends, verifier: Verifier
+    ) -> None:
         self._replicas = replicas
+        self._prepared = prepared
         self._verifier = verifier
 
     def append(
-        self, version: int, request: ProduceRequest, on_outcomes: Callable[[list[Outcome]], None]
+        self,
+        version: int,
+        request: ProduceRequest,
+        on_outcomes: Callable[[Iterable[Outcome]], None],
     ) -> None:
         """Append what a request (of that version) with a transactional id has; the outcomes come in
         the order of its partitions."""
-        outcomes: list[Outcome | None] = [None] * len(request.partitions)
-        leaders: list[LeaderPartition | None] = [None] * len(request.partitions)
-        left = len(outcomes)
-
-        def settle(index: int, outcome: Outcome) -> None:
-            nonlocal left
-            outcomes[index] = outcome
-            leaders[index] = self._leader_of(request, index)
-            left -= 1
-            if not left:
-                on_outcomes(
-                    [
-                        self._still(request, index, outcomes[index], leaders[index])
-                        for index in range(len(outcomes))
-                    ]
-                )
-
-        if not left:
-            on_outcomes([])
         assert request.transactional_id is not None
-        for index, item in enumerate(request.partitions):
-            tp = TopicPartition(item.topic, item.partition)
-
-            def on_outcome(outcome: Outcome, index: int = index) -> None:
-                settle(index, outcome)
-
+        partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
+        outcomes = AppendOutcomes(partitions, self._replicas, on_outcomes)
+        for index, (tp, item) in enumerate(zip(partitions, request.partitions, strict=True)):
+            on_outcome = partial(outcomes.settle, index)
             if isinstance(item.records, memoryview):
                 self._append(version, tp, item.records, request, on_outcome)
             else:
@@ -102,16 +86,28 @@ class TransactionalAppends:
             producer = _producer_of(records)
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
-                on_outcome(appends.append_run(tp, [records], acks=request.acks)[0])
+                self._prepared.append(tp, records, acks=request.acks, on_outcome=on_outcome)
                 return
             partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
             refuse(records, failure)
             return
 
+        def refusal() -> KafkaError | None:
+            if self._may_write(tp, producer):
+                return None
+            return _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version)
+
         def write(data: memoryview) -> None:
-            (outcome,) = appends.append_run(tp, [data], acks=request.acks, in_transaction=True)
-            on_outcome(outcome)
+            # It may have to be prepared, and the guard may close in the meantime.
+            self._prepared.append(
+                tp,
+                data,
+                acks=request.acks,
+                on_outcome=on_outcome,
+                in_transaction=True,
+                refusal=refusal,
+            )
 
         if partition.guards.is_open(*producer):
             write(records)
@@ -121,39 +117,18 @@ class TransactionalAppends:
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 refuse(kept, _refused(tp, code, version))
-            elif self._may_write(tp, producer):
+                return
+            closed = refusal()
+            if closed is None:
                 write(kept)
             else:
-                refuse(kept, _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
+                refuse(kept, closed)
 
         name = request.transactional_id
         assert name is not None
         # Members of a sink join and enlist by themselves.
         enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
         self._verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
-
-    def _leader_of(self, request: ProduceRequest, index: int) -> LeaderPartition | None:
-        item = request.partitions[index]
-        partition = self._replicas.get(TopicPartition(item.topic, item.partition))
-        return None if partition is None else partition.leader
-
-    def _still(
-        self,
-        request: ProduceRequest,
-        index: int,
-        outcome: Outcome | None,
-        leader: LeaderPartition | None,
-    ) -> Outcome:
-        """The outcome, unless another broker has led since the append, while other partitions of
-        the request waited: what was appended may be gone, and something else be at its offsets."""
-        assert outcome is not None, "all are settled"
-        if isinstance(outcome, KafkaError) or self._leader_of(request, index) is leader:
-            return outcome
-        item = request.partitions[index]
-        return KafkaError(
-            f"{item.topic}-{item.partition} was led elsewhere before all of the request was stored",
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        )
 
     def _may_write(self, tp: TopicPartition, producer: tuple[int, int]) -> bool:
         """Whether its guard is open, now, under the present leader epoch."""

@@ -54,6 +54,7 @@ _SERVED: dict[int, ApiEntry] = {
     28: _entry("TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
+    34: _entry("AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2, 2),
     35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 3, 2),
     37: _entry("CreatePartitions", "create_partitions", 0, 3, 2),
     42: _entry("DeleteGroups", "delete_groups", 0, 2, 2),

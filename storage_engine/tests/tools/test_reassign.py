@@ -15,14 +15,16 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
 from storage_engine.tools.cli import main
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.reassign import DONE, FAILED, MOVING, progress, propose
+from storage_engine.tools.reassign import progress, propose
 from storage_engine.tools.reassign_plan import (
     broker_list,
     plan_text,
+    read_folders,
     read_partitions,
     read_plan,
     read_topics,
 )
+from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 
 TP = TopicPartition("t", 0)
@@ -39,6 +41,25 @@ def test_a_plan_is_the_json_of_the_znode(tmp_path):
     text = plan_text(plan)
     assert read_plan(written(tmp_path, text)) == plan
     assert ReassignPartitionsZNode.decode(text.encode()).target_replicas == plan
+
+
+def test_a_plan_may_say_in_which_folders_replicas_lie(tmp_path):
+    item = '{"topic": "t", "partition": 0, "replicas": [4, 5, 6], "log_dirs": %s}'
+    plan = '{"partitions": [%s, {"topic": "t", "partition": 1, "replicas": [4]}]}'
+
+    def read(text: str):
+        return read_folders(written(tmp_path, plan % (item % text)))
+
+    assert read('["/a", "any", "/b"]') == {4: {TP: "/a"}, 6: {TP: "/b"}}
+    assert read('["any", "any", "any"]') == {}
+    for wrong, message in (
+        ('["/a"]', "has 1 entries for 3 replicas"),
+        ('["/a", "b", "any"]', "absolute paths or \"any\", not 'b'"),
+        ('["/a", 7, "any"]', "not 7"),
+        ("{}", "'log_dirs' that is a list"),
+    ):
+        with pytest.raises(CommandError, match=message):
+            read(wrong)
 
 
 def test_topics_and_partitions_are_read(tmp_path):

@@ -1,0 +1,286 @@
+"""Replicas on their way from one data folder of a broker to another. Their one rule: at every
+moment a start finds exactly one log of the partition, and it has all that was acknowledged.
+
+    <topic>-<partition>.<uuid>-future   in the new folder: a copy that grows
+    <topic>-<partition>.<uuid>-moved    in the new folder: the copy has everything, on the medium
+    <topic>-<partition>.<uuid>-delete   in the old folder, what was the log: with this name it is
+                                        settled that the copy takes its place
+    <topic>-<partition>                 in the new folder: the log
+
+Each name is on the medium before the next is given. A start that finds the log in the old folder
+goes on with that one and copies it anew; one that finds none takes what is moved. What the
+checkpoint files must know of the copy is in those of the new folder before it is called moved.
+Source: KIP-113.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, MutableMapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from storage_engine.core.errors import ErrorCode, KafkaError, LogFolderError, LogStorageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.log.data_folder import (
+    DELETED_FOLDER_SUFFIX,
+    FILE_NAME_MAX_BYTES,
+    FUTURE_FOLDER_SUFFIX,
+    MOVED_FOLDER_SUFFIX,
+    DataFolder,
+)
+from storage_engine.log.disk import Disk
+from storage_engine.log.folder_checkpoints import FolderCheckpoints
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
+
+logger = logging.getLogger(__name__)
+
+
+class OpenLog(Protocol):
+    """Opens the log in a folder as it was closed."""
+
+    def __call__(
+        self,
+        path: Path,
+        folder: DataFolder,
+        like: PartitionLog,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+    ) -> PartitionLog: ...
+
+
+class FutureLog:
+    """The copy of a log in another data folder."""
+
+    __slots__ = ("current", "folder", "is_stale", "log", "lowest_cut")
+
+    def __init__(self, current: PartitionLog, log: PartitionLog, folder: DataFolder) -> None:
+        self.current = current
+        self.log = log
+        self.folder = folder
+        self.is_stale = False
+        """The current log was begun anew: the copy has to be, too."""
+        self.lowest_cut: int | None = None
+        """The current log was cut to this since the copy was last brought in line."""
+
+    def current_is_cut_to(self, end_offset: int | None) -> None:
+        """None: it is empty, and may begin anywhere."""
+        if end_offset is None:
+            self.is_stale = True
+        elif self.lowest_cut is None or end_offset < self.lowest_cut:
+            self.lowest_cut = end_offset
+
+    def bring_in_line(self) -> None:
+        """What the current log has lost at its end or its beginning goes from the copy as well."""
+        log, start = self.log, self.current.log_start_offset
+        if self.lowest_cut is not None and self.lowest_cut < log.log_end_offset:
+            log.truncate_to(self.lowest_cut)
+        self.lowest_cut = None
+        if start > log.log_end_offset:
+            log.truncate_fully_and_start_at(start)
+        elif start > log.log_start_offset:
+            log.advance_log_start(start)
+
+    @property
+    def lag(self) -> int:
+        """Offsets that it has not yet."""
+        return max(0, self.current.log_end_offset - self.log.log_end_offset)
+
+
+class LogMoves:
+    """The copies of one broker."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        logs: MutableMapping[TopicPartition, PartitionLog],
+        folder_of: MutableMapping[TopicPartition, DataFolder],
+        checkpoints: FolderCheckpoints,
+        open_log: OpenLog,
+        remove_later: Callable[[Path], None],
+    ) -> None:
+        """`logs`, `folder_of`: those of the log manager, not copied."""
+        self._disk = disk
+        self._logs = logs
+        self._folder_of = folder_of
+        self._checkpoints = checkpoints
+        self._open_log = open_log
+        self._remove_later = remove_later
+        self.under_way: dict[TopicPartition, FutureLog] = {}
+        self.interrupted: dict[TopicPartition, tuple[DataFolder, Path]] = {}
+        """Copies that the last run of the broker did not end, and their folders."""
+
+    # -- starting ----------------------------------------------------------------------------------
+
+    def recover(self, folders: Sequence[DataFolder]) -> None:
+        """Before the logs are opened: what was moved gets its name, what was under way is
+        remembered. OSError when a disk refuses."""
+        for folder in folders:
+            for topic_partition, path in folder.named(MOVED_FOLDER_SUFFIX):
+                name = str(topic_partition)
+                if any(self._disk.exists(each.path / name) for each in folders):
+                    self._remember(topic_partition, folder, path)
+                    continue
+                self._disk.rename(path, folder.path / name)
+                self._sync_names(folder.path)
+                logger.info("move ended partition=%s folder=%s", topic_partition, folder.path)
+            for topic_partition, path in folder.named(FUTURE_FOLDER_SUFFIX):
+                self._remember(topic_partition, folder, path)
+
+    # -- a copy ------------------------------------------------------------------------------------
+
+    def begin(self, topic_partition: TopicPartition, folder: DataFolder) -> FutureLog:
+        """An empty copy in that folder. Raises KafkaError."""
+        name = f"{topic_partition}.{uuid.uuid4().hex}{FUTURE_FOLDER_SUFFIX}"
+        if len(name) > FILE_NAME_MAX_BYTES:
+            raise KafkaError(
+                f"{topic_partition} can't be moved: its name leaves no room for the name of a copy",
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
+        self.cancel(topic_partition)
+        current = self._logs[topic_partition]
+        # The order of records and tombstones must not change under the copy.
+        current.compaction.stop()
+        log = self._open_log(
+            folder.path / name,
+            folder,
+            current,
+            log_start_offset=current.log_start_offset,
+            recovery_point=0,
+        )
+        topic_id = read_topic_id(self._disk, current.directory)
+        if topic_id is not None:
+            write_topic_id(self._disk, log.directory, topic_id)
+        future = FutureLog(current, log, folder)
+        current.on_cut = future.current_is_cut_to
+        self.under_way[topic_partition] = future
+        self.forget_interrupted(topic_partition)
+        logger.info("move begun partition=%s folder=%s", topic_partition, folder.path)
+        return future
+
+    def cancel(self, topic_partition: TopicPartition) -> None:
+        """Removes the copy, if there is one."""
+        self.forget_interrupted(topic_partition)
+        future = self._let_go(topic_partition)
+        if future is not None and not future.folder.failed:
+            self._discard(future.log.directory)
+            logger.info("move cancelled partition=%s", topic_partition)
+
+    def forget_interrupted(self, topic_partition: TopicPartition) -> None:
+        """The copy of the last run is of no use any more."""
+        folder, path = self.interrupted.pop(topic_partition, (None, None))
+        if folder is not None and path is not None and not folder.failed:
+            self._remove_later(path)
+
+    def fail_folder(self, folder: DataFolder) -> None:
+        """Lets go of all copies to or from a data folder that failed; the next start goes on."""
+        for topic_partition, future in list(self.under_way.items()):
+            if folder in (future.folder, self._folder_of.get(topic_partition)):
+                self._let_go(topic_partition)
+
+    def close(self) -> None:
+        """Lets go of all copies; the next start begins them anew."""
+        for topic_partition in list(self.under_way):
+            self._let_go(topic_partition)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def take_over(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The copy becomes the log; returns it, opened anew. It must have every record of the
+        current one. LogStorageError: the current log stays, the copy is gone. LogFolderError:
+        nobody may write to the partition until the next start.
+        """
+        future = self.under_way[topic_partition]
+        current, folder = future.current, future.folder
+        source = self._folder_of[topic_partition]
+        assert not future.lag and not future.is_stale, "the copy has everything"
+        start, end = current.log_start_offset, future.log.log_end_offset
+        moved = self._complete(topic_partition, future)
+        try:
+            removed = source.rename_out(topic_partition, DELETED_FOLDER_SUFFIX)
+        except OSError as error:
+            self._discard(moved)
+            raise LogStorageError(f"{current.directory} can't be renamed: {error}") from error
+        try:
+            self._sync_names(source.path)
+            self._disk.rename(moved, folder.path / str(topic_partition))
+            self._sync_names(folder.path)
+        except OSError as error:
+            raise LogFolderError(
+                f"{topic_partition} moves from {source.path} to {folder.path}, and only the next"
+                f" start can tell which of the two holds it: {error}"
+            ) from error
+        try:
+            log = self._open_log(
+                folder.path / str(topic_partition),
+                folder,
+                current,
+                log_start_offset=start,
+                recovery_point=end,
+            )
+        except (OSError, LogStorageError) as error:
+            raise LogFolderError(f"{topic_partition} can't be opened any more: {error}") from error
+        log.take_epochs_of(current)
+        self._logs[topic_partition] = log
+        self._folder_of[topic_partition] = folder
+        current.close_without_flush()
+        self._remove_later(removed)
+        logger.info("moved partition=%s from=%s to=%s", topic_partition, source.path, folder.path)
+        return log
+
+    def _complete(self, topic_partition: TopicPartition, future: FutureLog) -> Path:
+        """Brings the copy to the medium, with all that is known of the log; its path."""
+        log, folder = future.log, future.folder
+        path = log.directory
+        moved = path.with_name(path.name.removesuffix(FUTURE_FOLDER_SUFFIX) + MOVED_FOLDER_SUFFIX)
+        try:
+            log.take_state_of(future.current)
+            log.close()
+            self._checkpoints.incoming = topic_partition, log, folder
+            try:
+                self._checkpoints.write_lowered(folder)
+            finally:
+                self._checkpoints.incoming = None
+            self._disk.rename(path, moved)
+            self._sync_names(folder.path)
+        except (OSError, LogStorageError) as error:
+            self._let_go(topic_partition)
+            self._discard(moved if self._disk.exists(moved) else path)
+            raise LogStorageError(f"{path} can't become the log: {error}") from error
+        self._let_go(topic_partition)
+        return moved
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _let_go(self, topic_partition: TopicPartition) -> FutureLog | None:
+        future = self.under_way.pop(topic_partition, None)
+        if future is not None:
+            future.current.on_cut = None
+            future.log.close_without_flush()
+        return future
+
+    def _remember(self, topic_partition: TopicPartition, folder: DataFolder, path: Path) -> None:
+        if topic_partition in self.interrupted:
+            # An older one, whose removal was interrupted too.
+            self._remove_later(path)
+        else:
+            self.interrupted[topic_partition] = folder, path
+
+    def _discard(self, path: Path) -> None:
+        """Under another name at once, so that no start goes on with it."""
+        gone = path.with_name(path.name.rpartition("-")[0] + DELETED_FOLDER_SUFFIX)
+        try:
+            self._disk.rename(path, gone)
+        except OSError as error:
+            logger.error("copy not removed folder=%s error=%s", path, error)
+            return
+        self._remove_later(gone)
+
+    def _sync_names(self, path: Path) -> None:
+        descriptor = self._disk.open_directory(path)
+        try:
+            self._disk.sync_names(descriptor)
+        finally:
+            self._disk.close(descriptor)
