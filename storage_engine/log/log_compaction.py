@@ -137,6 +137,11 @@ class LogCompaction:
             kept_batches.add(self._segments.active.base_offset - 1)
         with storage_errors("read", self._segments.folder.path):
             aborted = find_aborted(self._segments.first.base_offset, end)
+        if self.expect_gaps():
+            # On the medium before the first gap is: after a crash the log is opened before anybody
+            # knows the policy of its topic.
+            with storage_errors("note the compaction of", self._segments.folder.path):
+                self._on_lowered()
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),

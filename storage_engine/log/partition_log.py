@@ -200,7 +200,8 @@ class PartitionLog(RepairableLog):
         self._epochs.note_batches(batches)
         if has_gaps(batches, self.log_end_offset):
             self.producer_state.forgotten = True
-            if self.compaction.expect_gaps() and not self._config.compacts:
+            if self.compaction.expect_gaps():
+                # Whoever opens the log after a crash knows no policy of its topic yet.
                 self._on_lowered()
         now_ms = self._clock.wall_ms()
         size = 0

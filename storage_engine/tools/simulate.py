@@ -119,8 +119,7 @@ class _Total:
         self.events = 0
         self.simulated_ms = 0
         self.acknowledged = 0
-        self.transactions = 0
-        self.batches = 0
+        self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
@@ -129,8 +128,7 @@ class _Total:
         self.events += outcome.events
         self.simulated_ms += outcome.simulated_ms
         self.acknowledged += outcome.acknowledged
-        self.transactions += outcome.transactions
-        self.batches += outcome.batches
+        self.counts.update(outcome.counts)
         self.faults.update({kind.value: count for kind, count in outcome.done.items()})
 
 
@@ -265,8 +263,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
             "events",
             "simulated s",
             "acknowledged",
-            "transactions",
-            "batches",
+            *total.counts,
             "seconds",
             "failed",
         ],
@@ -276,8 +273,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
                 total.events,
                 total.simulated_ms // 1000,
                 total.acknowledged,
-                total.transactions,
-                total.batches,
+                *total.counts.values(),
                 round(elapsed_s, 1),
                 len(total.failures),
             ]
@@ -293,8 +289,7 @@ def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
         "events": total.events,
         "simulated_ms": total.simulated_ms,
         "acknowledged": total.acknowledged,
-        "transactions": total.transactions,
-        "batches": total.batches,
+        **{what.replace(" ", "_"): count for what, count in total.counts.items()},
         "elapsed_s": round(elapsed_s, 3),
         "faults": dict(sorted(total.faults.items())),
         "failures": total.failures,
