@@ -56,8 +56,12 @@ class Coordinators:
         tp = partition.topic_partition
         if tp.topic != self._kind.topic or self._closed or partition.leader is None:
             return
-        known = self._runners.pop(tp, None)
+        known = self._runners.get(tp)
+        if known is not None and known.partition is partition and not known.try_complete():
+            # It leads on, and knows all that is in the log.
+            return
         if known is not None:
+            self._runners.pop(tp, None)
             known.end()
         self._topic.learn()
         runner = self._runners[tp] = CoordinatorRunner(

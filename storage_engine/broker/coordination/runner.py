@@ -9,6 +9,11 @@ Before each step that may write it is made sure that this broker leads, and that
 in sync: an append is then refused by the medium only, which ends the runner; the next one reads the
 log. What has nobody to ask again (markers that are written, records that are replicated) waits
 until a step is possible. What may not write needs no replicas, and waits for nothing but the load.
+Whatever a request has waited for, its event is made when it is stepped: that is where its handler
+looks again at what may have changed since it came.
+
+A broker that leads on under the next leader epoch goes on with the same state: nobody else can have
+written to the log. After an epoch that it has not heard of another may have, and the log is read.
 Source: KIP-98, R-SPARK2; decisions 520, 521 and 700.
 """
 
@@ -17,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.coordination.state_load import Content, StateLoad
@@ -44,7 +49,8 @@ NEEDS_LEADERSHIP = 1
 
 OnAnswer = Callable[[Any], None]
 EventOf = Callable[[int], Any]
-"""Makes the event of a request, given the request's number."""
+"""Makes the event of a request, given the request's number, or says by an ErrorCode why there may
+be none any more. Called in the turn in which the event is stepped, and sometimes also before."""
 
 
 class Core(Protocol):
@@ -60,9 +66,20 @@ class Carrier(Protocol):
 
     def carry_out(self, effect: Any) -> None: ...
 
+    def lead_on(self, leader_epoch: int) -> None:
+        """Go on under that leader epoch."""
+        ...
+
     def close(self) -> None:
         """Do and hear nothing more."""
         ...
+
+
+class _Waiting(NamedTuple):
+    """A request that could not be stepped when it came."""
+
+    number: int
+    event_of: EventOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +129,7 @@ class CoordinatorRunner:
         self._ports = ports
         self._on_end = on_end
         self.leader_epoch = partition.leader_epoch
+        self._leader = partition.leader
         self.coordinator: Any = None
         """The core; None while it is loading."""
         self._ended = False
@@ -148,14 +166,19 @@ class CoordinatorRunner:
         if self._early is not None and self.coordinator is None and not self._ended:
             self._early.append((event_of, on_answer))
             return
-        event = event_of(self._requests + 1)
+        number = self._requests + 1
+        event = event_of(number)
         refusal = self._refusal(event)
         if refusal is not ErrorCode.NONE:
             on_answer(self._kind.refusal(0, refusal))
             return
-        self._requests += 1
-        self._pending[self._requests] = on_answer
-        self.submit(event)
+        self._requests = number
+        self._pending[number] = on_answer
+        if self._stepping or (self._events and _writes(event)):
+            self._events.append(_Waiting(number, event_of))
+        else:
+            self._events.appendleft(event)
+        self._drain()
 
     def submit(self, event: Any) -> None:
         """Step an event that nobody sends again, as soon as it is possible."""
@@ -191,7 +214,13 @@ class CoordinatorRunner:
         if self._ended:
             return True
         partition = self.partition
-        if partition.leader is None or partition.leader_epoch != self.leader_epoch:
+        if partition.leader is None or partition.leader is not self._leader:
+            self._end_by_itself()
+            return True
+        if partition.leader_epoch == self.leader_epoch + 1:
+            self.leader_epoch += 1
+            self._carrier.lead_on(self.leader_epoch)
+        elif partition.leader_epoch != self.leader_epoch:
             self._end_by_itself()
             return True
         self._note_replicated()
@@ -234,6 +263,8 @@ class CoordinatorRunner:
 
     def _refusal(self, event: Any) -> ErrorCode:
         """NONE when a step is possible."""
+        if isinstance(event, ErrorCode):
+            return event
         if self._ended:
             return ErrorCode.NOT_COORDINATOR
         if self.coordinator is None:
@@ -253,8 +284,8 @@ class CoordinatorRunner:
         self._stepping = True
         whole = False
         try:
-            while self._events and self._refusal(self._events[0]) is ErrorCode.NONE:
-                self._step(self._events.popleft())
+            while self._events and self._step_next():
+                pass
             whole = True
         finally:
             self._stepping = False
@@ -263,6 +294,22 @@ class CoordinatorRunner:
                 self._end_by_itself()
         if self._events:
             self._retry_later()
+
+    def _step_next(self) -> bool:
+        """Step the first event. False when that is not possible now."""
+        event = self._events[0]
+        if isinstance(event, _Waiting):
+            number, event_of = event
+            event = event_of(number)
+            if isinstance(event, ErrorCode):
+                self._events.popleft()
+                self._pending.pop(number)(self._kind.refusal(0, event))
+                return True
+        if self._refusal(event) is not ErrorCode.NONE:
+            return False
+        self._events.popleft()
+        self._step(event)
+        return True
 
     def _step(self, event: Any) -> None:
         coordinator = self.coordinator

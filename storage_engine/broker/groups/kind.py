@@ -89,6 +89,9 @@ class _AlarmClock:
         delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
+    def lead_on(self, leader_epoch: int) -> None:
+        """Its alarms do not depend on it."""
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

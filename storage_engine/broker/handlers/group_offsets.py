@@ -20,6 +20,7 @@ from storage_engine.core.groups.events import (
     Caller,
     CommitOffsets,
     DeleteOffsets,
+    Moment,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
@@ -68,18 +69,16 @@ def offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
         generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
     )
-    ask_in_time(
-        context,
-        request.group_id,
-        lambda number, at: CommitOffsets(
-            request=number,
-            group_id=request.group_id,
-            caller=caller,
-            offsets=given.offsets,
-            at=at,
-        ),
-        on_answer,
-    )
+
+    def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
+        offsets = given.still_there()
+        if not offsets:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return CommitOffsets(
+            request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
+        )
+
+    ask_in_time(context, request.group_id, event_of, on_answer)
 
 
 def offset_fetch(context: BrokerContext, call: Call, request: Any) -> None:

@@ -82,6 +82,9 @@ class _Markers:
     def carry_out(self, effect: Any) -> None:
         self.sender.send(effect)
 
+    def lead_on(self, leader_epoch: int) -> None:
+        self.sender.coordinator_epoch = leader_epoch
+
     def close(self) -> None:
         self.sender.close()
 

@@ -79,7 +79,8 @@ class MarkerSender:
         writes: MarkerWrites,
         on_written: OnWritten,
     ) -> None:
-        self._coordinator_epoch = coordinator_epoch
+        self.coordinator_epoch = coordinator_epoch
+        """Of the markers that are sent from now on."""
         self._broker_id = broker_id
         self._metadata = metadata
         self._coordination = coordination
@@ -95,7 +96,7 @@ class MarkerSender:
 
     def send(self, order: SendMarkers) -> None:
         self._endings[order.producer_id, order.producer_epoch] = _Ending(
-            marker=TransactionMarker(order.commits, self._coordinator_epoch, order.has_own_epoch),
+            marker=TransactionMarker(order.commits, self.coordinator_epoch, order.has_own_epoch),
             left=set(order.partitions),
         )
         self._pump_soon()
