@@ -191,7 +191,6 @@ class Group:
             each.kill()
 
 
-@pytest.mark.skipif(not ALL_FAULTS and SEED % 3 != 0, reason="by turns with other long tests")
 def test_a_group_keeps_its_promises_while_members_and_coordinators_are_killed(cluster):
     topic = "many"
     allowed_s = SESSION_MS / 1000 + slack_s()

@@ -1,8 +1,8 @@
 """Which records of the source a sink has, where its queries copy from one source (`idempotentKey`):
 none twice, none left out.
 
-Rule: a row counts from when somebody tells that its micro-batch is committed, and is in a micro-
-batch only as its task attempt has written it. Nothing is promised once the coordinator's log lost
+Rule: a row counts from when its micro-batch is known to be committed, and is in a micro-batch only
+as its task attempt has written it. Nothing is promised once the coordinator's log lost
 the power of all its replicas. Source: R-SPARK3.
 """
 
@@ -26,6 +26,7 @@ class CopiedRows:
         self._written: dict[Transaction, Ranges] = {}
         self._writers: dict[tuple[TopicPartition, int], Transaction] = {}
         """By source partition and offset: who has written a row that is committed."""
+        self._claims: list[tuple[str, dict[TopicPartition, int]]] = []
 
     @property
     def count(self) -> int:
@@ -50,14 +51,20 @@ class CopiedRows:
                             f" {other.name}",
                         )
 
-    def check_copied(self, query: str, until: dict[TopicPartition, int]) -> None:
+    def claims(self, query: str, until: dict[TopicPartition, int]) -> None:
         """A query's checkpoint says that everything below these offsets is committed."""
-        if self._is_void():
+        self._claims.append((query, until))
+
+    def check_end(self, *, is_complete: bool) -> None:
+        """All transactions have ended. `is_complete`: the sink's partitions have kept all that was
+        committed there, and so what it was part of is known."""
+        if self._is_void() or not is_complete:
             return
-        for source, end in until.items():
-            for offset in range(end):
-                if (source, offset) not in self._writers:
-                    raise InvariantViolation(
-                        "no record of a source is left out",
-                        f"{source} at {offset}: {query} has committed up to {end}",
-                    )
+        for query, until in self._claims:
+            for source, end in until.items():
+                for offset in range(end):
+                    if (source, offset) not in self._writers:
+                        raise InvariantViolation(
+                            "no record of a source is left out",
+                            f"{source} at {offset}: {query} has committed up to {end}",
+                        )

@@ -90,7 +90,7 @@ class Query:
         self.last = max(self.last, number)
         if not self._copies:
             return
-        self.copied.check_copied(f"batch {number} of {self.name}", self._ends[number])
+        self.copied.claims(f"batch {number} of {self.name}", self._ends[number])
         if self.world.choose.random() < BEGINS_ANEW:
             self.name = f"{self._first_name} {self.world.number()}"
             self.last = -1

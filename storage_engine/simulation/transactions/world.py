@@ -162,6 +162,9 @@ class TransactionalWorld:
         """Nothing is left."""
         self.ledger.check_end()
         self.groups.check_end(self.ledger.is_void)
+        self.copied.check_end(
+            is_complete=not any(self.checker.record(tp).unclean for tp in self.partitions)
+        )
         self.history.check_compacted()
 
     def counts(self) -> dict[str, int]:
