@@ -17,8 +17,9 @@ from storage_engine.core.transactional_ids import TransactionalIds
 from storage_engine.core.verification_guard import VerificationGuards
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
+from storage_engine.tests.simulation.sink_mutations import SINK_MUTATIONS
 
-TRANSACTION_MUTATIONS: dict[str, Apply] = {}
+TRANSACTION_MUTATIONS: dict[str, Apply] = {**SINK_MUTATIONS}
 
 
 def mutation(apply: Apply) -> Apply:
