@@ -6,8 +6,8 @@ fewer and fewer faults, until none can be left out; what is left is printed with
 replays it. Exit status 1 when a seed failed. Seeds below 0 tell one compound fault each, alone.
 
 Beside plain producers and consumers there are transactional producers, the micro-batches of an
-exactly-once sink, and readers of what is committed; without them (--no-transactions) a seed takes a
-third of the time.
+exactly-once sink, offsets of a group, and readers of what is committed, while the coordinators'
+logs are compacted; without them (--no-transactions) a seed takes a third of the time.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
