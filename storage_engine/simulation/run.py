@@ -190,7 +190,7 @@ class Run:
         self.injector.heal()
         self._converge()
         if self.transactions is not None:
-            self._fail_over_slowly()
+            self._fail_over_slowly(self.transactions)
         self._expel_a_laggard()
         self.cluster.network.heal()
         self._converge()
@@ -271,7 +271,7 @@ class Run:
                 )
             self.cluster.loop.run_for(LOOK_MS)
 
-    def _fail_over_slowly(self) -> None:
+    def _fail_over_slowly(self, world: TransactionalWorld) -> None:
         """Another broker coordinates the group, and takes long to load: some transactions end
         meanwhile whose offsets wait there. Among other faults that hardly ever happens."""
         for _ in range(RESTARTS):
@@ -286,8 +286,10 @@ class Run:
         # A load has three pieces of work, one after another.
         loop.work_ms = self._choose.randint(300, 900)
         self.trace.note("--- work in the background takes long ---")
+        world.hurries = True
         self._restart(broker)
         loop.run_for(3 * loop.work_ms + SLOW_ELECTION_MS)
+        world.hurries = False
         loop.work_ms = 1
 
     def _restart(self, broker: SimulatedBroker) -> None:

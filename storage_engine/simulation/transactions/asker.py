@@ -47,6 +47,8 @@ class World(Protocol):
     decisions: CommittedDecisions
     partitions: Sequence[TopicPartition]
     over: bool
+    hurries: bool
+    """Every transaction commits offsets, and nobody waits long for that."""
     waiting: set[str]
     """Who has asked for something, and has no answer yet."""
 

@@ -98,7 +98,7 @@ class TransactionalProducer(Actor):
             return
         if self.choose.random() < REPLACED:
             self._replace()
-        with_offsets = self.choose.random() < WITH_OFFSETS
+        with_offsets = world.hurries or self.choose.random() < WITH_OFFSETS
         partitions = self.choose.sample(
             world.partitions, self.choose.randint(1 - with_offsets, len(world.partitions))
         )
@@ -133,7 +133,7 @@ class TransactionalProducer(Actor):
             is_wanted=lambda: self._open is transaction,
             then=then,
         )
-        if self.choose.random() < LEFT_WAITING:
+        if self.world.hurries or self.choose.random() < LEFT_WAITING:
 
             def give_up() -> None:
                 if self._open is transaction and self._offsets.is_waiting(transaction):

@@ -90,6 +90,7 @@ class TransactionalWorld:
         self.choose = random.Random(f"transactions {seed}")
         self.partitions = partitions
         self.over = False
+        self.hurries = False
         self.waiting: set[str] = set()
         self._numbers = 0
         self.ledger = TransactionLedger(checker.record)
