@@ -159,6 +159,8 @@ def members_that_are_lost_not_missed(stack: ExitStack) -> None:
         write(self, replace(event, members=open_ones), key, ledger)
 
     set_attribute(stack, BatchCommits, "_a_member_is_lost", lambda self, event: False)
+    # It looks at every member that is named.
+    set_attribute(stack, BatchCommits, "_origins_moved", lambda self, event: False)
     set_attribute(stack, BatchCommits, "_write_commit", write_some)
 
 
