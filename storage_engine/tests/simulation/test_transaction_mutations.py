@@ -29,7 +29,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "every transaction ends, and readers come to its end",
     ),
     "zombies_go_on_writing": (
-        0,
+        5,
         "an idempotent producer's batches are committed once and in order",
     ),
     "zombies_go_on_committing": (1, "a transaction ends in one way, everywhere"),
@@ -42,7 +42,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "the last stable offset is not above what is undecided",
     ),
     "replays_not_recognised": (0, "a replay is told that its batch is committed"),
-    "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
+    "members_that_are_lost_not_missed": (8, "a sink has each record of its source once"),
     "guards_outlive_markers": (
         0,
         "an idempotent producer's batches are committed once and in order",
