@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from storage_engine.broker import unexpected
 from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if ALL_FAULTS:
         # Of samples and of what is random in long tests. The workers of this process inherit it.
         os.environ.setdefault("HEADRACE_SEED", str(random.SystemRandom().randrange(1 << 24)))
+    unexpected.is_fatal = True
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -17,7 +17,8 @@ from typing import TypeGuard
 from storage_engine.broker.fetch_reads import FetchRead, FetchReader
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replica_manager import ReplicaManager
-from storage_engine.core.errors import LogStorageError
+from storage_engine.broker.unexpected import guarded
+from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.load_job import LoadJob
@@ -91,7 +92,7 @@ class ColdReads:
         while self._waiting and self._under_way < LOADS_AT_ONCE:
             fetch = self._waiting.popleft()
             if not fetch.gone():
-                self._look(fetch)
+                guarded("a fetch from the disk", self._look, fetch)
 
     def _look(self, fetch: _ColdFetch) -> None:
         """Read as things are now; load what is cold, else respond."""
@@ -105,14 +106,21 @@ class ColdReads:
                     read = self._reader.read(fetch.request, wait=True)
                 fetch.respond(read)
                 return
-            jobs = self._jobs(read)
+            jobs, are_busy = self._jobs(read)
             if jobs:
                 self._load(fetch, jobs)
                 return
+            if are_busy:
+                # The process lacks descriptors. The loop must not wait for the disk, so that what
+                # is cold is left to the client's next fetch.
+                _keep_warm(read)
+                fetch.respond(read)
+                return
             # Their logs have failed just now, which the next read tells.
 
-    def _jobs(self, read: FetchRead) -> _Jobs:
-        """What makes it warm. Logs for which there can't be a job have failed."""
+    def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
+        """What makes it warm, and whether there can't be a job for some now. Logs for which there
+        can't ever be one have failed."""
         makers: list[tuple[HostedPartition, Callable[[], LoadJob]]] = [
             (partition, partial(cold.load_job, max_bytes))
             for partition, cold, max_bytes in read.cold
@@ -123,12 +131,14 @@ class ColdReads:
                 assert partition is not None, "it was read in this turn"
                 makers.append((partition, answer.records.load_job))
         jobs: _Jobs = []
+        are_busy = False
         for partition, make in makers[:FILES_PER_LOAD]:
             try:
                 jobs.append((partition, make()))
             except LogStorageError as failure:
+                are_busy = are_busy or isinstance(failure, LogBusyError)
                 self._replicas.fail(partition, failure)
-        return jobs
+        return jobs, are_busy
 
     def _load(self, fetch: _ColdFetch, jobs: _Jobs) -> None:
         def run() -> list[LogStorageError | None]:
@@ -137,13 +147,13 @@ class ColdReads:
         def done(failures: list[LogStorageError | None]) -> None:
             for (partition, _), failure in zip(jobs, failures, strict=True):
                 if failure is not None:
-                    self._replicas.fail(partition, failure)
+                    guarded("a failed read", self._replicas.fail, partition, failure)
             ended()
 
         def ended() -> None:
             self._under_way -= 1
             if not fetch.gone():
-                self._look(fetch)
+                guarded("a fetch from the disk", self._look, fetch)
             self._begin()
 
         self.loads += 1

@@ -6,6 +6,7 @@ another; else, and after a failure, logs are looked through again in `log.cleane
 Source: R-LOG10.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
@@ -16,6 +17,12 @@ from storage_engine.core.ports import Background, Clock, Scheduler
 
 if TYPE_CHECKING:
     from storage_engine.log.compaction_job import CompactionJob
+
+
+GO_ON_MS = 1000
+"""How long a pass that lacks descriptors in the middle of a replacement waits for them."""
+
+log = logging.getLogger(__name__)
 
 
 class Compactions:
@@ -111,6 +118,10 @@ class Compactions:
         self._scheduler.call_soon(self.look)
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
+        if partition.log.compaction.goes_on_later(job, error):
+            log.warning("pass goes on later partition=%s: %s", partition.topic_partition, error)
+            self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
+            return
         self._running = None
         self._resting.add(partition)
         failure = partition.log.compaction.failed(job, error)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import LogStorageError
+from storage_engine.broker.unexpected import guarded
+from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ports import Background, Scheduler, Timer
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 GATHER_MS = 2
 """How long a round waits for as many as there were before; about as long as a quick disk takes. A
 lone producer never waits."""
+
+BUSY_RETRY_MS = 500
+"""How long a flush that lacks descriptors waits for them."""
 
 Settled = Callable[[], None]
 """Hears that a flush is over, well or not: look again."""
@@ -119,12 +123,15 @@ class DurableAcks:
         wanted_end_offset = partition.log.log_end_offset
 
         def done(_result: object) -> None:
+            guarded("the end of a flush", finish)
+            self._settle(folder, waiting)
+
+        def finish() -> None:
             job.finish()
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
                 # More segments than one job takes.
                 self.flush(partition)
-            self._settle(folder, waiting)
 
         def succeeded() -> None:
             self.batches += waiting.batches
@@ -144,6 +151,14 @@ class DurableAcks:
                 self._settle(folder, waiting)
                 return
             job = partition.log.prepare_flush()
+        except LogBusyError as failure:
+            # Nothing was synced yet, and nobody may be told before it is.
+            self._on_failure(partition, failure)
+            self._scheduler.call_later(
+                BUSY_RETRY_MS, lambda: self._flush_again(folder, partition, waiting)
+            )
+            self._end_one(folder)
+            return
         except LogStorageError as failure:
             failed(failure)
             return
@@ -152,7 +167,18 @@ class DurableAcks:
 
     def _settle(self, folder: _Folder, waiting: _Waiting) -> None:
         for settled in waiting.listeners:
-            settled()
+            guarded("an answer after a flush", settled)
+        self._end_one(folder)
+
+    def _flush_again(self, folder: _Folder, partition: HostedPartition, former: _Waiting) -> None:
+        waiting = folder.queue.setdefault(partition, _Waiting())
+        waiting.batches += former.batches
+        waiting.listeners += former.listeners
+        folder.requests += max(1, former.batches)
+        if not folder.under_way and folder.gathering is None:
+            self._begin(folder)
+
+    def _end_one(self, folder: _Folder) -> None:
         folder.under_way -= 1
         if not folder.under_way:
             self._gather(folder)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.followed_partition import Followed
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.leader_answers import LeaderAnswers
@@ -77,7 +78,7 @@ class FetcherPorts:
     broker_epoch: Callable[[], int]
     flush: Flush
     on_failure: Callable[[HostedPartition, Exception], None]
-    keep_log_starts: Callable[[list[HostedPartition]], None]
+    keep_log_starts: Callable[[list[HostedPartition]], bool]
     throttle: ReplicationThrottle
 
 
@@ -144,6 +145,9 @@ class PeerFetcher:
         """That of the last fetch, until all of it is taken."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
+        self._unkept: list[HostedPartition] = []
+        """Partitions that begin later than is written down: the next fetch, which reports it, waits
+        until it is."""
         self._timer: Timer | None = None
         self._closed = False
 
@@ -230,6 +234,19 @@ class PeerFetcher:
         self._timer = None
         if self._is_busy or not self._followed:
             return
+        try:
+            self._fetch_what_is_ready()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+            self._in_flight = False
+            self._session.lost()
+            self._schedule(self._settings.backoff_ms)
+            unexpected.report(f"fetch from broker {self.endpoint.broker_id} not sent", error)
+
+    def _fetch_what_is_ready(self) -> None:
+        if self._unkept and not self._ports.keep_log_starts(self._unkept):
+            self._schedule(self._settings.backoff_ms)
+            return
+        self._unkept = []
         now_ms = self._ports.clock.monotonic_ms()
         ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
         if not ready:
@@ -278,7 +295,11 @@ class PeerFetcher:
 
         self._flushing = len(partitions)
         for partition in partitions:
-            self._ports.flush(partition, settled)
+            try:
+                self._ports.flush(partition, settled)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+                settled()
+                unexpected.report(f"{partition.topic_partition} not flushed", error)
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
@@ -335,16 +356,20 @@ class PeerFetcher:
             # topic of that name.
             followed = answer.asked.pop(tp, None)
             if followed is not None and followed is self._followed.get(tp):
-                self._take(followed, each, turn)
+                try:
+                    self._take(followed, each, turn)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
+                    backoff_ms = self._settings.backoff_ms
+                    followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
+                    unexpected.report(f"{tp} not replicated", error)
             if turn.room_bytes <= 0:
                 is_over = False
                 break
         for partition in turn.watched:
             # Consumers that read here wait for the high watermark.
             partition.data_waiters.wake()
-        if turn.shortened:
-            # Before the next fetch reports it.
-            self._ports.keep_log_starts(turn.shortened)
+        if turn.shortened and not self._ports.keep_log_starts(turn.shortened):
+            self._unkept += turn.shortened
         # Who got data goes to the end, so that a full response serves the others first next time.
         for followed in turn.brought:
             tp = followed.topic_partition

@@ -15,7 +15,7 @@ from storage_engine.core.errors import (
     CorruptRecordError,
     ErrorCode,
     KafkaError,
-    LogFullError,
+    LogBusyError,
     LogStorageError,
 )
 from storage_engine.core.follower import truncation_offset
@@ -62,6 +62,10 @@ class LeaderAnswers:
         not be taken."""
         partition = followed.partition
         try:
+            if partition.log.is_cut_short:
+                # It was asked for before, from another offset.
+                partition.log.open_again()
+                return 0
             if answer.error_code:
                 self._on_error(followed, answer)
                 return 0
@@ -70,7 +74,7 @@ class LeaderAnswers:
                 self._truncate(partition, *answer.diverging_epoch)
                 return 0
             return self._append(followed, answer)
-        except LogFullError as failure:
+        except LogBusyError as failure:
             if not followed.is_full:
                 log.warning("paused following %s: %s", partition.topic_partition, failure)
             followed.is_full = True

@@ -17,8 +17,10 @@ from storage_engine.broker.scrubs import LOOK_INTERVAL_MS as SCRUB_LOOK_INTERVAL
 from storage_engine.broker.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
+from storage_engine.core.retention import DeletionPolicy
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.retention import DeletionPolicyError
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,9 @@ DOOMED_FILES_INTERVAL_MS = 1000
 
 FREE_SPACE_INTERVAL_MS = 1000
 """How long appends rely on what the file system said of its free space."""
+
+MAKE_GOOD_INTERVAL_MS = 1000
+"""How often what a shortage of descriptors left undone is tried again."""
 
 PRODUCERS_INTERVAL_MS = 60_000
 """How often silent producers are forgotten."""
@@ -53,6 +58,7 @@ class LogMaintenance:
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
+        deletion_policy: DeletionPolicy,
         compactions: Compactions | None,
         scrubs: Scrubs,
     ) -> None:
@@ -62,6 +68,7 @@ class LogMaintenance:
         self._scheduler = scheduler
         self._clock = clock
         self._background = background
+        self._deletion_policy = deletion_policy
         self._compactions = compactions
         self._scrubs = scrubs
         self._flushing: set[HostedPartition] = set()
@@ -75,6 +82,7 @@ class LogMaintenance:
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
         self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
+        self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
             self._every(self._compactions.interval_ms, self._compactions.look)
@@ -130,7 +138,13 @@ class LogMaintenance:
     def _delete_old(self, partition: HostedPartition, now_ms: int) -> None:
         # Followers take over the leader's log start, so that all replicas begin at one offset.
         if partition.leader is not None:
-            partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            try:
+                partition.log.delete_old_segments(
+                    now_ms, partition.high_watermark, self._deletion_policy
+                )
+            except DeletionPolicyError:
+                # Of this log the round is over; the others have theirs.
+                log.exception("no segment deleted partition=%s", partition.topic_partition)
 
     def _expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -140,7 +154,7 @@ class LogMaintenance:
         partition.log.expire_producers(now_ms)
 
     def _flush(self) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         self._each(lambda p: self._flush_one(p, now_ms))
 
     def _flush_one(self, partition: HostedPartition, now_ms: int) -> None:
@@ -167,6 +181,14 @@ class LogMaintenance:
     ) -> None:
         self._background.submit(job.run, done, failed)
 
+    def _make_good(self) -> None:
+        def open_again(partition: HostedPartition) -> None:
+            if partition.log.is_cut_short:
+                partition.log.open_again()
+
+        self._each(open_again)
+        self._logs.remove_leftovers()
+
     def _checkpoint(self) -> None:
         self._logs.write_recovery_points()
         self._logs.write_log_starts()
@@ -174,7 +196,7 @@ class LogMaintenance:
         self._logs.write_scrub_times()
 
     def _remove_doomed_files(self) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         doomed: list[Path] = []
         for partition in self._replicas:
             doomed.extend(partition.log.take_doomed_files(now_ms))

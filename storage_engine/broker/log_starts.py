@@ -7,9 +7,13 @@ answers DeleteRecords, and a follower reports its log start, after the write. So
 from collections.abc import Callable, Iterable
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.errors import LogStorageError
+from storage_engine.core.errors import LogBusyError
 from storage_engine.core.ports import Scheduler
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.storage_errors import storage_error
+
+RETRY_MS = 500
+"""How long a write that lacks descriptors or room waits for them."""
 
 
 class LogStarts:
@@ -36,19 +40,29 @@ class LogStarts:
         self._moved.extend(moved)
         self._waiting.append(done)
 
-    def keep_now(self, moved: Iterable[HostedPartition]) -> None:
-        """Write at once. Where it fails, the partitions have failed."""
+    def keep_now(self, moved: Iterable[HostedPartition]) -> bool:
+        """Write at once. Where it fails, the partitions have failed; False: for want of descriptors
+        or room it is to be tried again."""
         failed = self._logs.write_log_starts()
+        is_kept = True
         for partition in moved:
             error = failed.get(partition.log.directory.parent)
             if error is not None:
-                failure = LogStorageError(f"can't write where the log starts: {error}")
+                failure = storage_error(
+                    "write where logs start in",
+                    partition.log.directory.parent,
+                    error,
+                    unchanged=True,
+                )
                 self._on_failure(partition, failure)
+                is_kept = is_kept and not isinstance(failure, LogBusyError)
+        return is_kept
 
     def _keep_all(self) -> None:
-        moved, self._moved = self._moved, []
+        if self._moved and not self.keep_now(self._moved):
+            self._scheduler.call_later(RETRY_MS, self._keep_all)
+            return
+        self._moved = []
         waiting, self._waiting = self._waiting, []
-        if moved:
-            self.keep_now(moved)
         for done in waiting:
             done()

@@ -20,8 +20,9 @@ from storage_engine.broker.wiring import BrokerParts, build
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.log.log_manager import LogManager
+from storage_engine.log.open_files import descriptor_limit, pool_limit
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
-from storage_engine.net.limits import ServerLimits
+from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
 from storage_engine.net.server import Server
@@ -204,11 +205,28 @@ def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     )
 
 
+def _max_connections(config: BrokerConfig) -> int:
+    """As set, else what the limit of open files allows beside the logs."""
+    limit = descriptor_limit()
+    room = most_connections(limit, pool_limit(limit))
+    wanted = config.optional_integer("max.connections")
+    if wanted is None:
+        log.info("max.connections=%d, the process may have %d files open", room, limit)
+        return room
+    if wanted > room:
+        log.warning(
+            "max.connections=%d is more than %d open files allow beside the logs (%d): raise that"
+            " limit (ulimit -n), or lower max.connections",
+            wanted, limit, room,
+        )  # fmt: skip
+    return wanted
+
+
 def _limits(config: BrokerConfig) -> ServerLimits:
     return ServerLimits(
         request_max_bytes=config.integer("socket.request.max.bytes"),
         queued_max_requests=config.integer("queued.max.requests"),
-        max_connections=config.integer("max.connections"),
+        max_connections=_max_connections(config),
         max_connections_per_ip=config.integer("max.connections.per.ip"),
         per_ip_overrides=by_address(config.per_ip_overrides),
         receiving_max_bytes=config.integer("queued.max.request.bytes"),

@@ -1,5 +1,6 @@
 """Replicas that can't be served any more. Its one rule: a disk that fails takes its whole data
-folder with it, whatever fails otherwise its own replica alone, and a full disk neither.
+folder with it, whatever fails otherwise its own replica alone, and what passes by itself neither:
+no room, no descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
 """
@@ -10,12 +11,16 @@ from pathlib import Path
 
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import LogFolderError, LogFullError
+from storage_engine.core.errors import LogBusyError, LogFolderError, LogShortageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.log_manager import LogManager
 
 log = logging.getLogger(__name__)
+TELL_AGAIN_MS = 10_000
+"""How long what passes by itself is not said again of one partition."""
+
 state_change_log = logging.getLogger("headrace.state_change")
 
 
@@ -37,6 +42,8 @@ class ReplicaFailures:
         self._scheduler = scheduler
         self._notice = notice
         self._stop_fetching = stop_fetching
+        self._told: set[TopicPartition] = set()
+        """Partitions of which it was said lately that they lack room or descriptors."""
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
         """See `ReplicaManager.fail`."""
@@ -44,14 +51,26 @@ class ReplicaFailures:
             # Stopped or deleted meanwhile; a new replica of that name is another matter.
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
-        if isinstance(failure, LogFullError):
-            log.warning("no room for partition %s: %s", partition.topic_partition, failure)
+        if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
+            # Of a step on another thread, but never of an fsync: see `log.disk`.
+            failure = LogShortageError(str(failure))
+        if isinstance(failure, LogBusyError):
+            self._tell(partition.topic_partition, failure)
         elif isinstance(failure, LogFolderError | OSError):
             self.fail_folder(partition.log.directory.parent, failure)
         elif partition.role is not Role.FAILED:
             log.error("partition %s is offline: %s", partition.topic_partition, failure)
             self._take_offline(partition)
             self._notice.send()
+
+    def _tell(self, tp: TopicPartition, failure: LogBusyError) -> None:
+        """Every request meets it as long as it lasts."""
+        if tp in self._told:
+            return
+        if not self._told:
+            self._scheduler.call_later(TELL_AGAIN_MS, self._told.clear)
+        self._told.add(tp)
+        log.warning("not done for partition %s, which serves on: %s", tp, failure)
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
         """Leaves a data folder alone, with all replicas in it, until the next start."""

@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.folder_notice import FolderNotice
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.postponed_roles import PostponedRoles
 from storage_engine.broker.replica_failures import ReplicaFailures
 from storage_engine.broker.replica_roles import ReplicaRoles
 from storage_engine.broker.topic_config import TopicConfig
 from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
+    LogBusyError,
     LogFolderError,
     LogStorageError,
 )
@@ -107,6 +110,8 @@ class ReplicaManager:
             notice=FolderNotice(coordination, scheduler, broker_id=settings.broker_id),
             stop_fetching=self.roles.stop_fetching,
         )
+        self.postponed = PostponedRoles(scheduler, self._apply_postponed)
+        """Orders that wait for descriptors, memory or room."""
         logs.on_folder_failed = self._failures.fail_folder
         self.appends = Appends(self, clock, on_appended=self._appended)
         self.on_leading: Callable[[HostedPartition], None] = lambda _: None
@@ -186,13 +191,19 @@ class ReplicaManager:
         for partition in dirty:
             partition.dirty = False
         for partition in dirty:
-            if partition.leader is not None:
-                end = partition.log.log_end_offset
-                self._isr.step(partition, Appended(log_end_offset=end))
-                if partition.unflushed_appends:
-                    self._flush_appends(partition)
-            if len(partition.data_waiters):
-                partition.data_waiters.wake()
+            try:
+                self._end_turn(partition)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+                unexpected.report(f"appends to {partition.topic_partition}", error)
+
+    def _end_turn(self, partition: HostedPartition) -> None:
+        if partition.leader is not None:
+            end = partition.log.log_end_offset
+            self._isr.step(partition, Appended(log_end_offset=end))
+            if partition.unflushed_appends:
+                self._flush_appends(partition)
+        if len(partition.data_waiters):
+            partition.data_waiters.wake()
 
     def _flush_appends(self, partition: HostedPartition) -> None:
         batches, partition.unflushed_appends = partition.unflushed_appends, 0
@@ -259,8 +270,12 @@ class ReplicaManager:
             return ErrorCode.NONE
         if self._stopped:
             return ErrorCode.BROKER_NOT_AVAILABLE
+        self.postponed.forget(tp)
         try:
             partition = self._hosted(tp, item)
+        except LogBusyError as failure:
+            self.postponed.add(tp, (item, endpoints), failure)
+            return ErrorCode.NONE
         except (LogStorageError, OSError) as failure:
             log.error("can't open the log of %s: %s", tp, failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -278,6 +293,9 @@ class ReplicaManager:
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
             self.roles.take(partition, item, endpoints)
+        except LogBusyError as failure:
+            self.postponed.add(tp, (item, endpoints), failure)
+            return ErrorCode.NONE
         except LogStorageError as failure:
             self.fail(partition, failure)
             return failure.code
@@ -287,6 +305,13 @@ class ReplicaManager:
         if partition.leader is not None:
             self.on_leading(partition)
         return ErrorCode.NONE
+
+    def _apply_postponed(
+        self, orders: list[tuple[LeaderAndIsrPartition, dict[int, Endpoint]]]
+    ) -> None:
+        for item, endpoints in orders:
+            self.apply_leadership(item, endpoints)
+        self.roles_taken()
 
     def roles_taken(self) -> None:
         """All that an order has to say is applied: what is now followed is fetched."""
@@ -329,6 +354,7 @@ class ReplicaManager:
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
         """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
         fails."""
+        self.postponed.forget(tp)
         self.roles.stop_fetching(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
@@ -383,7 +409,10 @@ class ReplicaManager:
         for partition in list(self._partitions.values()):
             if partition.leader is not None:
                 end = partition.log.log_end_offset
-                self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+                try:
+                    self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
+                    unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""

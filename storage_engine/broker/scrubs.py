@@ -18,10 +18,11 @@ from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.segment_repair import YIELD_MS, RepairEnd, SegmentRepair
-from storage_engine.core.errors import LogStorageError
+from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Transport
 from storage_engine.log.segment_scrub import SegmentScrub
+from storage_engine.log.storage_errors import storage_error
 
 LOOK_INTERVAL_MS = 1000
 """How often is looked for a log whose turn it is."""
@@ -30,7 +31,8 @@ RETRY_MS = 30_000
 """When replicas are asked again for what none of them could give."""
 
 REPORT_PAUSE_MS = 10_000
-"""A follower that is stuck reports with every fetch; its segment is checked so often at most."""
+"""A follower that is stuck reports with every fetch; its segment is checked so often at most, and
+so is one that a coordinator can't read."""
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,10 @@ class ScrubSettings:
     interval_ms: int
     """Between two passes over a log; 0: only what is reported is checked."""
     bytes_per_second: int
+
+
+BUSY_MS = 1000
+"""How long a pass waits for descriptors."""
 
 
 class _Reason(enum.Enum):
@@ -123,8 +129,10 @@ class Scrubs:
         """Begins nothing more; a repair under way stops with its log."""
         self._closed = True
 
-    def report(self, partition: HostedPartition, offset: int) -> None:
-        """A follower was sent a bad batch from `offset` on."""
+    def report(
+        self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
+    ) -> None:
+        """Somebody has met a bad batch, from `offset` on."""
         tp = partition.topic_partition
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
@@ -132,7 +140,7 @@ class Scrubs:
         if not partition.log.log_start_offset <= offset < partition.log.log_end_offset:
             return
         self._report_due_ms[tp] = now_ms + REPORT_PAUSE_MS
-        log.error("a follower was sent a bad batch partition=%s offset=%d", tp, offset)
+        log.error("%s partition=%s offset=%d", what, tp, offset)
         try:
             partition.log.close_segment_with(offset)
         except LogStorageError as failure:
@@ -310,8 +318,13 @@ class Scrubs:
         if scrub.is_outdated:
             self._go_on(current)
             return
-        self._current = None
-        self._replicas.fail(current.partition, error)
+        failure = storage_error("check", scrub.path, error) if isinstance(error, OSError) else error
+        self._replicas.fail(current.partition, failure)
+        if isinstance(failure, LogBusyError):
+            # This segment once more, when there may be descriptors.
+            self._scheduler.call_later(BUSY_MS, lambda: self._go_on(current))
+        else:
+            self._current = None
 
     # -- repair ------------------------------------------------------------------------------------
 

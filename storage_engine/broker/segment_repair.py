@@ -147,6 +147,12 @@ class SegmentRepair:
                 over()
 
         def failed(error: Exception) -> None:
+            if compaction.goes_on_later(job, error):
+                log.warning(
+                    "repair goes on later partition=%s: %s", self._partition.topic_partition, error
+                )
+                self._scheduler.call_later(YIELD_MS, lambda: self._work(job))
+                return
             failure = compaction.failed(job, error)
             if failure is not None:
                 failed_half_way(failure)

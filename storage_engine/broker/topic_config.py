@@ -110,6 +110,8 @@ def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
         index_interval_bytes=values["index.interval.bytes"],
         max_message_bytes=values["max.message.bytes"],
         message_timestamp_type=values["message.timestamp.type"],
+        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         retention_ms=values["retention.ms"],
         retention_bytes=values["retention.bytes"],
         file_delete_delay_ms=values["file.delete.delay.ms"],

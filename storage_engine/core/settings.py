@@ -331,10 +331,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="max.connections",
         type=SettingType.INT,
-        default=2**31 - 1,
         minimum=0,
         unit="connections",
-        doc="Connections of all clients together.",
+        doc=(
+            "Connections of all clients together; unset: what the process's limit of open files"
+            " (ulimit -n) leaves beside the logs. One above it is closed at once."
+        ),
     ),
     Setting(
         name="max.connections.per.ip",
@@ -382,6 +384,15 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         unit="ms",
         live=True,
         doc="How often segments are looked through for what retention deletes.",
+    ),
+    Setting(
+        name="log.deletion.policy",  # ours
+        type=SettingType.STRING,
+        default="kafka",
+        doc=(
+            "What decides which old segments go: kafka (by retention.ms and retention.bytes), or"
+            " module:Class of the Python path; see storage_engine/core/retention.py."
+        ),
     ),
     Setting(
         name="log.flush.scheduler.interval.ms",

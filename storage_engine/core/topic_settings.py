@@ -76,6 +76,32 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         doc="Whose clock stamps the records: the producer's or the leader's.",
     ),
     Setting(
+        name="message.timestamp.before.max.ms",
+        broker_name="log.message.timestamp.before.max.ms",
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=0,
+        scope=Scope.BOTH,
+        unit="ms",
+        doc=(
+            "A batch is refused (INVALID_TIMESTAMP) whose first or newest record is so much older"
+            " than the broker's clock; not with LogAppendTime."
+        ),
+    ),
+    Setting(
+        name="message.timestamp.after.max.ms",
+        broker_name="log.message.timestamp.after.max.ms",
+        type=SettingType.LONG,
+        default=LONG_MAX,
+        minimum=0,
+        scope=Scope.BOTH,
+        unit="ms",
+        doc=(
+            "A batch is refused (INVALID_TIMESTAMP) whose newest record is so much ahead of the"
+            " broker's clock; not with LogAppendTime."
+        ),
+    ),
+    Setting(
         name="compression.type",
         type=SettingType.STRING,
         default="producer",

@@ -118,10 +118,11 @@ class CompactionJob:
         return True
 
     def stop(self) -> None:
-        """Nothing of this job is done any more when this returns; OSError when the disk fails."""
+        """Nothing of this job is done any more when this returns. OSError when the disk fails: the
+        job is where it was then, and can be stopped, or led on, later.
+        """
         if self.is_stopped:
             return
-        self.is_stopped = True
         if self.step is Step.COMMITTED:
             self._sync_names()
             self._move_away()
@@ -132,6 +133,7 @@ class CompactionJob:
                 # Nothing of the pass is missing.
                 self._sync_names()
                 self._finish()
+        self.is_stopped = True
 
     @property
     def is_half_done(self) -> bool:

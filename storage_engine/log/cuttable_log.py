@@ -5,8 +5,12 @@ Source: R-LOG8, R-LOG9, R-REP8.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.errors import LogShortageError, LogStorageError
+from storage_engine.core.producer_state import ANY_FORGOTTEN, NONE_FORGOTTEN, ProducerStates
+from storage_engine.core.retention import DeletionPolicy, KafkaDeletionPolicy
 from storage_engine.log.aborted_transactions import check_transaction_index
 from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.retention import count_deletable
@@ -14,6 +18,8 @@ from storage_engine.log.stateful_log import StatefulLog
 from storage_engine.log.storage_errors import storage_errors
 
 logger = logging.getLogger(__name__)
+
+KAFKA_POLICY: DeletionPolicy = KafkaDeletionPolicy()
 
 
 class CuttableLog(StatefulLog):
@@ -25,6 +31,7 @@ class CuttableLog(StatefulLog):
         """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
         batch.
         """
+        self._segments.check_whole()
         if offset >= self.log_end_offset:
             # An epoch that began at the end and wrote nothing may contradict the leader's history.
             self._epochs.truncate_from_end(offset)
@@ -33,20 +40,22 @@ class CuttableLog(StatefulLog):
             self.truncate_fully_and_start_at(offset)
             return offset
         self.compaction.stop()
+        segments = self._segments
         with storage_errors("truncate", self.directory):
-            self._reader.positions.clear()
-            segments = self._segments
             check_transaction_index(
                 self._snapshots, segments.all, segments.all[segments.number_of(offset)]
             )
             self._flush_state.log_is_cut_to(offset)
             self.compaction.log_is_cut_to(offset)
+        with self._whole_or_cut_short("truncate"):
+            self._reader.positions.clear()
             segments.cut_to(offset)
             # Within a batch: the end is lower still.
             self._flush_state.log_is_cut_to(self.log_end_offset)
             self.compaction.log_is_cut_to(self.log_end_offset)
             self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
+            before = self._tail.producers
             self._tail.producers = load_producers(
                 self._snapshots,
                 self._segments.all,
@@ -54,6 +63,7 @@ class CuttableLog(StatefulLog):
                 has_gaps=self.compaction.may_have_gaps,
                 now_ms=self._clock.wall_ms(),
             )
+            self._tail.producers.cut_from(before)
         if self.log_end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(self.log_start_offset)
         logger.info(
@@ -63,12 +73,18 @@ class CuttableLog(StatefulLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
-        is_higher = offset > self.log_start_offset
+        self._segments.check_whole()
+        start_offset = self.log_start_offset
         self.log_start_offset = offset
-        if not is_higher:
+        if offset <= start_offset:
             # A log that ends before its start would be dropped when it is opened. And if a crash
             # leaves no segment, only the checkpoint tells where the log begins.
-            self._on_lowered()
+            try:
+                with storage_errors("truncate", self.directory):
+                    self._on_lowered()
+            except LogStorageError:
+                self.log_start_offset = start_offset
+                raise
         self._start_anew_at(offset)
         logger.info("truncated fully partition=%s start_offset=%d", self.topic_partition, offset)
 
@@ -82,16 +98,22 @@ class CuttableLog(StatefulLog):
         if is_news:
             self.log_start_offset = offset
         if is_news or self._has_segments_below_start:
-            self._drop_below_start()
+            # The news must reach who writes them down, and the files can go later.
+            with suppress(LogShortageError):
+                self._drop_below_start()
         return is_news
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """Applies `retention.ms` and `retention.bytes`; the number of segments deleted."""
+    def delete_old_segments(
+        self, now_ms: int, high_watermark: int, policy: DeletionPolicy = KAFKA_POLICY
+    ) -> int:
+        """Applies the policy, of `retention.ms` and `retention.bytes` mostly; the number of
+        segments deleted. DeletionPolicyError when the policy fails; nothing is deleted then."""
         segments = self._segments
+        segments.check_whole()
         if self._has_segments_below_start:
             self._drop_below_start()
         with storage_errors("apply retention to", self.directory):
-            count = count_deletable(segments.all, self._config, now_ms, high_watermark)
+            count = count_deletable(segments.all, self._config, now_ms, high_watermark, policy)
             if count == len(segments):
                 self._tail.roll(self.log_end_offset)
         if count:
@@ -108,17 +130,32 @@ class CuttableLog(StatefulLog):
 
     # -- helpers -----------------------------------------------------------------------------------
 
+    @contextmanager
+    def _whole_or_cut_short(self, action: str) -> Iterator[None]:
+        """Around a change that touches several files: one that a shortage ends in the middle has
+        left them as a killed process would, and is made good as after one."""
+        try:
+            with storage_errors(action, self.directory):
+                yield
+        except LogShortageError:
+            self._segments.is_cut_short = True
+            raise
+
     def _start_anew_at(self, offset: int) -> None:
         """One empty segment at `offset`; the log's start stays."""
         self.compaction.stop()
         with storage_errors("truncate", self.directory):
-            self._reader.positions.clear()
             self._flush_state.log_is_cut_to(offset)
             self.compaction.log_is_cut_to(offset)
+        with self._whole_or_cut_short("truncate"):
+            self._reader.positions.clear()
             self._segments.start_anew_at(offset)
             self.damaged = ()
             self._snapshots.remove_all()
-        self._tail.producers = ProducerStates(forgotten=offset > 0)
+        # Of what lay before `offset` in the log that is followed from now on nobody here knows.
+        self._tail.producers = ProducerStates(
+            forgotten_to=ANY_FORGOTTEN if offset > 0 else NONE_FORGOTTEN
+        )
         self._epochs.truncate_from_end(0)
 
     @property

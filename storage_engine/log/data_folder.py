@@ -2,7 +2,7 @@
 has, in a format it knows.
 
     .lock               locked exclusively while a broker runs
-    meta.properties     version=1, broker.id, cluster.id
+    meta.properties     version=1, broker.id, cluster.id, gaps.below.recovery.points
     .boot-id            the kernel's boot id when the broker last started on this folder
     .clean-shutdown     present only after a stop in order; holds the boot id too
     .tail-lost          once the machine went down under a running broker: the first incarnation
@@ -24,6 +24,7 @@ from storage_engine.core.ids import (
     BrokerEpoch,
     TopicPartition,
 )
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
@@ -49,11 +50,20 @@ STRAY_FOLDER_SUFFIX = "-stray"
 
 FILE_NAME_MAX_BYTES = 255
 
+GAPS_KEY = "gaps.below.recovery.points"
+"""Says that every release that wrote to the folder saw to it; see `LogManager._tell_gaps`."""
+
 logger = logging.getLogger(__name__)
 
 
 class FolderFailedError(StorageError):
     """The operating system refuses the folder; others of the broker may do."""
+
+
+def _kind_of(error: OSError) -> type[StorageError]:
+    """For want of descriptors or memory no folder is left out: the start fails."""
+    is_short = reach_of_file_error(error) is Reach.SHORTAGE
+    return StorageError if is_short else FolderFailedError
 
 
 class DataFolder:
@@ -78,7 +88,7 @@ class DataFolder:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
         except OSError as error:
-            raise FolderFailedError(
+            raise _kind_of(error)(
                 f"the data folder {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
@@ -91,7 +101,7 @@ class DataFolder:
             self._take_over(broker_id, cluster_id)
         except OSError as error:
             self.unlock()
-            raise FolderFailedError(
+            raise _kind_of(error)(
                 f"the data folder {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error
@@ -111,7 +121,15 @@ class DataFolder:
         """The broker's first incarnation since the logs here may have lost what was not flushed;
         TAIL_LOST_NOW when that is the one to come. A folder that is new may be a disk that was
         replaced, whose logs have lost everything."""
-        self.recovery_points = self._saved(RECOVERY_POINTS_FILE).offsets
+        saved_points = self._saved(RECOVERY_POINTS_FILE)
+        self.recovery_points = saved_points.offsets
+        """Those on the medium."""
+        self.tells_gaps = (
+            GAPS_KEY in self._meta
+            and not saved_points.is_damaged
+            and self._disk.exists(self.path / RECOVERY_POINTS_FILE)
+        )
+        """Whether a gap between two segments above a log's recovery point tells of a crash."""
         self.log_starts = self._saved(LOG_STARTS_FILE).offsets
         cleaned = self._saved(CLEANER_OFFSETS_FILE)
         self.cleaner_offsets = cleaned.offsets
@@ -146,6 +164,13 @@ class DataFolder:
         """The broker has registered for the first time since the logs may have been cut."""
         self.tail_lost_epoch = epoch
         self._write_tail_lost()
+
+    def keep_that_gaps_tell(self) -> None:
+        """The recovery points on the medium are above all gaps that are in order."""
+        self.tells_gaps = True
+        if GAPS_KEY not in self._meta:
+            self._meta[GAPS_KEY] = "true"
+            self._write_meta()
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the one that is there."""

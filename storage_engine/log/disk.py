@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from storage_engine.core.system_errors import Reach, reach_of_file_error
+
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -101,6 +103,10 @@ class Disk(Protocol):
 
     def file_size(self, path: Path) -> int: ...
 
+    def modified_ms(self, path: Path) -> int:
+        """When the file's content was last written."""
+        ...
+
     def make_directory(self, path: Path) -> None:
         """Parents too; no error when it is there."""
         ...
@@ -165,14 +171,14 @@ class RealDisk:
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        os.fdatasync(descriptor)
+        _sync(os.fdatasync, descriptor)
 
     def open_directory(self, path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_names(self, descriptor: int) -> None:
         # Not fdatasync: file systems may leave out new names that did not enlarge the folder.
-        os.fsync(descriptor)
+        _sync(os.fsync, descriptor)
 
     def map(self, descriptor: int, length: int, position: int) -> memoryview:
         return memoryview(
@@ -230,6 +236,9 @@ class RealDisk:
     def file_size(self, path: Path) -> int:
         return path.stat().st_size
 
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
     def make_directory(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
@@ -240,7 +249,11 @@ class RealDisk:
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            # Of a part that somebody else removes, the rest is still to go.
+            shutil.rmtree(path, ignore_errors=True)
 
     def lock(self, path: Path) -> int | None:
         descriptor = os.open(path, _READ_WRITE, _FILE_MODE)
@@ -260,6 +273,17 @@ class RealDisk:
 
 
 REAL_DISK: Disk = RealDisk()
+
+
+def _sync(call: Callable[[int], None], descriptor: int) -> None:
+    """A sync that lacked memory is no better than one that the medium failed: what it was to bring
+    there may count as clean now, so that nobody may take it for a call to be made again."""
+    try:
+        call(descriptor)
+    except OSError as error:
+        if reach_of_file_error(error) is Reach.SHORTAGE:
+            raise OSError(errno.EIO, f"not synced: {error.strerror}") from error
+        raise
 
 
 def write_fully(disk: Disk, descriptor: int, data: Buffer, position: int) -> None:

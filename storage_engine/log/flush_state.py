@@ -7,12 +7,13 @@ Source: R-LOG4, R-LOG8.
 from collections.abc import Callable
 from pathlib import Path
 
+from storage_engine.core.errors import LogFolderError, LogShortageError
 from storage_engine.core.ports import Clock
 from storage_engine.log.flush_job import FlushJob
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_metadata import PARTITION_METADATA_FILE
-from storage_engine.log.segment_list import SegmentList
+from storage_engine.log.segment_list import SEGMENTS_PER_FLUSH, SegmentList
 from storage_engine.log.storage_errors import storage_errors
 
 
@@ -57,7 +58,7 @@ class FlushState:
         self._is_topic_id_flushed = False
         self._is_used = False
         self._is_settling = False
-        self._last_flush_ms = clock.wall_ms()
+        self._last_flush_ms = clock.monotonic_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 
     def is_behind(self, log_end_offset: int) -> bool:
@@ -82,17 +83,28 @@ class FlushState:
 
     def prepare(self) -> FlushJob:
         """A job for what is in the log now, or for the oldest part if that is a lot; a cut that
-        comes before its end makes it count for nothing.
+        comes before its end makes it count for nothing. Where descriptors are short it takes one
+        segment, so that a log of many is flushed in the end.
         """
+        try:
+            return self._prepare(SEGMENTS_PER_FLUSH)
+        except LogShortageError:
+            return self._prepare(1)
+
+    def _prepare(self, most_segments: int) -> FlushJob:
         segments, generation = self._segments, self._generation
         is_settling = self._is_settling
         with storage_errors("flush", segments.folder.path):
-            paths, end_offset = segments.unflushed(self.recovery_point, with_indexes=is_settling)
+            unflushed = segments.unflushed(
+                self.recovery_point, most_segments, with_indexes=is_settling
+            )
+        paths, end_offset = unflushed.paths, unflushed.end_offset
         is_last = segments.active.file.path in paths
         self._is_used = True
         if self._cut_unsynced and segments.active.file.path not in paths:
             paths.append(segments.active.file.path)
         disk, directory = segments.folder.disk, segments.folder.path
+        segments.name_changes += len(unflushed.indexes)
         name_changes = segments.name_changes
         with_names = segments.unsynced_names
 
@@ -109,6 +121,7 @@ class FlushState:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
         folders: list[Path] = []
+        takes_topic_id = False
         self._epochs.save()
         with storage_errors("flush", directory):
             if self._epochs.unsynced and disk.exists(self._epochs.path):
@@ -117,7 +130,7 @@ class FlushState:
                 folders = [directory]
             if not self._is_topic_id_flushed and disk.exists(directory / PARTITION_METADATA_FILE):
                 # Records without it would pass for those of another topic of the same name.
-                self._is_topic_id_flushed = True
+                takes_topic_id = True
                 paths.append(directory / PARTITION_METADATA_FILE)
                 folders = [directory]
             if is_settling:
@@ -128,17 +141,24 @@ class FlushState:
                 folders += [path for path in other_folders if path not in folders]
                 paths += [p for p in other_paths if p not in paths and disk.exists(p)]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
+        # Only now: without the job nobody would bring these to the medium.
         self._unfinished[number] = paths, folders
+        self._is_topic_id_flushed = self._is_topic_id_flushed or takes_topic_id
+        for index in unflushed.indexes:
+            index.is_unsynced = False
         self._epochs.unsynced = False
-        self._last_flush_ms = self._clock.wall_ms()
+        self._last_flush_ms = self._clock.monotonic_ms()
         return job
 
     def run(self, job: FlushJob) -> None:
         """The job at once, on this thread. One that fails stays among the unfinished, so that the
         next one does its work too.
         """
-        with storage_errors("flush", self._segments.folder.path):
+        try:
             job.run()
+        except OSError as error:
+            # Whatever its number: the kernel may count the pages as clean.
+            raise LogFolderError(f"can't flush {self._segments.folder.path}: {error}") from error
         job.finish()
 
     def log_is_cut_to(self, end_offset: int) -> None:
@@ -147,6 +167,12 @@ class FlushState:
         """
         self._generation += 1
         self._cut_unsynced = True
-        if self.recovery_point > end_offset:
+        known = self.recovery_point
+        if known > end_offset:
             self.recovery_point = end_offset
-            self._on_lowered()
+            try:
+                self._on_lowered()
+            except OSError:
+                # The log is not cut yet, and the next try must come here again.
+                self.recovery_point = known
+                raise

@@ -37,7 +37,7 @@ class LeaderAppends:
     ) -> AppendResult:
         """See `PartitionLog.append_as_leader`."""
         tail = self._tail
-        batches = self._checked(records, allow_transactional)
+        batches = self._checked(records, allow_transactional, now_ms)
         first_time = check_producers(tail.producers, batches)
         if first_time is not None:
             return self._duplicate(*first_time)
@@ -62,7 +62,7 @@ class LeaderAppends:
         run = AppendRun(tail.end_offset, now_ms if tail.stamps_append_time else -1)
         for records in appends:
             try:
-                batches = self._checked(records, allow_transactional)
+                batches = self._checked(records, allow_transactional, now_ms)
                 if not run.goes_on_with(batches):
                     # The producers' state must know what came before.
                     self._write_run(run, now_ms)
@@ -88,6 +88,7 @@ class LeaderAppends:
         segment = tail.segments.active
         if (
             tail.closed
+            or tail.segments.is_cut_short
             or tail.compacts
             or tail.stamps_append_time
             or leader_epoch != tail.epochs.cache.latest_epoch
@@ -96,14 +97,22 @@ class LeaderAppends:
             or max(columns.sizes) > tail.roll_rule.segment_bytes
             # Batches without a time make a segment roll by another rule.
             or min(columns.max_timestamps) < 0
+            # Which of the batches is refused, and why, is said one by one.
+            or not tail.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
+            or tail.time_limits.has_oldest
         ):
             return None
         offsets = columns.offsets_from(tail.end_offset)
         size = sum(columns.sizes)
-        if (
-            tail.roll_rule.demands_roll(
+        try:
+            must_roll = tail.roll_rule.demands_roll(
                 segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
             )
+        except OSError:
+            # Whoever appends them one by one meets the error again, and reports it.
+            return None
+        if (
+            must_roll
             or not columns.are_plain(max_message_bytes=tail.max_message_bytes)
             or not producers_allow(tail.producers, columns)
             or not self._room.has(size)
@@ -111,6 +120,7 @@ class LeaderAppends:
             return None
         self._room.take(size)
         segment.write(columns.placed(offsets, leader_epoch))
+        segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
         record_producers(tail.producers, columns, offsets, now_ms)
         return offsets
@@ -148,7 +158,7 @@ class LeaderAppends:
             return _alone(failure)
 
     def _checked(
-        self, records: memoryview, allow_transactional: bool
+        self, records: memoryview, allow_transactional: bool, now_ms: int
     ) -> list[tuple[int, BatchHeader]]:
         """The batches of one append, after the checks that need no look at the log."""
         tail = self._tail
@@ -157,6 +167,9 @@ class LeaderAppends:
             max_message_bytes=tail.max_message_bytes,
             allow_transactional=allow_transactional,
         )
+        if tail.time_limits.are_set and not tail.stamps_append_time:
+            for _, header in batches:
+                tail.time_limits.check(header, now_ms)
         segment_bytes = tail.roll_rule.segment_bytes
         if len(records) > segment_bytes:
             raise _too_large(len(records), segment_bytes)
@@ -213,8 +226,8 @@ class LeaderAppends:
             whole = len(run.parts) == 1 or (
                 run.is_worth_joining and self._fits_active_segment(run, now_ms, stamped)
             )
-        except KafkaError:
-            # The first batch of the segment is damaged: the writes meet it again.
+        except (KafkaError, OSError):
+            # The first batch of the segment can't be read: the writes meet it again.
             whole = False
         for data, placed in [run.joined()] if whole else run.parts:
             try:

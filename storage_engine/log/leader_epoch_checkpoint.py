@@ -8,7 +8,7 @@ of a thousand partitions would be a thousand of them, on each broker. Source: KI
 
 from contextlib import suppress
 
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFullError
+from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, write_epochs
 from storage_engine.log.log_loader import LogFolder
@@ -56,15 +56,15 @@ class LeaderEpochCheckpoint:
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self.cache.truncate_from_end(end_offset):
-            self._save_if_there_is_room()
+            self._save_if_it_can_be()
 
     def truncate_from_start(self, start_offset: int) -> None:
         if self.cache.truncate_from_start(start_offset):
-            self._save_if_there_is_room()
+            self._save_if_it_can_be()
 
-    def _save_if_there_is_room(self) -> None:
+    def _save_if_it_can_be(self) -> None:
         """For what opening the log would find out as well: epochs outside the log."""
-        with suppress(LogFullError):
+        with suppress(LogBusyError):
             self._save()
 
     def _save(self) -> None:

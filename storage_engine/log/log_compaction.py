@@ -20,6 +20,7 @@ from storage_engine.core.compaction import (
     plan_compaction,
 )
 from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.compaction_job import CompactionJob
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segment_list import SegmentList
@@ -140,8 +141,12 @@ class LogCompaction:
         if self.expect_gaps():
             # On the medium before the first gap is: after a crash the log is opened before anybody
             # knows the policy of its topic.
-            with storage_errors("note the compaction of", self._segments.folder.path):
-                self._on_lowered()
+            try:
+                with storage_errors("note the compaction of", self._segments.folder.path):
+                    self._on_lowered()
+            except LogStorageError:
+                self.first_dirty_offset = 0
+                raise
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),
@@ -218,6 +223,16 @@ class LogCompaction:
             self._job = None
         return goes_on
 
+    def goes_on_later(self, job: CompactionJob, error: Exception) -> bool:
+        """Whether a step's `work` that failed is to be done again after a while, since it only
+        lacked descriptors and the log's files are half replaced."""
+        return (
+            job.is_half_done
+            and not job.is_stopped
+            and isinstance(error, OSError)
+            and reach_of_file_error(error) is Reach.SHORTAGE
+        )
+
     def failed(self, job: CompactionJob, error: Exception) -> LogStorageError | None:
         """A step's `work` failed: the job is over; the error that the log fails with, if any."""
         self._job = None
@@ -226,8 +241,9 @@ class LogCompaction:
             return None
         job.is_stopped = True
         if job.is_half_done:
-            reason = error if isinstance(error, OSError) else OSError(str(error))
-            return storage_error("replace segments of", folder, reason)
+            if isinstance(error, OSError) and reach_of_file_error(error) is Reach.FOLDER:
+                return storage_error("replace segments of", folder, error)
+            return LogStorageError(f"can't replace segments of {folder}: {error}")
         if isinstance(error, CorruptRecordError):
             self.is_left_alone = True
             logger.error("not compacted any more, it is damaged folder=%s error=%s", folder, error)
@@ -249,9 +265,15 @@ class LogCompaction:
     def log_is_cut_to(self, end_offset: int) -> None:
         """What will stand above `end_offset` is not what was cleaned."""
         self.is_left_alone = False
-        if self.first_dirty_offset > end_offset:
+        known = self.first_dirty_offset
+        if known > end_offset:
             self.first_dirty_offset = end_offset
-            self._on_lowered()
+            try:
+                self._on_lowered()
+            except OSError:
+                # The log is not cut yet, and the next try must come here again.
+                self.first_dirty_offset = known
+                raise
 
     def _first_dirty_timestamp(self, first_dirty: int) -> int:
         for segment in self._segments.all[:-1]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
 """A position in an offset index is an int32."""
 
+NO_TIME_LIMIT = (1 << 63) - 1
+
 _WEEK_MS = 7 * 24 * 3600 * 1000
 _DAY_MS = 24 * 3600 * 1000
 
@@ -26,6 +28,8 @@ class LogConfig:
     message_timestamp_type: str = "CreateTime"
     """`CreateTime` or `LogAppendTime`."""
 
+    message_timestamp_before_max_ms: int = NO_TIME_LIMIT
+    message_timestamp_after_max_ms: int = NO_TIME_LIMIT
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000

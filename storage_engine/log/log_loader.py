@@ -11,10 +11,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.aborted_transactions import is_good
 from storage_engine.log.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
 from storage_engine.log.disk import Disk
@@ -28,9 +30,11 @@ from storage_engine.log.log_segment import (
     offset_in_name,
 )
 from storage_engine.log.open_files import OpenFiles
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET
 from storage_engine.log.producer_replay import load_producers
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.recovery import Recovered, recover_segment
+from storage_engine.log.storage_errors import storage_error
 from storage_engine.log.swap_files import CLEANED_SUFFIX, finish_swaps, sync_names
 
 logger = logging.getLogger(__name__)
@@ -89,6 +93,24 @@ class LogFolder:
         return segment
 
 
+class Gaps(NamedTuple):
+    """Where offsets may be missing in order."""
+
+    may_be: bool
+    """Anywhere within segments: the log is or was compacted, or copied from one that was."""
+    none_above: int | None
+    """See `load_log`."""
+
+    def may_be_between(self, end_offset: int, base_offset: int) -> bool:
+        """Whether offsets may be missing between a segment that ends at one offset and the next
+        one, which begins at the other; if not, the former has lost its end."""
+        if not self.may_be or self.none_above is None or base_offset <= self.none_above:
+            return self.may_be
+        # No segment is that long: this is a gap that no index reaches across, before which all was
+        # flushed.
+        return base_offset - end_offset > MAX_RELATIVE_OFFSET + 1
+
+
 def load_log(
     folder: LogFolder,
     *,
@@ -97,14 +119,20 @@ def load_log(
     has_gaps: bool,
     clean: bool,
     now_ms: int,
+    no_gap_above: int | None = None,
 ) -> LoadedLog:
     """Raises LogStorageError when the folder can't be read or written.
 
-    `has_gaps`: offsets may be missing, because the log is or was compacted.
+    `has_gaps`: offsets may be missing, because the log is or was compacted. `no_gap_above`: between
+    a segment that begins above this offset and the one before it none are; None: they may.
     """
+    gaps = Gaps(has_gaps, no_gap_above)
     try:
-        return _load(folder, log_start_offset, recovery_point, has_gaps, clean, now_ms)
+        return _load(folder, log_start_offset, recovery_point, gaps, clean, now_ms)
     except OSError as error:
+        if passes_by_itself(error):
+            # Opening does all of it again the next time.
+            raise storage_error("open the log in", folder.path, error, unchanged=True) from error
         raise LogStorageError(f"can't open the log in {folder.path}: {error}") from error
 
 
@@ -112,7 +140,7 @@ def _load(
     folder: LogFolder,
     log_start_offset: int,
     recovery_point: int,
-    has_gaps: bool,
+    gaps: Gaps,
     clean: bool,
     now_ms: int,
 ) -> LoadedLog:
@@ -130,7 +158,7 @@ def _load(
     snapshots = ProducerSnapshots(disk, folder.path, names)
     if not clean:
         snapshots.remove_above(recovery_point)
-    checked = _check(folder, segments, epochs, recovery_point, has_gaps, clean)
+    checked = _check(folder, segments, epochs, recovery_point, gaps, clean)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
             "log ends before its start, it begins anew folder=%s end=%d start=%d",
@@ -152,7 +180,7 @@ def _load(
         snapshots,
         tuple(segments),
         log_start_offset=log_start_offset,
-        has_gaps=has_gaps,
+        has_gaps=gaps.may_be,
         now_ms=now_ms,
         damaged=[segment for segment in checked.damaged if segment in segments],
     )
@@ -235,7 +263,7 @@ def _check(
     segments: list[LogSegment],
     epochs: LeaderEpochCache,
     recovery_point: int,
-    has_gaps: bool,
+    gaps: Gaps,
     clean: bool,
 ) -> _Checked:
     """Makes every segment trustworthy, but for the transaction indexes of some."""
@@ -268,9 +296,11 @@ def _check(
             continue
         checked.recovered_bytes += segment.size
         checked.damaged.append(segment)
-        cut, last_epoch = _recover(folder, segment, epochs, has_gaps, last_epoch)
+        cut, last_epoch = _recover(folder, segment, epochs, gaps.may_be, last_epoch)
         if following is not None:
-            is_short = segment.next_offset < following and not has_gaps
+            is_short = segment.next_offset < following and not (
+                gaps.may_be_between(segment.next_offset, following)
+            )
             if cut is not None or is_short or segment.next_offset > following:
                 _drop(folder, segments, number + 1, "it follows the damage")
                 break

@@ -8,14 +8,21 @@ R-LOG8, R-CTL4, R-CTL6, KIP-112.
 """
 
 import logging
+import resource
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from storage_engine.core.errors import LogFolderError, LogStorageError, StorageError
+from storage_engine.core.errors import (
+    LogFolderError,
+    LogShortageError,
+    LogStorageError,
+    StorageError,
+)
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.core.ports import Background, Clock
+from storage_engine.core.system_errors import Reach, passes_by_itself, reach_of_file_error
 from storage_engine.log.data_folder import (
     DELETED_FOLDER_SUFFIX,
     STRAY_FOLDER_SUFFIX,
@@ -29,7 +36,7 @@ from storage_engine.log.open_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
 from storage_engine.log.recovery_progress import begin_progress
-from storage_engine.log.storage_errors import NO_ROOM, storage_error
+from storage_engine.log.storage_errors import storage_error
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +75,8 @@ class LogManager:
         self._checkpoints = FolderCheckpoints(disk, self.logs, self._folder_of)
         self.on_folder_failed: Callable[[Path, Exception], None] = lambda path, error: None
         """Hears of a folder that failed in work that nobody else waits for."""
+        self._leftovers: list[Path] = []
+        """Folders of deleted partitions that are still to be removed."""
         self._lost: list[Path] = []
         """Folders that could not be used at the start: any unknown partition may be in them."""
         self._folders: list[DataFolder] = []
@@ -110,6 +119,7 @@ class LogManager:
         self._in_each_folder(self._begin)
         self._load_logs(self._find_partitions())
         self._in_each_folder(self._checkpoints.lower_recovery_points)
+        self._in_each_folder(self._tell_gaps)
         self._loaded = True
 
     def close(self) -> None:
@@ -188,6 +198,12 @@ class LogManager:
                 return True
         return False
 
+    def remove_leftovers(self) -> None:
+        """Once in a while: folders of deleted partitions that could not be removed before."""
+        leftovers, self._leftovers = self._leftovers, []
+        for path in leftovers:
+            self._remove_later(path)
+
     def look_for_room(self) -> None:
         """Once in a while: what else was written to the disks counts from now on."""
         for folder in self._folders:
@@ -226,7 +242,12 @@ class LogManager:
                 log = None
         if log is None:
             folder = self._folder_for_new(topic_partition)
-            self._checkpoints.forget(folder, topic_partition)
+            try:
+                self._checkpoints.forget(folder, topic_partition)
+            except OSError as error:
+                raise storage_error(
+                    "write the checkpoints of", folder.path, error, unchanged=True
+                ) from error
             log = self._open(folder, topic_partition, config, clean=True)
             if topic_id is not None:
                 write_topic_id(self._disk, log.directory, topic_id)
@@ -321,7 +342,7 @@ class LogManager:
             except OSError as error:
                 logger.error("checkpoint not written folder=%s error=%s", folder.path, error)
                 failed[folder.path] = error
-                if error.errno not in NO_ROOM:
+                if not passes_by_itself(error):
                     self.on_folder_failed(folder.path, error)
         return failed
 
@@ -351,7 +372,24 @@ class LogManager:
             try:
                 work(folder)
             except OSError as error:
+                if reach_of_file_error(error) is Reach.SHORTAGE:
+                    raise _cannot_start(error) from error
                 self._lose(folder, error)
+
+    def _tell_gaps(self, folder: DataFolder) -> None:
+        """From here on every gap between two segments lies below the recovery point on the medium,
+        but for those that crashes leave. Earlier releases did not see to that."""
+        if folder.tells_gaps:
+            return
+        try:
+            for topic_partition, log in self.logs.items():
+                if self._folder_of[topic_partition] is folder and log.compaction.may_have_gaps:
+                    log.flush()
+        except LogStorageError as error:
+            logger.warning("gaps are not told apart before the next start: %s", error)
+            return
+        self._checkpoints.write_recovery_points(folder)
+        folder.keep_that_gaps_tell()
 
     def _begin(self, folder: DataFolder) -> None:
         folder.begin()
@@ -413,6 +451,8 @@ class LogManager:
                     clean=folder.was_clean_shutdown,
                     on_checked=progress[folder].checked,
                 )
+            except LogShortageError as error:
+                raise _cannot_start(error) from error
             except (OSError, LogStorageError) as error:
                 self._lose(folder, error)
                 continue
@@ -452,6 +492,10 @@ class LogManager:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
+            saved_recovery_point=lambda: folder.recovery_points.get(topic_partition, 0),
+            no_gap_above=(
+                folder.recovery_points.get(topic_partition, 0) if folder.tells_gaps else None
+            ),
             on_checked=on_checked,
         )
         self.logs[topic_partition] = log
@@ -472,15 +516,27 @@ class LogManager:
         return target
 
     def _remove_later(self, path: Path) -> None:
-        if self._background is None:
-            self._disk.remove_tree(path)
+        def failed(error: Exception) -> None:
+            logger.error("folder not removed, it stays for now folder=%s error=%s", path, error)
+            self._leftovers.append(path)
+
+        if self._background is not None:
+            self._background.submit(lambda: self._disk.remove_tree(path), lambda _: None, failed)
             return
-        self._background.submit(
-            lambda: self._disk.remove_tree(path),
-            lambda _: None,
-            lambda error: logger.error("folder not removed folder=%s error=%s", path, error),
-        )
+        try:
+            self._disk.remove_tree(path)
+        except OSError as error:
+            failed(error)
 
     def _unlock(self) -> None:
         for folder in self._folders:
             folder.unlock()
+
+
+def _cannot_start(error: Exception) -> StorageError:
+    """Not the disk's fault: without its logs a broker would lead empty ones."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return StorageError(
+        f"can't load the logs: {error}; this process may have {limit} files open: raise that limit"
+        " (ulimit -n) or give the machine memory, and start again"
+    )

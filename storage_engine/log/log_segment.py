@@ -79,6 +79,7 @@ class LogSegment:
         "size",
         "time_index",
         "transaction_index",
+        "wrote_ms",
     )
 
     def __init__(
@@ -99,6 +100,8 @@ class LogSegment:
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
+        self.wrote_ms: int | None = None
+        """When this process wrote to it last."""
         self.size = size
         self.next_offset = base_offset if next_offset is None else next_offset
         self.max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
@@ -295,6 +298,12 @@ class LogSegment:
         assert self.max_timestamp is not None
         return self.max_timestamp
 
+    def written_ms(self) -> int:
+        """When it was last written to, also by an earlier process."""
+        if self.wrote_ms is None:
+            self.wrote_ms = self._disk.modified_ms(self.file.path)
+        return self.wrote_ms
+
     def time_of_first_batch(self) -> int:
         """NO_TIMESTAMP while the segment is empty."""
         if self.first_timestamp is None:
@@ -366,13 +375,21 @@ class LogSegment:
         """Rebuilds both indexes from the headers; beyond a damaged header nothing is indexed."""
         logger.warning("index damaged, rebuilding segment=%s", self.file.path)
         size, next_offset = self.size, self.next_offset
-        self.reset()
+        latest = self.max_timestamp, self.max_timestamp_offset, self.first_timestamp
+        is_known = False
         try:
-            for _, header in self.scan(0, size):
-                self.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
-        except CorruptRecordError as error:
-            logger.error("segment damaged segment=%s error=%s", self.file.path, error)
-        self.size, self.next_offset = size, next_offset
+            self.reset()
+            try:
+                for _, header in self.scan(0, size):
+                    self.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
+            except CorruptRecordError as error:
+                logger.error("segment damaged segment=%s error=%s", self.file.path, error)
+            is_known = True
+        finally:
+            # An error of the disk must not make the segment shorter than it is.
+            self.size, self.next_offset = size, next_offset
+            if not is_known:
+                self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = latest
         self.seal_sparse_indexes()
         # No flush may come that would bring those of an older segment to the medium.
         self.offset_index.file.sync()
@@ -423,13 +440,17 @@ class LogSegment:
         return renamed
 
     def _index_batch(self, last_offset: int) -> None:
-        if self.offset_index.append(last_offset, self.size):
-            self.indexes_full = True
-        timestamp = self.max_timestamp
-        if timestamp is not None and timestamp > self._indexed_timestamp:
-            if self.time_index.append(timestamp, self.max_timestamp_offset):
+        """Never fails, since the batch is stored already: an index may lack entries."""
+        try:
+            timestamp = self.max_timestamp
+            if timestamp is not None and timestamp > self._indexed_timestamp:
+                if self.time_index.append(timestamp, self.max_timestamp_offset):
+                    self.indexes_full = True
+                self._indexed_timestamp = timestamp
+            if self.offset_index.append(last_offset, self.size):
                 self.indexes_full = True
-            self._indexed_timestamp = timestamp
+        except OSError as error:
+            logger.warning("index entry left out segment=%s error=%s", self.file.path, error)
         self._bytes_since_index = 0
 
     # -- helpers -----------------------------------------------------------------------------------

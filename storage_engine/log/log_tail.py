@@ -12,12 +12,13 @@ from storage_engine.core.producer_state import ProducerStates
 from storage_engine.log.disk import Buffer
 from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.placing import PlacedBatch
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET, PlacedBatch
 from storage_engine.log.producer_replay import record_batch
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.log.rolling import RollRule
 from storage_engine.log.segment_list import SegmentList
 from storage_engine.log.storage_errors import storage_error
+from storage_engine.log.time_limits import TimeLimits
 from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.record_batch import LENGTH_END
 
@@ -38,6 +39,7 @@ class LogTail:
         "segments",
         "snapshots",
         "stamps_append_time",
+        "time_limits",
     )
 
     def __init__(
@@ -66,6 +68,10 @@ class LogTail:
         """Takes new settings, from the next append on."""
         self.max_message_bytes = config.max_message_bytes
         self.stamps_append_time = config.stamps_append_time
+        self.time_limits = TimeLimits(
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+        )
         self.compacts = config.compacts
         self.roll_rule = RollRule(config, str(self.segments.folder.path))
 
@@ -81,6 +87,7 @@ class LogTail:
         """
         if self.closed:
             raise LogStorageError(f"the log in {self.segments.folder.path} is closed")
+        self.segments.check_whole()
         last_base, last_header = placed[-1]
         if stamped:
             max_timestamp = now_ms
@@ -97,11 +104,16 @@ class LogTail:
                 max_timestamp,
                 now_ms,
             ):
-                self.roll(placed[0][0])
+                self.roll(self._next_base(placed[0][0], last_base + last_header.last_offset_delta))
                 segment = self.segments.active
+            index = segment.transaction_index
+            if index.has_seal and any(header.is_control for _, header in placed):
+                # Now, while nothing is stored: an entry must not fail after its batch.
+                index.unseal()
         except OSError as error:
             raise storage_error("roll", self.segments.folder.path, error, unchanged=True) from error
         segment.write(records)
+        segment.wrote_ms = now_ms
         position = 0
         for base_offset, header in placed:
             size = LENGTH_END + header.length
@@ -115,6 +127,14 @@ class LogTail:
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
             position += size
+
+    def _next_base(self, first_offset: int, last_offset: int) -> int:
+        """Where the next segment begins: at the log's end, also when offsets are missing behind it,
+        so that a gap between two segments tells of an end that a crash took. Only where the
+        indexes do not reach so far it begins with the first batch.
+        """
+        reaches = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
+        return self.end_offset if reaches else first_offset
 
     def roll(self, base_offset: int) -> None:
         """Begins a new segment at `base_offset`, unless that is where the newest begins."""

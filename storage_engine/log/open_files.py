@@ -18,6 +18,21 @@ MAX_OPEN_FILES = 20_000
 """Well below the kernel's 65,530 mappings a process."""
 
 
+def descriptor_limit() -> int:
+    """How many descriptors this process may have."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return NO_DESCRIPTOR_LIMIT if soft_limit == resource.RLIM_INFINITY else soft_limit
+
+
+def pool_limit(descriptors: int) -> int:
+    """How many of so many descriptors the logs may keep open."""
+    return min(MAX_OPEN_FILES, max(1, descriptors // SHARE_OF_LIMIT))
+
+
+NO_DESCRIPTOR_LIMIT = 1 << 30
+"""What a process without a limit is taken to have; the kernel's own bound (fs.nr_open)."""
+
+
 class Releasable(Protocol):
     """Something open that can be opened again."""
 
@@ -33,10 +48,7 @@ class OpenFiles:
 
     def __init__(self, limit: int | None = None) -> None:
         """`limit` is taken from the process's own when it is not given."""
-        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft_limit == resource.RLIM_INFINITY:
-            soft_limit = MAX_OPEN_FILES
-        self._limit = limit or min(MAX_OPEN_FILES, soft_limit // SHARE_OF_LIMIT)
+        self._limit = limit or pool_limit(descriptor_limit())
         self._items: dict[int, Releasable] = {}
         """By identity, oldest first."""
 

@@ -7,14 +7,17 @@ out is in the classes below: `ReadableLog`, `StatefulLog`, `CuttableLog`, `Repai
 R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R-REP8.
 """
 
+import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storage_engine.core.errors import KafkaError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
+from storage_engine.core.producer_state import ANY_FORGOTTEN
 from storage_engine.log.append_check import follower_batches, has_gaps
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
@@ -24,10 +27,13 @@ from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.placing import runs_of
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET, runs_of
 from storage_engine.log.repairable_log import RepairableLog
 from storage_engine.log.storage_errors import storage_errors
 from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.record_batch import read_header
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionLog(RepairableLog):
@@ -47,6 +53,8 @@ class PartitionLog(RepairableLog):
         clean: bool,
         room: FreeSpace,
         on_recovery_point_lowered: Callable[[], None],
+        saved_recovery_point: Callable[[], int] | None,
+        no_gap_above: int | None = None,
     ) -> None:
         """Use `open`."""
         super().__init__(
@@ -58,6 +66,8 @@ class PartitionLog(RepairableLog):
             first_dirty_offset=first_dirty_offset,
             clean=clean,
             on_recovery_point_lowered=on_recovery_point_lowered,
+            saved_recovery_point=saved_recovery_point,
+            no_gap_above=no_gap_above,
         )
         self._room = room
         self._leader_appends = LeaderAppends(self._tail, room)
@@ -79,6 +89,8 @@ class PartitionLog(RepairableLog):
         room: FreeSpace | None = None,
         on_recovery_point_lowered: Callable[[], None] = lambda: None,
         on_checked: Callable[[int], None] = lambda size: None,
+        saved_recovery_point: Callable[[], int] | None = None,
+        no_gap_above: int | None = None,
     ) -> "PartitionLog":
         """Opens the log in `directory`, or makes an empty one that begins at `log_start_offset`.
 
@@ -86,7 +98,8 @@ class PartitionLog(RepairableLog):
         `first_dirty_offset`: below it the log was compacted. `on_recovery_point_lowered` is called
         within a truncation, and must bring the new recovery point and first dirty offset to the
         medium. `room` is that of the data folder; None: nobody looks. `on_checked` hears of the
-        bytes that opening has gone through.
+        bytes that opening has gone through. `saved_recovery_point` tells which one is on the medium
+        (None: nobody keeps it). `no_gap_above`: see `load_log`.
         """
         folder = LogFolder(
             disk=disk,
@@ -105,6 +118,8 @@ class PartitionLog(RepairableLog):
             clean=clean,
             room=FreeSpace(disk, directory) if room is None else room,
             on_recovery_point_lowered=on_recovery_point_lowered,
+            saved_recovery_point=saved_recovery_point,
+            no_gap_above=no_gap_above,
         )
 
     # -- append ------------------------------------------------------------------------------------
@@ -181,6 +196,15 @@ class PartitionLog(RepairableLog):
             producer_id, producer_epoch, marker, leader_epoch=leader_epoch, now_ms=now_ms
         )
 
+    def note_refused(self, records: memoryview) -> None:
+        """The leader has refused these batches of a producer, who will send them again."""
+        with contextlib.suppress(CorruptRecordError):
+            first = read_header(records)
+            if first.producer_id >= 0:
+                self.producer_state.note_refused(
+                    first.producer_id, first.producer_epoch, first.base_sequence
+                )
+
     def append_as_follower(self, records: memoryview) -> AppendResult:
         """Stores a leader's batches at the leader's offsets; a batch cut off at the end is left
         out.
@@ -188,6 +212,7 @@ class PartitionLog(RepairableLog):
         CorruptRecordError when they are damaged or do not go on where the log ends.
         """
         segments = self._segments
+        self._segments.check_whole()
         is_empty = segments.active.size == 0 and len(segments) == 1
         batches = follower_batches(records, self.log_end_offset, empty=is_empty)
         if not batches:
@@ -199,10 +224,19 @@ class PartitionLog(RepairableLog):
             self._start_anew_at(base_offset)
         self._epochs.note_batches(batches)
         if has_gaps(batches, self.log_end_offset):
-            self.producer_state.forgotten = True
+            self.producer_state.forgotten_to = ANY_FORGOTTEN
             if self.compaction.expect_gaps():
                 # Whoever opens the log after a crash knows no policy of its topic yet.
-                self._on_lowered()
+                try:
+                    with storage_errors("keep that offsets are missing in", self.directory):
+                        self._on_lowered()
+                except LogStorageError:
+                    # The next append must write it down before it stores the gap.
+                    self.compaction.first_dirty_offset = 0
+                    raise
+            if batches[-1][1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET:
+                # The next segment can't begin where this one ends: see `log_loader.Gaps`.
+                self.flush()
         now_ms = self._clock.wall_ms()
         size = 0
         for begin, end, placed in runs_of(batches, self._tail.roll_rule.segment_bytes):
@@ -215,6 +249,7 @@ class PartitionLog(RepairableLog):
         """A leader of this epoch will write from the log's end on; a KafkaError when the log knows
         a newer one. Touches no file: the next flush does.
         """
+        self._segments.check_whole()
         self._tail.start_epoch(epoch)
 
     # -- flush and close ---------------------------------------------------------------------------
@@ -227,6 +262,7 @@ class PartitionLog(RepairableLog):
         """A job that brings what is in the log now to the medium; its slow half may run on another
         thread.
         """
+        self._segments.check_whole()
         return self._flush_state.prepare()
 
     def flush(self) -> None:
@@ -242,6 +278,7 @@ class PartitionLog(RepairableLog):
         """
         if self._tail.closed:
             return
+        self._segments.check_whole()
         self.compaction.stop()
         self._tail.closed = True
         if self._flush_state.settle(self.log_end_offset):
@@ -258,6 +295,34 @@ class PartitionLog(RepairableLog):
                 self._flush_state.run(self.prepare_flush())
         finally:
             self._segments.close()
+
+    def open_again(self) -> None:
+        """Makes a change good that was cut short, as after a killed process: what is in memory is
+        thrown away, and the files are recovered. LogStorageError where that does not go yet.
+        """
+        self.compaction.abandon()
+        self._segments.close()
+        scrubbed_ms = self.scrubbed_ms
+        # In place, since many hold the log.
+        PartitionLog.__init__(
+            self,
+            self._segments.folder,
+            self.topic_partition,
+            clock=self._clock,
+            log_start_offset=self.log_start_offset,
+            recovery_point=self.recovery_point,
+            first_dirty_offset=self.compaction.first_dirty_offset,
+            clean=False,
+            room=self._room,
+            on_recovery_point_lowered=self._on_lowered,
+            saved_recovery_point=self._saved_recovery_point,
+        )
+        self.scrubbed_ms = scrubbed_ms
+        logger.info(
+            "opened again partition=%s end_offset=%d: a change had been cut short",
+            self.topic_partition,
+            self.log_end_offset,
+        )
 
     def close_without_flush(self) -> None:
         """Only closes the files: the log is to be deleted, or its disk has failed."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from uuid import UUID
 
 from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.disk import Disk, replace_file
-from storage_engine.log.storage_errors import NO_ROOM, storage_error
+from storage_engine.log.storage_errors import storage_error
 
 PARTITION_METADATA_FILE = "partition.metadata"
 
@@ -55,6 +56,6 @@ def write_topic_id(disk: Disk, directory: Path, topic_id: UUID, *, sync: bool = 
     try:
         replace_file(disk, path, content.encode(), sync=sync)
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if reach_of_file_error(error) is not Reach.ROOM:
             raise storage_error("write", path, error) from error
         logger.warning("no room for the topic id file=%s", path)

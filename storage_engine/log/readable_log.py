@@ -92,6 +92,7 @@ class ReadableLog:
         CorruptRecordError when the bytes there are known to be bad. ColdBytesError when finding
         them would have to wait for the medium, unless `wait`.
         """
+        self._segments.check_whole()
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             raise self.out_of_range(offset)

@@ -22,6 +22,7 @@ class RepairableLog(CuttableLog):
     def plan_compaction(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
         """A pass that is due. A record that is not committed (its transaction too) and on the
         medium displaces none."""
+        self._segments.check_whole()
         if self.compaction.active_is_overdue(self._config, now_ms):
             with storage_errors("roll", self.directory):
                 self._tail.roll(self.log_end_offset)
@@ -35,6 +36,7 @@ class RepairableLog(CuttableLog):
         self, plan: CompactionPlan, *, keys_max_bytes: int, now_ms: int
     ) -> CompactionJob:
         """The pass of a plan that was made just now; `compaction` leads it from step to step."""
+        self.save_recovery_point(plan.first_uncleanable_offset)
         return self.compaction.begin(
             plan,
             config=self._config,
@@ -51,6 +53,8 @@ class RepairableLog(CuttableLog):
         yet.
         """
         segments = self._segments
+        if segments.is_cut_short:
+            return None
         segment = segments.all[segments.number_of(offset)]
         if segment is segments.active or segment.next_offset > self.recovery_point:
             return None
@@ -63,6 +67,7 @@ class RepairableLog(CuttableLog):
 
     def close_segment_with(self, offset: int) -> None:
         """Begins a new segment if `offset` is in the active one, which then can be checked."""
+        self._segments.check_whole()
         if self._segments.active.base_offset <= offset < self.log_end_offset:
             with storage_errors("roll", self.directory):
                 self._tail.roll(self.log_end_offset)
@@ -81,6 +86,7 @@ class RepairableLog(CuttableLog):
             self.damaged = tuple(bad for bad in self.damaged if not _is_within(bad, scrub))
 
         segment = scrub.segment
+        self.save_recovery_point(segment.next_offset)
         found = self.aborted_transactions(segment.base_offset, segment.next_offset)
         aborted = tuple(each for each in found if each.last_offset < segment.next_offset)
         return self.compaction.begin_repair(scrub, replacements, repaired, aborted)

@@ -40,12 +40,13 @@ class RollRule:
         )
 
     def is_too_old(self, segment: LogSegment, max_timestamp: int, now_ms: int) -> bool:
-        """Age counts in record time from the segment's first batch, or in our time when records
-        have none.
+        """Age counts in record time from the segment's first batch, or in our time when that can't
+        be right.
         """
         first = segment.first_timestamp
         if first is None:
             first = segment.time_of_first_batch()
-        if first >= 0 and max_timestamp >= 0:
+        # One ahead of our time (often in microseconds) tells nothing either.
+        if 0 <= first <= now_ms and max_timestamp >= 0:
             return max_timestamp - first > self._age_max_ms
         return now_ms - segment.created_ms > self._age_max_ms

@@ -10,14 +10,27 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from storage_engine.core.errors import LogShortageError
 from storage_engine.core.ports import Clock
 from storage_engine.log.log_loader import LogFolder
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.swap_files import sync_names
+from storage_engine.log.transaction_index import TransactionIndex
 
 SEGMENTS_PER_FLUSH = 32
 """A flush opens all its files at once; more segments take several flushes."""
+
+
+class Unflushed(NamedTuple):
+    """What a flush is to bring to the medium."""
+
+    paths: list[Path]
+    indexes: list[TransactionIndex]
+    """Those of transactions whose files are among `paths`."""
+    end_offset: int
+    """Where the segments end."""
 
 
 class SegmentList:
@@ -32,6 +45,7 @@ class SegmentList:
         "active",
         "all",
         "folder",
+        "is_cut_short",
         "name_changes",
     )
 
@@ -47,12 +61,21 @@ class SegmentList:
         self._deletions = itertools.count()
         self._moved: list[Path] = []
         """Files of segments that are about to be replaced."""
+        self.is_cut_short = False
+        """See `PartitionLog.is_cut_short`."""
 
     def __len__(self) -> int:
         return len(self.all)
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self.all)
+
+    def check_whole(self) -> None:
+        """LogShortageError while `is_cut_short`."""
+        if self.is_cut_short:
+            raise LogShortageError(
+                f"a change of the log in {self.folder.path} was cut short, it is to be opened again"
+            )
 
     @property
     def unsynced_names(self) -> bool:
@@ -143,10 +166,11 @@ class SegmentList:
             segment.close()
         return [path for _, _, paths in due for path in paths]
 
-    def unflushed(self, recovery_point: int, *, with_indexes: bool) -> tuple[list[Path], int]:
-        """The files of the oldest segments that may have something unflushed, and the offset where
-        they end. The active segment's indexes can wait until it is sealed or closed
-        (`with_indexes`).
+    def unflushed(
+        self, recovery_point: int, most_segments: int, *, with_indexes: bool
+    ) -> Unflushed:
+        """Of the oldest few segments that may have something unflushed. The active segment's
+        indexes can wait until it is sealed or closed (`with_indexes`).
         """
         # A segment that was sealed at the recovery point has indexes that were never flushed.
         above = [
@@ -155,18 +179,18 @@ class SegmentList:
             if segment is self.active or segment.next_offset >= recovery_point
         ]
         paths: list[Path] = []
+        indexes: list[TransactionIndex] = []
         end_offset = recovery_point
-        for segment in above[:SEGMENTS_PER_FLUSH]:
+        for segment in above[:most_segments]:
             index = segment.transaction_index
             waits = segment is self.active and not with_indexes
             paths += segment.paths()[:1] if waits else segment.paths()[:-1]
             if index.is_unsynced:
                 index.file.flush()
-                index.is_unsynced = False
+                indexes.append(index)
                 paths.append(index.file.path)
-                self.name_changes += 1
             end_offset = segment.next_offset
-        return paths, end_offset
+        return Unflushed(paths, indexes, end_offset)
 
     def close(self) -> None:
         for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):
@@ -191,7 +215,7 @@ class SegmentList:
         self._doomed.append((self._due_ms(), segment, paths))
 
     def _due_ms(self) -> int:
-        return self._clock.wall_ms() + self.folder.config.file_delete_delay_ms
+        return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms
 
 
 def _base_offset_of(segment: LogSegment) -> int:

@@ -32,6 +32,7 @@ class StatefulLog(ReadableLog):
         "_epochs",
         "_flush_state",
         "_on_lowered",
+        "_saved_recovery_point",
         "_snapshots",
         "_tail",
         "compaction",
@@ -50,6 +51,8 @@ class StatefulLog(ReadableLog):
         first_dirty_offset: int,
         clean: bool,
         on_recovery_point_lowered: Callable[[], None],
+        saved_recovery_point: Callable[[], int] | None,
+        no_gap_above: int | None,
     ) -> None:
         """See `PartitionLog.open`."""
         loaded = load_log(
@@ -59,6 +62,7 @@ class StatefulLog(ReadableLog):
             has_gaps=folder.config.compacts or first_dirty_offset > 0,
             clean=clean,
             now_ms=clock.wall_ms(),
+            no_gap_above=no_gap_above,
         )
         super().__init__(
             topic_partition,
@@ -83,6 +87,7 @@ class StatefulLog(ReadableLog):
             on_lowered=on_recovery_point_lowered,
         )
         self._on_lowered = on_recovery_point_lowered
+        self._saved_recovery_point = saved_recovery_point
         self.compaction = LogCompaction(
             self._segments,
             first_dirty_offset=first_dirty_offset,
@@ -104,6 +109,13 @@ class StatefulLog(ReadableLog):
         return self._tail.producers
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether a change ended in the middle for want of descriptors or memory: the files are as
+        a killed process would have left them, and nothing is read or written before
+        `PartitionLog.open_again`."""
+        return self._segments.is_cut_short
+
+    @property
     def recovery_point(self) -> int:
         """Everything below is on the medium."""
         return self._flush_state.recovery_point
@@ -117,6 +129,14 @@ class StatefulLog(ReadableLog):
     def disk(self) -> Disk:
         """Where the log lies."""
         return self._segments.folder.disk
+
+    def save_recovery_point(self, offset: int) -> None:
+        """Before offsets below `offset` may go missing: the recovery point on the medium is not
+        below it. For recovery takes a gap above that for what a crash has left."""
+        saved = self._saved_recovery_point
+        if saved is not None and saved() < offset:
+            with storage_errors("write the recovery point of", self.directory):
+                self._on_lowered()
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -2,34 +2,21 @@
 LogStorageError.
 
 It names the action and the file, and has the code that tells a client to try another replica. Its
-class tells how far the failure goes: this action only (no room), this log, or the whole data
-folder.
+class tells how far the failure goes: this action only (no room, no descriptors), this log, or the
+whole data folder. What each number means is in `core.system_errors`.
 """
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage_engine.core.errors import LogFolderError, LogFullError, LogStorageError
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""There may be room again later."""
-
-DEVICE_FAILED = frozenset(
-    {
-        errno.EIO,
-        errno.EROFS,
-        errno.ENODEV,
-        errno.ENXIO,
-        errno.ENOMEDIUM,
-        errno.EREMOTEIO,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-        errno.EUCLEAN,
-    }
+from storage_engine.core.errors import (
+    LogFolderError,
+    LogFullError,
+    LogShortageError,
+    LogStorageError,
 )
-"""Not the file's fault but that of the disk under it."""
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 
 
 def storage_error(
@@ -38,9 +25,12 @@ def storage_error(
     """`unchanged`: everything is as it was before the action, so that a lack of room did no
     harm."""
     message = f"can't {action} {path}: {error.strerror or error}"
-    if error.errno in DEVICE_FAILED:
+    reach = reach_of_file_error(error)
+    if reach is Reach.FOLDER:
         return LogFolderError(message)
-    if unchanged and error.errno in NO_ROOM:
+    if reach is Reach.SHORTAGE:
+        return LogShortageError(message)
+    if unchanged and reach is Reach.ROOM:
         return LogFullError(message)
     return LogStorageError(message)
 

@@ -46,7 +46,14 @@ SEAL_VERSION = 0x7FFF
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("_has_seal", "file", "is_checked", "is_unsynced", "must_be_sealed")
+    __slots__ = (
+        "_has_seal",
+        "file",
+        "is_being_rebuilt",
+        "is_checked",
+        "is_unsynced",
+        "must_be_sealed",
+    )
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
@@ -56,6 +63,8 @@ class TransactionIndex:
         """Whether something has changed since the last flush."""
         self.must_be_sealed = False
         """Whether a file without a seal has lost it."""
+        self.is_being_rebuilt = False
+        """Whether entries may still be missing: an error may have ended the work half-way."""
         self._has_seal: bool | None = None
         """None: nobody has looked."""
 
@@ -85,9 +94,14 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Of a sealed index (the segment grows again) the seal goes; it must have been checked."""
-        self._keep(len(self))
+        self.unseal()
         self.file.append(ENTRY.pack(VERSION, *aborted))
         self.is_unsynced = True
+
+    def unseal(self) -> None:
+        """The segment may get entries again. OSError where the seal can't be taken off; nothing
+        has changed then."""
+        self._keep(len(self))
 
     def entry(self, number: int) -> AbortedTransaction:
         buffer, at = self.file.locate(number)
@@ -133,6 +147,8 @@ class TransactionIndex:
         """What is wrong with the file for a segment of these offsets; None when it may be
         believed.
         """
+        if self.is_being_rebuilt:
+            return "it was not rebuilt to its end"
         if self.file.has_trailing_bytes:
             return "it does not end with a whole entry"
         if self.has_seal:

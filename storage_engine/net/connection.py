@@ -8,6 +8,7 @@ costs no other connection anything. Source: R-NET1, R-NET3.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -15,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from storage_engine.core.errors import HeadraceError
+from storage_engine.core.errors import HeadraceError, LogStorageError
 from storage_engine.net.buffers import (
     Buffer,
     Piece,
@@ -421,7 +422,14 @@ class Connection(FrameProtocol):
                 written = os.writev(self.fd, views)
             except BlockingIOError:
                 written = 0
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EFAULT:
+                    # A page of a mapped segment that its disk can't give. Nothing here may touch
+                    # it: the transport would copy it, which ends the process (SIGBUS). The client
+                    # asks again, and the read on a thread then learns what the disk says.
+                    raise LogStorageError(
+                        "bytes of a log can't be read as they are sent"
+                    ) from error
                 # The transport meets the same error and reports it as connection_lost.
                 written = 0
             views = _after(views, written)

@@ -52,6 +52,27 @@ CONNECT_TIMEOUT_MS = 5000
 LISTEN_BACKLOG = 1024
 """Connections waiting for accept: all clients of a cluster come back at once after a failover."""
 
+ACCEPTS_PER_TURN = 64
+"""Connections taken up in one turn of the loop; each costs some 50 us."""
+
+ACCEPT_PAUSE_MS = 100
+"""How long nobody is let in when the process is out of descriptors: they come back when a
+connection ends, and the system's queue holds who waits."""
+
+TELL_AGAIN_MS = 10_000
+"""How long the log does not say again that connections are refused, or wait."""
+
+DESCRIPTORS_RESERVED = 64
+"""For what is neither a client nor a file that the log keeps open: libraries, the log, ZooKeeper,
+other brokers, flushes and checkpoints under way."""
+
+
+def most_connections(descriptor_limit: int, descriptors_of_logs: int) -> int:
+    """How many clients a process that may have so many descriptors can let in, so that its logs
+    always find theirs; at least one in eight."""
+    reserved = min(DESCRIPTORS_RESERVED, descriptor_limit // 4)
+    return max(descriptor_limit // 8, descriptor_limit - descriptors_of_logs - reserved, 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:

@@ -7,13 +7,18 @@ and nothing else. Source: R-NET1, R-NET3.
 import asyncio
 import contextlib
 import errno
+import logging
+import socket
 from collections import Counter
 from collections.abc import Callable
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import LISTEN_BACKLOG, ServerLimits
+from storage_engine.net.limits import TELL_AGAIN_MS, ServerLimits
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, memoryview], None]
 """Gets each frame without its length; the view is valid during the call. To answer it calls
@@ -63,6 +68,11 @@ class Server:
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._joining: set[asyncio.Task[None]] = set()
+        """Connections that the loop is making a transport for."""
+        self._refused = 0
+        """Connections above `max.connections` that the log has not told of."""
         self._released: list[Connection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
@@ -71,21 +81,26 @@ class Server:
         """Listen. HeadraceError when the address can't be had."""
         try:
             self._listener = await self.loop.create_server(
-                lambda: Connection(self), self.host or None, self.port, backlog=LISTEN_BACKLOG
+                lambda: Connection(self), self.host or None, self.port, start_serving=False
             )
+            self.port = self._listener.sockets[0].getsockname()[1]
+            self._acceptor = Acceptor(self.loop, self._listener, self._accepted)
         except OSError as error:
             raise HeadraceError(_listen_problem(self.host, self.port, error)) from None
-        self.port = self._listener.sockets[0].getsockname()[1]
         if self.limits.idle_max_ms >= 0:
             self._sweep_later()
 
     async def close(self, grace_ms: int = 1000) -> None:
         """Listen no more; give answers that are under way `grace_ms`, then close every
         connection."""
+        if self._acceptor is not None:
+            self._acceptor.close()
         if self._listener is not None:
             self._listener.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        for task in self._joining:
+            task.cancel()
         for connection in list(self.connections):
             connection.drain()
         await self._until_all_gone(grace_ms)
@@ -98,6 +113,42 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
 
+    # Connections that come.
+
+    def _accepted(self, sock: socket.socket) -> None:
+        if len(self.connections) + len(self._joining) >= self.limits.max_connections:
+            # Before anything is made for it: a crowd must cost no more than this.
+            sock.close()
+            self._refused += 1
+            if self._refused == 1:
+                log.warning(
+                    "connection closed reason=there are max.connections=%d already; how many more"
+                    " were closed is told every %d s",
+                    self.limits.max_connections,
+                    TELL_AGAIN_MS // 1000,
+                )
+                self.loop.call_later(TELL_AGAIN_MS / 1000, self._tell_refused)
+            return
+        task = self.loop.create_task(self._join(sock))
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
+
+    async def _join(self, sock: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(lambda: Connection(self), sock)
+        except OSError as error:
+            log.info("connection lost before it was taken up: %s", error)
+            sock.close()
+
+    def _tell_refused(self) -> None:
+        more, self._refused = self._refused - 1, 0
+        if more:
+            log.warning(
+                "connections closed count=%d reason=there are max.connections=%d already",
+                more,
+                self.limits.max_connections,
+            )
+
     # What connections call.
 
     def opened(self, connection: Connection) -> None:
@@ -107,9 +158,6 @@ class Server:
         self.connections[connection] = 0
         self._all_gone.clear()
         self._per_host[host] += 1
-        if len(self.connections) > limits.max_connections:
-            connection.close(f"there are max.connections={limits.max_connections} already")
-            return
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")

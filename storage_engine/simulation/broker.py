@@ -15,6 +15,7 @@ from storage_engine.broker.wiring import BrokerParts, build
 from storage_engine.log.disk import REAL_DISK, Disk
 from storage_engine.log.log_manager import LogManager
 from storage_engine.simulation.clock import ProcessLoop
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.network import (
     BASE_PORT,
     SimulatedConnection,
@@ -93,6 +94,8 @@ class SimulatedBroker:
             timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
         )
         self.transport = SimulatedTransport(self.network, self.id, loop)
+        if isinstance(self.disk, SimulatedDisk):
+            self.disk.wall_ms = loop.wall_ms
         self.logs = LogManager(
             list(self.config.log_dirs),
             log_config_for(self.config, {}),

@@ -8,7 +8,8 @@ that runs while it unwinds reaches the files. Then one of
     kill_process()       the page cache lives on: nothing is lost
     lose_power(choose)   what was not synced may be; see memory_files
 
-Parts of it can fail too: folders that give I/O errors, or that are full.
+Parts of it can fail too: folders that give I/O errors, or that are full; and the process can be out
+of descriptors.
 """
 
 import errno
@@ -21,6 +22,7 @@ from pathlib import Path
 from storage_engine.log.disk import Buffer
 from storage_engine.simulation.memory_files import MemoryFile, MemoryFolder
 
+LATER_THAN_EVER_MS = 1 << 62
 FREE_BYTES = 1 << 40
 
 
@@ -48,6 +50,12 @@ class SimulatedDisk:
         self.stays_cold = False
         """What is loaded is evicted again at once."""
         self.loads = 0
+        self.wall_ms: Callable[[], int] = lambda: LATER_THAN_EVER_MS
+        """The time that files are stamped with as they are written. Without a clock each is new."""
+        self.opens = 0
+        """Calls so far that take a descriptor, or a mapping, on a real disk."""
+        self.short_at: range = range(0)
+        """Which of these, counted from 1, fail for want of descriptors."""
         self.boots = 0
         self.syncs = 0
         self.changes = 0
@@ -86,6 +94,7 @@ class SimulatedDisk:
 
     def open_for_append(self, path: Path) -> int:
         self._check(path)
+        self._take_descriptor(path)
         folder = self._folder(path.parent)
         node = folder.names.get(path.name)
         if node is None:
@@ -95,6 +104,7 @@ class SimulatedDisk:
 
     def open_existing(self, path: Path) -> int:
         self._check(path)
+        self._take_descriptor(path)
         return self._opened(path, self._file(path))
 
     def close(self, descriptor: int) -> None:
@@ -103,7 +113,9 @@ class SimulatedDisk:
         self._locked.pop(descriptor, None)
 
     def duplicate(self, descriptor: int) -> int:
-        return self._opened(*self._at(descriptor))
+        path, node = self._at(descriptor)
+        self._take_descriptor(path)
+        return self._opened(path, node)
 
     def size(self, descriptor: int) -> int:
         return self._file_at(descriptor)[1].size
@@ -123,6 +135,7 @@ class SimulatedDisk:
 
     def open_directory(self, path: Path) -> int:
         self._check(path)
+        self._take_descriptor(path)
         return self._opened(path, self._folder(path))
 
     def sync_names(self, descriptor: int) -> None:
@@ -133,7 +146,8 @@ class SimulatedDisk:
         folder.sync()
 
     def map(self, descriptor: int, length: int, position: int) -> memoryview:
-        _, file = self._file_at(descriptor)
+        path, file = self._file_at(descriptor)
+        self._take_descriptor(path)
         if length <= 0 or position + length > file.size:
             raise ValueError("mmap length is greater than file size")
         return memoryview(file.buffer)[position : position + length].toreadonly()
@@ -160,6 +174,7 @@ class SimulatedDisk:
             self.cold = {folder for folder in self.cold if not _is_below(path, {folder})}
 
     def read_file(self, path: Path) -> bytes:
+        self._take_descriptor(path)
         file = self._file(path)
         return bytes(memoryview(file.buffer)[: file.size])
 
@@ -172,6 +187,7 @@ class SimulatedDisk:
                 raise _error(errno.ENOSPC, path)
             content = content[: self.room[folder]]
             self.room[folder] -= len(content)
+        file.modified_ms = self.wall_ms()
         self._change(lambda: file.write(content, position))
         return len(content)
 
@@ -184,6 +200,7 @@ class SimulatedDisk:
 
     def list_names(self, path: Path) -> list[str]:
         self._check(path)
+        self._take_descriptor(path)
         return list(self._folder(path).names)
 
     def exists(self, path: Path) -> bool:
@@ -194,6 +211,9 @@ class SimulatedDisk:
 
     def file_size(self, path: Path) -> int:
         return self._file(path).size
+
+    def modified_ms(self, path: Path) -> int:
+        return self._file(path).modified_ms
 
     def make_directory(self, path: Path) -> None:
         self._check(path)
@@ -223,6 +243,7 @@ class SimulatedDisk:
     def remove_tree(self, path: Path) -> None:
         folder = self._find(path)
         if isinstance(folder, MemoryFolder):
+            self._take_descriptor(path)
             for name in list(folder.names):
                 self.remove_tree(path / name)
         self.remove(path)
@@ -306,6 +327,11 @@ class SimulatedDisk:
     def _check(self, path: Path) -> None:
         if self.broken and _is_below(path, self.broken):
             raise _error(self.error, path)
+
+    def _take_descriptor(self, path: Path) -> None:
+        self.opens += 1
+        if self.opens in self.short_at:
+            raise _error(errno.EMFILE, path)
 
     def _check_sync(self, path: Path) -> None:
         self._check(path)

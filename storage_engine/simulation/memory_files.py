@@ -30,12 +30,13 @@ class MemoryFile:
     on.
     """
 
-    __slots__ = ("_changes", "_synced", "buffer", "size")
+    __slots__ = ("_changes", "_synced", "buffer", "modified_ms", "size")
 
     def __init__(self) -> None:
         self.buffer = bytearray(256)
         """A mapping of the file is a view of it, so it is replaced rather than resized."""
         self.size = 0
+        self.modified_ms = 0
         self._synced = b""
         self._changes: list[ByteChange] = []
         """Since the last sync."""

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple, Protocol
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.coordination.state_load import Content, StateLoad
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.coordination import AppendRecord, CountAppended, Replicated
+from storage_engine.broker.unexpected import FAILED, guarded
+from storage_engine.core.coordination import AppendRecord, CountAppended, Moment, Replicated
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler
@@ -41,11 +42,20 @@ LOAD_WAIT_MS = 5_000
 """From the election on, how long requests wait for the load instead of being refused: librdkafka
 asks again but twice within 300 ms, and the first load of a process imports Arrow."""
 
+BATCH_HEADER_BYTES = 1024
+"""Room for a batch's header, and more."""
+
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
 """What is asked of a partition, as `acks`."""
+
+
+def moment(clock: Clock) -> Moment:
+    """Now."""
+    return Moment(clock.monotonic_ms(), clock.wall_ms())
+
 
 OnAnswer = Callable[[Any], None]
 EventOf = Callable[[int], Any]
@@ -56,7 +66,7 @@ be none any more. Called in the turn in which the event is stepped, and sometime
 class Core(Protocol):
     """A coordinator's state machine."""
 
-    def restore(self, content: Content, at: Any, /) -> list[Any]: ...
+    def restore(self, content: Content, at: Moment, /) -> list[Any]: ...
 
     def step(self, event: Any, /) -> list[Any]: ...
 
@@ -103,9 +113,7 @@ class CoordinatorKind:
     """Module with `new_content`, `replay` and `encode_entries`, of the log's records."""
     new_core: Callable[[], Core]
     new_carrier: Callable[["CoordinatorRunner"], Carrier]
-    now: Callable[[], Any]
-    """Time, as the core takes it."""
-    tick: Callable[[], Any]
+    tick: Callable[[Moment], Any]
     """The event of the periodic work."""
     answer_types: tuple[type, ...]
     """Their `request` says what they answer."""
@@ -122,12 +130,16 @@ class CoordinatorRunner:
         kind: CoordinatorKind,
         ports: RunnerPorts,
         on_end: Callable[["CoordinatorRunner"], None],
+        on_loaded: Callable[[TopicPartition], None],
     ) -> None:
-        """`on_end` hears when it has ended by itself."""
+        """`on_end` hears when it has ended by itself, `on_loaded` when the log is read."""
         self.partition = partition
         self._kind = kind
         self._ports = ports
         self._on_end = on_end
+        self._on_loaded = on_loaded
+        self.load_failure: Exception | None = None
+        """Why the log could not be read."""
         self.leader_epoch = partition.leader_epoch
         self._leader = partition.leader
         self.coordinator: Any = None
@@ -167,10 +179,10 @@ class CoordinatorRunner:
             self._early.append((event_of, on_answer))
             return
         number = self._requests + 1
-        event = event_of(number)
+        event = _event(event_of, number)
         refusal = self._refusal(event)
         if refusal is not ErrorCode.NONE:
-            on_answer(self._kind.refusal(0, refusal))
+            guarded("an answer", on_answer, self._kind.refusal(0, refusal))
             return
         self._requests = number
         self._pending[number] = on_answer
@@ -191,7 +203,7 @@ class CoordinatorRunner:
 
     def tick(self) -> None:
         """Do the periodic work; the next time, if it is not possible now."""
-        event = self._kind.tick()
+        event = self._kind.tick(moment(self._ports.clock))
         if self._refusal(event) is ErrorCode.NONE:
             self.submit(event)
 
@@ -207,7 +219,7 @@ class CoordinatorRunner:
         self._take_early()
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():
-            on_answer(self._kind.refusal(0, ErrorCode.NOT_COORDINATOR))
+            guarded("an answer", on_answer, self._kind.refusal(0, ErrorCode.NOT_COORDINATOR))
 
     def try_complete(self) -> bool:
         """The high watermark or the role of the partition has changed. True when it is over."""
@@ -232,7 +244,11 @@ class CoordinatorRunner:
         if self.try_complete():
             return
         coordinator = self._kind.new_core()
-        effects = coordinator.restore(content, self._kind.now())
+        try:
+            effects = coordinator.restore(content, moment(self._ports.clock))
+        except Exception as failure:  # noqa: BLE001 - told with its trace by who reads again
+            self._load_failed(failure)
+            return
         self.coordinator = coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",
@@ -242,7 +258,10 @@ class CoordinatorRunner:
             self._load.end_offset,
         )
         self._appended.append((0, self._load.end_offset))
-        self._carry_out(effects)
+        if guarded("the beginning of a coordinator", self._carry_out, effects) is FAILED:
+            self._end_by_itself()
+            return
+        self._on_loaded(self.topic_partition)
         self._note_replicated()
         self._drain()
         self._take_early()
@@ -254,9 +273,7 @@ class CoordinatorRunner:
             self.request(event_of, on_answer)
 
     def _load_failed(self, failure: Exception) -> None:
-        log.error(
-            "state of %s not read partition=%s: %s", self._kind.name, self.topic_partition, failure
-        )
+        self.load_failure = failure
         self._end_by_itself()
 
     # --- steps ---
@@ -282,16 +299,9 @@ class CoordinatorRunner:
         if self._stepping:
             return
         self._stepping = True
-        whole = False
-        try:
-            while self._events and self._step_next():
-                pass
-            whole = True
-        finally:
-            self._stepping = False
-            if not whole:
-                # By a bug of ours; the log is right in any case.
-                self._end_by_itself()
+        while self._events and self._step_next():
+            pass
+        self._stepping = False
         if self._events:
             self._retry_later()
 
@@ -300,15 +310,19 @@ class CoordinatorRunner:
         event = self._events[0]
         if isinstance(event, _Waiting):
             number, event_of = event
-            event = event_of(number)
+            event = _event(event_of, number)
             if isinstance(event, ErrorCode):
                 self._events.popleft()
-                self._pending.pop(number)(self._kind.refusal(0, event))
+                self._answer(number, self._kind.refusal(0, event))
                 return True
         if self._refusal(event) is not ErrorCode.NONE:
             return False
         self._events.popleft()
-        self._step(event)
+        step = f"{self._kind.name}: {type(event).__name__}"
+        if guarded(step, self._step, event) is FAILED:
+            # What the core knows may be half done by now; what the log says is not.
+            self._refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._end_by_itself()
         return True
 
     def _step(self, event: Any) -> None:
@@ -322,34 +336,50 @@ class CoordinatorRunner:
                 self.topic_partition,
                 failure,
             )
-            number = getattr(event, "request", 0)
-            if failure.code in TOO_LARGE and number in self._pending:
+            if failure.code in TOO_LARGE:
                 # It would be so the next time, too.
-                too_large = self._kind.refusal(number, ErrorCode.INVALID_REQUEST)
-                self._pending.pop(number)(too_large)
+                self._refuse(event, ErrorCode.INVALID_REQUEST)
             self._end_by_itself()
 
+    def _refuse(self, event: Any, code: ErrorCode) -> None:
+        """Who sent this event would send it again, in vain."""
+        number = getattr(event, "request", 0)
+        if number in self._pending:
+            self._answer(number, self._kind.refusal(number, code))
+
+    def _answer(self, number: int, answer: Any) -> None:
+        guarded("an answer", self._pending.pop(number), answer)
+
     def _carry_out(self, effects: list[Any]) -> None:
-        """Raises KafkaError when the records can't be stored; nothing has happened then."""
+        """Raises KafkaError when the records can't be stored; nothing else has happened then."""
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         if records:
-            # It was imported when the state was loaded.
-            batch = importlib.import_module(self._kind.codec).encode_entries(
-                ((each.key, each.record) for each in records),
-                now_ms=self._ports.clock.wall_ms(),
-            )
-            result = self._ports.appends.append_state(
-                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
-            )
-            self._appended.append((records[-1].number, result.last_offset + 1))
+            self._append(records)
         for effect in effects:
             if isinstance(effect, self._kind.answer_types):
                 answer: Any = effect
-                self._pending.pop(answer.request)(answer)
+                self._answer(answer.request, answer)
             elif isinstance(effect, CountAppended):
                 self._appended.append((effect.number, self.partition.log.log_end_offset))
             elif not isinstance(effect, AppendRecord):
                 self._carrier.carry_out(effect)
+
+    def _append(self, records: list[AppendRecord]) -> None:
+        """As one batch if the log takes it; else the first ones first, as the core has put them:
+        what a failover may find of them is what is replicated, however few that are."""
+        # It was imported when the state was loaded.
+        parts = importlib.import_module(self._kind.codec).encode_entries(
+            ((each.key, each.record) for each in records),
+            now_ms=self._ports.clock.wall_ms(),
+            part_bytes=self.partition.config.log.max_message_bytes - BATCH_HEADER_BYTES,
+        )
+        done = 0
+        for count, batch in parts:
+            result = self._ports.appends.append_state(
+                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
+            )
+            done += count
+            self._appended.append((records[done - 1].number, result.last_offset + 1))
 
     # --- what is heard from elsewhere ---
 
@@ -381,6 +411,11 @@ class CoordinatorRunner:
     def _end_by_itself(self) -> None:
         self.end()
         self._on_end(self)
+
+
+def _event(event_of: EventOf, number: int) -> Any:
+    event = guarded("a request to a coordinator", event_of, number)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if event is FAILED else event
 
 
 def _writes(event: Any) -> bool:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import uuid4
 
-from storage_engine.broker.groups.kind import moment
+from storage_engine.broker.coordination.runner import moment
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.purgatory import Deadline
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import refusal
-from storage_engine.core.groups.events import Moment
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 

@@ -19,8 +19,9 @@ from storage_engine.broker.handlers.group_requests import (
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
 from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, CommitOffsets, Moment
+from storage_engine.core.groups.events import Caller, CommitOffsets
 from storage_engine.core.sink_names import is_member
 from storage_engine.core.verification_guard import Question
 from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -63,7 +64,7 @@ def add_offsets_to_txn(context: BrokerContext, call: Call, request: Any) -> None
         request.producer_id,
         request.producer_epoch,
         [tp],
-        context.clock.wall_ms(),
+        context.clock,
         on_outcomes,
     )
 

@@ -45,7 +45,6 @@ class MarkerPorts:
 
 
 def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> CoordinatorKind:
-    clock = ports.clock
     return CoordinatorKind(
         name="transactions",
         topic=TRANSACTION_STATE_TOPIC,
@@ -55,8 +54,7 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Coordi
             expiration_ms=config.integer("transactional.id.expiration.ms"),
         ),
         new_carrier=lambda runner: _Markers(runner, ports),
-        now=clock.wall_ms,
-        tick=lambda: Tick(now_ms=clock.wall_ms()),
+        tick=lambda at: Tick(at=at),
         answer_types=(Answer,),
         refusal=lambda request, error: Answer(request=request, error=error),
     )

@@ -16,6 +16,7 @@ from storage_engine.broker.transactions.marker_messages import (
     request_of_targets,
 )
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -150,16 +151,23 @@ class MarkerSender:
             return
         for target in targets:
             self._endings[target.producer_id, target.producer_epoch].under_way.add(target.partition)
+        if guarded("the sending of markers", self._hand_over, leader, targets) is FAILED:
+            # What of it went out is sent again, which is harmless.
+            self._answered(targets, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets))
+
+    def _hand_over(self, leader: BrokerInfo, targets: list[MarkerTarget]) -> None:
         if leader.broker_id == self._broker_id:
             self._writes.write(targets, lambda codes: self._answered(targets, codes))
             return
 
         def on_reply(reply: object) -> None:
+            codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets)
             if isinstance(reply, TransportError):
                 log.info("markers not written broker=%d: %s", leader.broker_id, reply.reason)
-                self._answered(targets, [ErrorCode.NETWORK_EXCEPTION] * len(targets))
             else:
-                self._answered(targets, codes_of_response(reply, targets))
+                read = guarded("an answer about markers", codes_of_response, reply, targets)
+                codes = codes if read is FAILED else read
+            self._answered(targets, codes)
 
         self._transport.request(
             Endpoint(broker_id=leader.broker_id, host=leader.host, port=leader.port),

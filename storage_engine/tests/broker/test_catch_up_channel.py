@@ -278,7 +278,7 @@ class Follower:
             FetcherPorts(
                 transport=self.leader, scheduler=self.loop, clock=self.loop,
                 broker_epoch=lambda: 1, flush=durable_acks.flush, on_failure=lambda *_: None,
-                keep_log_starts=lambda _: None, throttle=throttle,
+                keep_log_starts=lambda _: True, throttle=throttle,
             ),
         )  # fmt: skip
         for partition in self.partitions:

@@ -211,6 +211,8 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "unclean.leader.election.enable": "true",
         "max.message.bytes": "77",
         "message.timestamp.type": "LogAppendTime",
+        "message.timestamp.before.max.ms": "77",
+        "message.timestamp.after.max.ms": "77",
         "segment.bytes": "77",
         "segment.ms": "77",
         "segment.jitter.ms": "77",

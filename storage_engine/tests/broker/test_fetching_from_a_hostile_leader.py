@@ -73,7 +73,7 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
         FetcherPorts(
             transport=leader, scheduler=loop, clock=loop, broker_epoch=lambda: 1,
             flush=lambda *_: None,
-            on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: None,
+            on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: True,
             throttle=ReplicationThrottle(
                 2, clock=loop, leader_rate=lambda: 1, follower_rate=lambda: 1
             ),

@@ -123,7 +123,8 @@ class NaiveLog:
         """`has_segment`: whether the log has begun a segment at that offset. It must where size or
         age ask for it, and may where an index can be full."""
         active = self.segments[-1]
-        base_offset = run[0].header.base_offset
+        first, last = run[0].header.base_offset, run[-1].next_offset - 1
+        base_offset = self.end if last - self.end <= 0x7FFFFFFF else first
         if active.batches:
             must = self._is_too_large(active, run) or self._is_too_old(active, run, now_ms)
             rolled = active.base_offset != base_offset and has_segment(base_offset)
@@ -144,7 +145,7 @@ class NaiveLog:
         """By the times of the records if they have any."""
         first = active.batches[0].header.max_timestamp
         latest = max(batch.header.max_timestamp for batch in run)
-        has_times = first >= 0 and latest >= 0
+        has_times = 0 <= first <= now_ms and latest >= 0
         age_ms = latest - first if has_times else now_ms - active.created_ms
         return age_ms > self.config.segment_ms
 

@@ -1,9 +1,18 @@
 """Deletion of old segments: R-LOG9."""
 
+from pathlib import Path
+
 import pytest
 
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.retention import KafkaDeletionPolicy
+from storage_engine.log.deletion_policy import load_policy
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.retention import DeletionPolicyError
+from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log, read_all
+
+DAY_MS = 24 * 3600 * 1000
 
 
 def small(**options) -> LogConfig:
@@ -101,3 +110,112 @@ def test_idle_producers_are_forgotten_by_our_clock_not_by_record_time(tmp_path):
     append(log, producer=(9, 0, 0), timestamp_ms=5, now_ms=50_000)
     assert log.expire_producers(50_999) == 0
     assert log.expire_producers(51_000) == 1
+
+
+# -- times that can't be right
+
+
+@pytest.mark.parametrize("odd_ms", [-1, 1_700_000_000_000_000], ids=["none", "microseconds"])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_one_odd_timestamp_does_not_keep_the_log_for_ever(odd_ms, reopened):
+    """Of a log that goes on getting ordinary records; also after a restart."""
+    disk = SimulatedDisk(Path("/data"))
+    clock = ManualClock(1_700_000_000_000)
+    disk.wall_ms = clock.wall_ms
+    config = LogConfig(segment_bytes=1 << 14, retention_ms=DAY_MS, segment_ms=DAY_MS)
+    log = open_log(Path("/data"), config, clock=clock, disk=disk)
+    for number in range(41):
+        timestamp_ms = odd_ms if number == 0 else clock.now_ms
+        append(log, payload=bytes(2000), timestamp_ms=timestamp_ms, now_ms=clock.now_ms)
+        clock.now_ms += DAY_MS // 20
+    end = log.log_end_offset
+    if reopened:
+        log.close()
+        log = open_log(
+            Path("/data"), config, clock=clock, disk=disk, clean=True, recovery_point=end
+        )
+    assert log.delete_old_segments(clock.now_ms, end) > 0
+    kept = log.log_start_offset
+    assert 15 < kept < end, "only what is older than a day goes"
+    assert log.delete_old_segments(clock.now_ms + 2 * DAY_MS, end) > 0
+    assert log.log_start_offset == end
+
+
+def test_a_quiet_log_that_begins_in_the_future_rolls_by_our_clock(tmp_path):
+    clock = ManualClock(1_700_000_000_000)
+    log = open_log(tmp_path, LogConfig(segment_ms=DAY_MS), clock=clock)
+    append(log, timestamp_ms=clock.now_ms * 1000, now_ms=clock.now_ms)
+    clock.now_ms += 2 * DAY_MS
+    append(log, timestamp_ms=clock.now_ms, now_ms=clock.now_ms)
+    assert log.segment_count == 2
+
+
+# -- a policy of the user's own
+
+
+class KeepsTwo:
+    """Only the two newest segments stay."""
+
+    def count_deletable(self, segments, limits):
+        return len(segments) - 2
+
+
+class Fails:
+    def count_deletable(self, segments, limits):
+        raise ZeroDivisionError("a mistake")
+
+
+class Answers:
+    def __init__(self, answer=None):
+        self.answer = answer
+
+    def count_deletable(self, segments, limits):
+        return self.answer
+
+
+def test_a_named_policy_decides_and_never_beyond_what_is_committed(tmp_path):
+    policy = load_policy(f"{__name__}:KeepsTwo")
+    log = open_log(tmp_path, small(retention_ms=-1))
+    fill(log, 30)
+    assert log.delete_old_segments(0, 20, policy) > 0
+    assert log.log_start_offset <= 20
+    log.delete_old_segments(0, log.log_end_offset, policy)
+    assert log.segment_count == 2
+    end = log.log_end_offset
+    log.delete_old_segments(0, end, Answers(10**9))
+    assert (log.log_start_offset, log.log_end_offset) == (end, end)
+    assert append(log).base_offset == end
+
+
+@pytest.mark.parametrize("policy", [Fails(), Answers(None), Answers("many"), Answers(1.5j)])
+def test_a_policy_that_fails_deletes_nothing(tmp_path, policy):
+    log = open_log(tmp_path, small(retention_ms=1000))
+    fill(log, 30)
+    with pytest.raises(DeletionPolicyError, match=type(policy).__name__):
+        log.delete_old_segments(10_000, log.log_end_offset, policy)
+    assert log.log_start_offset == 0
+    assert log.delete_old_segments(10_000, log.log_end_offset) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("kafak", "it must be kafka, or of the form module:Class"),
+        ("no.such.module:Policy", "ModuleNotFoundError: No module named"),
+        (f"{__name__}:NoSuchClass", "AttributeError"),
+        (f"{__name__}:ManualClock", "it has no method count_deletable"),
+        ("storage_engine.log.log_config:LogConfig.x", "it can't be made"),
+        (":Policy", "it must be kafka"),
+    ],
+)
+def test_a_policy_that_can_not_be_had_is_one_line(name, reason):
+    with pytest.raises(ConfigError) as raised:
+        load_policy(name)
+    text = str(raised.value)
+    assert text.startswith(f"log.deletion.policy={name}: ")
+    assert reason in text
+    assert "\n" not in text
+
+
+def test_kafkas_policy_is_the_default():
+    assert isinstance(load_policy("kafka"), KafkaDeletionPolicy)

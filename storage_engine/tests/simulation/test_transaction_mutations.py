@@ -25,8 +25,8 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "every transaction ends, and readers come to its end",
     ),
     "ends_of_a_batch_not_sent_again_by_the_next_coordinator": (
-        1,
-        "every transaction ends, and readers come to its end",
+        21,
+        "a transaction ends in one way, everywhere",
     ),
     "zombies_go_on_writing": (
         5,

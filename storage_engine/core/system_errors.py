@@ -1,0 +1,137 @@
+"""What an error of the operating system says, by its number. Its one rule: a disk is blamed only
+for what a disk does.
+
+Every number that the files of a log and the sockets of a broker can meet is in one of the tables
+below. Who meets one acts by its reach:
+
+    reach       what it means                         what is done
+    ROOM        a file system is full now             this action is refused, retriably
+    SHORTAGE    there are no descriptors or memory    this action is refused, retriably, and made
+                                                      good later where it was cut short
+    FOLDER      the disk under a folder has failed    the data folder is left alone until a restart
+    FILE        this file or name is not as it was    the partition is taken offline
+    PROCESS     our own mistake, or a limit of ours   this action ends, with the reason in the log
+    CONNECTION  the other end, or the way to it       this connection ends
+
+A failed fsync is always FOLDER, whatever its number: the kernel may count the pages as clean.
+What is in no table counts as FILE for a file, and as CONNECTION for a socket. Source: KIP-112.
+"""
+
+import enum
+import errno
+from types import MappingProxyType
+
+
+class Reach(enum.Enum):
+    """How far an error goes."""
+
+    ROOM = "room"
+    SHORTAGE = "shortage"
+    FOLDER = "folder"
+    FILE = "file"
+    PROCESS = "process"
+    CONNECTION = "connection"
+
+
+OF_FILES = MappingProxyType(
+    {
+        # There may be room again later.
+        errno.ENOSPC: Reach.ROOM,
+        errno.EDQUOT: Reach.ROOM,
+        errno.EFBIG: Reach.ROOM,
+        # The process (EMFILE) or the machine (ENFILE) has as many files open as it may.
+        errno.EMFILE: Reach.SHORTAGE,
+        errno.ENFILE: Reach.SHORTAGE,
+        # The kernel has no memory, or the process as many mappings as it may (vm.max_map_count).
+        errno.ENOMEM: Reach.SHORTAGE,
+        # A signal came, or the call would have to wait; Python repeats the former by itself.
+        errno.EINTR: Reach.SHORTAGE,
+        errno.EAGAIN: Reach.SHORTAGE,
+        errno.EBUSY: Reach.SHORTAGE,
+        # No locks are left (ENOLCK), or the kernel is out of watches and the like (ENOBUFS).
+        errno.ENOLCK: Reach.SHORTAGE,
+        errno.ENOBUFS: Reach.SHORTAGE,
+        # The device, its controller, its network, or the file system itself.
+        errno.EIO: Reach.FOLDER,
+        errno.EROFS: Reach.FOLDER,
+        errno.ENODEV: Reach.FOLDER,
+        errno.ENXIO: Reach.FOLDER,
+        errno.ENOMEDIUM: Reach.FOLDER,
+        errno.EREMOTEIO: Reach.FOLDER,
+        errno.ESTALE: Reach.FOLDER,
+        errno.ETIMEDOUT: Reach.FOLDER,
+        errno.EUCLEAN: Reach.FOLDER,
+        # Somebody else removed, replaced or locked away what is ours.
+        errno.ENOENT: Reach.FILE,
+        errno.EEXIST: Reach.FILE,
+        errno.EACCES: Reach.FILE,
+        errno.EPERM: Reach.FILE,
+        errno.EISDIR: Reach.FILE,
+        errno.ENOTDIR: Reach.FILE,
+        errno.ENOTEMPTY: Reach.FILE,
+        errno.ELOOP: Reach.FILE,
+        errno.ENAMETOOLONG: Reach.FILE,
+        errno.EXDEV: Reach.FILE,
+        errno.EMLINK: Reach.FILE,
+        errno.ETXTBSY: Reach.FILE,
+        errno.EOVERFLOW: Reach.FILE,
+        # A descriptor, a position or an address that we should not have given.
+        errno.EBADF: Reach.PROCESS,
+        errno.EINVAL: Reach.PROCESS,
+        errno.ESPIPE: Reach.PROCESS,
+        errno.EFAULT: Reach.PROCESS,
+        # What this kernel or file system can't do at all; who asks knows another way.
+        errno.EOPNOTSUPP: Reach.PROCESS,
+        errno.ENOSYS: Reach.PROCESS,
+    }
+)
+
+OF_SOCKETS = MappingProxyType(
+    {
+        errno.EMFILE: Reach.SHORTAGE,
+        errno.ENFILE: Reach.SHORTAGE,
+        errno.ENOMEM: Reach.SHORTAGE,
+        errno.ENOBUFS: Reach.SHORTAGE,
+        errno.EINTR: Reach.SHORTAGE,
+        errno.EAGAIN: Reach.SHORTAGE,
+        errno.EADDRNOTAVAIL: Reach.SHORTAGE,
+        errno.ECONNRESET: Reach.CONNECTION,
+        errno.ECONNABORTED: Reach.CONNECTION,
+        errno.ECONNREFUSED: Reach.CONNECTION,
+        errno.EPIPE: Reach.CONNECTION,
+        errno.ENOTCONN: Reach.CONNECTION,
+        errno.ESHUTDOWN: Reach.CONNECTION,
+        errno.ETIMEDOUT: Reach.CONNECTION,
+        errno.EHOSTUNREACH: Reach.CONNECTION,
+        errno.EHOSTDOWN: Reach.CONNECTION,
+        errno.ENETUNREACH: Reach.CONNECTION,
+        errno.ENETDOWN: Reach.CONNECTION,
+        errno.ENETRESET: Reach.CONNECTION,
+        errno.EPROTO: Reach.CONNECTION,
+        # The bytes to be sent lie in a mapped file and the disk can't give them. The connection
+        # ends, and who reads them next, on a thread, learns what the disk says.
+        errno.EFAULT: Reach.CONNECTION,
+        errno.EADDRINUSE: Reach.PROCESS,
+        errno.EACCES: Reach.PROCESS,
+        errno.EPERM: Reach.PROCESS,
+        errno.EAFNOSUPPORT: Reach.PROCESS,
+        errno.EINVAL: Reach.PROCESS,
+        errno.EBADF: Reach.PROCESS,
+        errno.ENOTSOCK: Reach.PROCESS,
+    }
+)
+
+
+def reach_of_file_error(error: OSError) -> Reach:
+    """Of a call on a file or a folder, but for fsync."""
+    return OF_FILES.get(error.errno or 0, Reach.FILE)
+
+
+def reach_of_socket_error(error: OSError) -> Reach:
+    """Of a call on a socket."""
+    return OF_SOCKETS.get(error.errno or 0, Reach.CONNECTION)
+
+
+def passes_by_itself(error: OSError) -> bool:
+    """Whether the same call on a file may go well later, with nothing repaired."""
+    return reach_of_file_error(error) in (Reach.ROOM, Reach.SHORTAGE)

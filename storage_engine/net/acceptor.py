@@ -1,0 +1,94 @@
+"""Takes up connections from listening sockets. Its one rule: what it can't take waits in the
+system's queue, and costs nothing meanwhile.
+
+The loops' own servers do not keep that: asyncio's tries a thousand times in a row and writes a
+trace for each when the process is out of descriptors, and uvloop's may stop listening for good.
+Source: R-NET1.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from storage_engine.core.system_errors import Reach, reach_of_socket_error
+from storage_engine.net.limits import (
+    ACCEPT_PAUSE_MS,
+    ACCEPTS_PER_TURN,
+    LISTEN_BACKLOG,
+    TELL_AGAIN_MS,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Listens on the sockets that a server of the loop has bound, in its stead."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        bound: asyncio.Server,
+        take: Callable[[socket.socket], None],
+    ) -> None:
+        """`bound` was made with `start_serving=False`; it keeps its sockets. `take` gets each
+        connection, which does not block, and owns it."""
+        self._loop = loop
+        self._take = take
+        self._sockets: list[socket.socket] = []
+        self._resuming: asyncio.TimerHandle | None = None
+        self._may_tell_at = loop.time()
+        for each in bound.sockets:
+            # Of our own, since the loops forbid watching a socket that they look after.
+            listener = socket.socket(fileno=os.dup(each.fileno()))
+            listener.setblocking(False)
+            listener.listen(LISTEN_BACKLOG)
+            self._sockets.append(listener)
+        self._resume()
+
+    def close(self) -> None:
+        """Take no more."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        for listener in self._sockets:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
+        self._sockets = []
+
+    def _resume(self) -> None:
+        self._resuming = None
+        for listener in self._sockets:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if reach_of_socket_error(error) is Reach.CONNECTION:
+                    # That client has gone again.
+                    continue
+                self._pause(error)
+                return
+            connection.setblocking(False)
+            self._take(connection)
+
+    def _pause(self, error: OSError) -> None:
+        """Until descriptors are back."""
+        if self._resuming is not None:
+            return
+        for listener in self._sockets:
+            self._loop.remove_reader(listener.fileno())
+        self._resuming = self._loop.call_later(ACCEPT_PAUSE_MS / 1000, self._resume)
+        now = self._loop.time()
+        if now >= self._may_tell_at:
+            self._may_tell_at = now + TELL_AGAIN_MS / 1000
+            log.error(
+                "new connections wait, they can't be accepted: %s; raise the limit of open files"
+                " (ulimit -n), or lower max.connections",
+                error.strerror or error,
+            )
