@@ -48,8 +48,8 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "an idempotent producer's batches are committed once and in order",
     ),
     "offsets_not_checked_again_after_they_have_waited": (
-        21,
-        "a transaction ends before the next one of its producer begins",
+        30,
+        "every transaction ends, and readers come to its end",
     ),
     "offsets_of_aborted_transactions_count": (
         42,
