@@ -7,6 +7,7 @@ with one at the end.
 """
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ WITH_SPARK = ("integration_tests/test_spark_", "examples/")
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
+    if ALL_FAULTS:
+        # Of samples and of what is random in long tests. The workers of this process inherit it.
+        os.environ.setdefault("HEADRACE_SEED", str(random.SystemRandom().randrange(1 << 24)))
     unexpected.is_fatal = True
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
@@ -47,6 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
     profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
+
+
+def pytest_report_header() -> str | None:
+    seed = os.environ.get("HEADRACE_SEED")
+    return None if seed is None else f"HEADRACE_SEED={seed}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,8 +3,8 @@ consumer that checks order and content, while brokers die, hang and are cut off:
 record is lost, none is reordered or doubled, no offset is served with another content, and the
 cluster heals by itself.
 
-Some of the faults happen once, others the next day (HEADRACE_SEED=20261121 for that day's); all
-ten times with HEADRACE_FAULTS=full.
+Some of the faults happen once, others with another HEADRACE_SEED; all ten times with
+HEADRACE_FAULTS=full.
 """
 
 import json

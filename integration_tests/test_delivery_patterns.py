@@ -219,7 +219,7 @@ STORIES: tuple[Story, ...] = (
 
 
 TOLD = STORIES if ALL_FAULTS else random.Random(SEED).sample(STORIES, 3)
-"""Others every day."""
+"""Others with another seed."""
 
 
 @pytest.mark.parametrize("story", TOLD)

@@ -56,12 +56,12 @@ KILLS = 6 if ALL_FAULTS else 1
 COORDINATOR_KILLS = 2 if ALL_FAULTS else 1
 PROMISED_SLACK_S = 2.0
 """Beyond a session, of a machine that does nothing else (measured: 0.8 s with 50 members)."""
-SAMPLE_SLACK_S = 60.0
+SAMPLE_SLACK_S = 15.0
 
 
 def slack_s() -> float:
     """Of the full test, by what each processor has to do beside it; called before it begins. The
-    sample runs beside other tests on machines of any speed, and only shows that there is an end."""
+    sample runs beside other tests; it shows that a session has ended, and no longer timeout."""
     others = os.getloadavg()[0] / (os.cpu_count() or 1)
     return PROMISED_SLACK_S * max(1.0, others) if ALL_FAULTS else SAMPLE_SLACK_S
 
@@ -191,7 +191,6 @@ class Group:
             each.kill()
 
 
-@pytest.mark.skipif(not ALL_FAULTS and SEED % 3 != 0, reason="by turns with other long tests")
 def test_a_group_keeps_its_promises_while_members_and_coordinators_are_killed(cluster):
     topic = "many"
     allowed_s = SESSION_MS / 1000 + slack_s()

@@ -128,9 +128,6 @@ def commits(process: "subprocess.Popen[str]", count: int) -> None:
     raise AssertionError("it has ended")
 
 
-@pytest.mark.skipif(
-    not ALL_FAULTS and SEED % 2 == 1, reason="by turns with the one of another client"
-)
 def test_everything_is_copied_once_while_programs_and_coordinators_are_killed(cluster):
     name = "copied"
     create_topic(cluster, f"{name}-in", partitions=PARTITIONS)

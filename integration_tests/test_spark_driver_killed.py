@@ -53,7 +53,7 @@ def _numbers(first, last):
 
 
 STARTS = [("earliest", 0), ("latest", 100)]
-"""One of them a day: each takes two starts of Spark."""
+"""One of them, unless all are run: each takes two starts of Spark."""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
 state and for one that is not deterministic. Source: R-SPARK2, "Tests it needs".
 
-All of them with HEADRACE_FAULTS=full, else a few that HEADRACE_SEED or the date picks.
+All of them with HEADRACE_FAULTS=full, else a few that HEADRACE_SEED picks.
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,6 @@ from pyspark.errors import StreamingQueryException
 
 from integration_tests.cluster_support import (
     ALL_FAULTS,
-    SEED,
     admin,
     create_topic,
     leader_of,
@@ -85,10 +84,7 @@ def read(servers, topic):
     return sorted(int(each.value()) for each in consume(servers, f"{topic}-target"))
 
 
-@pytest.mark.skipif(
-    not ALL_FAULTS and SEED % 3 != 0,
-    reason="a sample: every third day, and always with HEADRACE_FAULTS=full",
-)
+@pytest.mark.skipif(not ALL_FAULTS, reason="a minute: with HEADRACE_FAULTS=full")
 def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles_nothing(
     spark, spark_cluster, servers, topic, tmp_path
 ):

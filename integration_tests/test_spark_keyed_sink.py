@@ -2,7 +2,7 @@
 has every record once, and whole micro-batches only, whenever one looks. Source: R-SPARK4; document
 004, 5.2.7.
 
-All cases with HEADRACE_FAULTS=full, else two that HEADRACE_SEED or the date picks.
+All cases with HEADRACE_FAULTS=full, else two that HEADRACE_SEED picks.
 """
 
 import shutil

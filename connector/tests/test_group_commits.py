@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 
 import pytest
 
@@ -124,10 +125,16 @@ def test_the_end_of_a_query_does_not_wait_long_for_a_coordinator_that_hangs(
     commits = GroupCommits(CONNECTION)
     commits.note("g", {T0: 1})
     assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    began_s = time.monotonic()
     commits.close()
+    assert time.monotonic() - began_s < DEADLINE_S / 3
     assert coordinator.stored == []
     coordinator.let_go.release(9)
 
 
-def test_a_query_that_told_nothing_ends_at_once():
+def test_a_query_that_told_nothing_ends_at_once(coordinator):
+    """Not even `FLUSH_MS` is waited, which is DEADLINE_S here; nobody is asked."""
+    began_s = time.monotonic()
     GroupCommits(CONNECTION).close()
+    assert time.monotonic() - began_s < DEADLINE_S / 3
+    assert not coordinator.arrived.acquire(blocking=False)

@@ -138,6 +138,15 @@ class LogCompaction:
             kept_batches.add(self._segments.active.base_offset - 1)
         with storage_errors("read", self._segments.folder.path):
             aborted = find_aborted(self._segments.first.base_offset, end)
+        if self.expect_gaps():
+            # On the medium before the first gap is: after a crash the log is opened before anybody
+            # knows the policy of its topic.
+            try:
+                with storage_errors("note the compaction of", self._segments.folder.path):
+                    self._on_lowered()
+            except LogStorageError:
+                self.first_dirty_offset = 0
+                raise
         order = PassOrder(
             disk=self._segments.folder.disk,
             segments=closed_segments(sources),

@@ -236,7 +236,8 @@ class PartitionLog(RepairableLog):
         self._epochs.note_batches(batches)
         if has_gaps(batches, self.log_end_offset):
             self.producer_state.forgotten_to = ANY_FORGOTTEN
-            if self.compaction.expect_gaps() and not self._config.compacts:
+            if self.compaction.expect_gaps():
+                # Whoever opens the log after a crash knows no policy of its topic yet.
                 try:
                     with storage_errors("keep that offsets are missing in", self.directory):
                         self._on_lowered()

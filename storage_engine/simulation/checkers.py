@@ -73,6 +73,7 @@ class Checker:
         self.records: dict[TopicPartition, PartitionRecord] = {}
         self._topics: dict[str, tuple[bool, int]] = {}
         self._durable: set[str] = set()
+        self._compacted: set[str] = set()
         self._registered_since: dict[int, int] = {}
         """Of brokers that lost their power and have registered since: the incarnation that they say
         was the first."""
@@ -80,17 +81,25 @@ class Checker:
         self._controller_epoch = 0
         self._lost_power: set[int] = set()
         """Brokers whose logs may be shorter than they were."""
-        self.on_committed: Callable[[TopicPartition, BatchNote], None] | None = None
-        """Hears of each committed batch, partition by partition in order; set before there is
-        any."""
+        self.on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
+        """Hears of each committed batch, partition by partition in order, and of the broker whose
+        log has it in that event; set before there is any."""
         self.on_leader: Callable[[HostedPartition], None] | None = None
         """Hears of leaders whose logs, high watermarks or epochs have changed."""
 
     def expect_topic(
-        self, topic: str, *, unclean: bool, min_in_sync: int, durable: bool = False
+        self,
+        topic: str,
+        *,
+        unclean: bool,
+        min_in_sync: int,
+        durable: bool = False,
+        compacted: bool = False,
     ) -> None:
         """A topic of this name may come to be; `durable`: it loses nothing with the power."""
         self._topics[topic] = (unclean, min_in_sync)
+        if compacted:
+            self._compacted.add(topic)
         if durable:
             self._durable.add(topic)
 
@@ -98,7 +107,12 @@ class Checker:
         record = self.records.get(tp)
         if record is None:
             unclean, min_in_sync = self._topics[tp.topic]
-            record = PartitionRecord(tp, unclean=unclean, min_in_sync=min_in_sync)
+            record = PartitionRecord(
+                tp,
+                unclean=unclean,
+                min_in_sync=min_in_sync,
+                is_compacted=tp.topic in self._compacted,
+            )
             record.on_committed = self.on_committed
             if tp.topic not in self._durable:
                 # Made while their old sessions live: in its ISR they are who lost the power.
@@ -226,8 +240,8 @@ class Checker:
         broker, tp = life.broker, partition.topic_partition
         before = record.copies.pop(broker.id, None)
         if before is not None and broker.id not in self._lost_power:
-            found = noted(partition.log)
-            if not (found.holds(before) and before.holds(found)):
+            found = noted(partition.log, record.history())
+            if _is_known(record) and not (found.holds(before) and before.holds(found)):
                 raise InvariantViolation(
                     "a killed process loses nothing of its log",
                     f"{tp} on broker {broker.id} ended at {before.end_offset}, and at"
@@ -247,7 +261,7 @@ class Checker:
         """Whether something was appended."""
         copy = record.copy(broker.id)
         last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
-        cut, added = copy.follow(partition.log)
+        cut, added = copy.follow(partition.log, record.history())
         if cut:
             self._trace.note(
                 f"broker {broker.id} cut {record.partition} to {copy.end_offset}"
@@ -256,7 +270,7 @@ class Checker:
             record.check_in_sync()
             last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
         for note in added:
-            if note.leader_epoch < last_epoch:
+            if note.leader_epoch < last_epoch and _is_known(record):
                 raise InvariantViolation(
                     "leader epochs in a log never go back",
                     f"{record.partition} on broker {broker.id} at {note}, after {last_epoch}",
@@ -416,12 +430,18 @@ class Checker:
             if not life.broker.serving:
                 continue
             for partition in life.broker.context.replicas:
-                copy = self.record(partition.topic_partition).copies.get(life.broker.id)
-                if copy is None:
+                record = self.record(partition.topic_partition)
+                copy = record.copies.get(life.broker.id)
+                if copy is None or not _is_known(record):
                     continue
-                found = noted(partition.log)
+                found = noted(partition.log, record.history())
                 if not (found.holds(copy) and copy.holds(found)):
                     raise InvariantViolation(
                         "a log changes only by appends and cuts",
                         f"{partition.topic_partition} on broker {life.broker.id}",
                     )
+
+
+def _is_known(record: PartitionRecord) -> bool:
+    """Whether it is known what a log was before compaction."""
+    return not (record.is_compacted and record.unclean)

@@ -46,6 +46,8 @@ class SimulatedLoop:
         self._numbers = itertools.count()
         self._calls: list[tuple[int, int, ScheduledCall]] = []
         self._touched: ProcessLoop | None = None
+        self.work_ms = 1
+        """How long background work takes."""
         self.after_event: OnEvent | None = None
         """Called after every event with the process that it happened in."""
 
@@ -75,7 +77,7 @@ class SimulatedLoop:
         on_error: Callable[[Exception], None],
         owner: "ProcessLoop | None" = None,
     ) -> None:
-        """Work of a background thread: a moment later, its callback with it."""
+        """Work of a background thread: done after `work_ms`, its callback with it."""
 
         def run() -> None:
             try:
@@ -85,7 +87,7 @@ class SimulatedLoop:
             else:
                 on_done(result)
 
-        self.call_later(1, run, owner)
+        self.call_later(self.work_ms, run, owner)
 
     def run_for(self, ms: int) -> None:
         end_ms = self.now_ms + ms

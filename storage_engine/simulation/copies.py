@@ -1,7 +1,8 @@
 """What the checkers remember of logs: a note per batch, chained, so that two logs that agree in
 one note agree in all before it.
 
-Rule: a note's chain stands for everything up to and including its batch.
+Rule: a note's chain stands for everything up to and including its batch. A compacted log is noted
+as it was before: what it lacks, or has less of, was committed, and is known from when it was.
 """
 
 from typing import NamedTuple
@@ -68,37 +69,61 @@ class NotedLog:
             return True
         return len(self.notes) >= count and self.notes[count - 1].chain == other.notes[-1].chain
 
-    def follow(self, log: PartitionLog) -> tuple[list[BatchNote], list[BatchNote]]:
-        """Bring the notes up to a log that has either grown or been cut since; (cut, added)."""
+    def follow(
+        self, log: PartitionLog, committed: "NotedLog | None" = None
+    ) -> tuple[list[BatchNote], list[BatchNote]]:
+        """Bring the notes up to a log that has either grown or been cut since; (cut, added).
+        `committed`: of a log that may be compacted, what was ever committed in its partition."""
         end_offset = log.log_end_offset
         cut = self.cut_to(end_offset) if end_offset < self.end_offset else []
         if end_offset == self.end_offset:
             return cut, []
-        added = self._read(log, self.end_offset)
-        return cut, added
+        before = len(self.notes)
+        self._read(log, committed)
+        return cut, self.notes[before:]
 
-    def _read(self, log: PartitionLog, offset: int) -> list[BatchNote]:
-        added = []
-        chain = self.notes[-1].chain if self.notes else 0
+    def _read(self, log: PartitionLog, committed: "NotedLog | None") -> None:
+        offset = self.end_offset
         while (piece := log.read(offset, max_bytes=READ_BYTES)) is not None:
             data = piece.view()
             for position, header in iter_headers(data):
+                offset = header.next_offset
+                if committed is not None and self._fill(committed, offset, header):
+                    continue
                 commits = None
                 if header.is_control:
                     marker = read_marker(data[position : position + header.size_in_bytes])
                     commits = marker is not None and marker.commits
-                note = _note(header, commits, chain)
-                chain = note.chain
+                self.add(_note(header, commits, self.notes[-1].chain if self.notes else 0))
+        end_offset = log.log_end_offset
+        if committed is not None and self.end_offset < end_offset:
+            self._fill(committed, end_offset, None)
+        if self.end_offset < end_offset:
+            # Compaction has left nothing there, and nobody knows what it was.
+            self.add(_GAP._replace(base_offset=self.end_offset, end_offset=end_offset))
+
+    def _fill(self, committed: "NotedLog", end_offset: int, header: BatchHeader | None) -> bool:
+        """Note what was committed up to there, as it was before it was compacted; whether that is
+        the batch with the header."""
+        place = committed.place_of_end.get(end_offset)
+        known = None if place is None or place < 0 else committed.notes[place]
+        is_there = known is not None and (
+            header is None or known.leader_epoch == header.partition_leader_epoch
+        )
+        if not is_there:
+            # A batch that is not committed, and perhaps a gap of what was before it.
+            place = None if header is None else committed.place_of_end.get(header.base_offset)
+        first = committed.place_of_end.get(self.end_offset)
+        if place is not None and first is not None:
+            for note in committed.notes[first + 1 : place + 1]:
                 self.add(note)
-                added.append(note)
-                offset = note.end_offset
-        return added
+        return is_there and self.end_offset == end_offset
 
 
-def noted(log: PartitionLog) -> NotedLog:
+def noted(log: PartitionLog, committed: NotedLog | None = None) -> NotedLog:
     """Notes of a whole log."""
     notes = NotedLog()
-    notes.follow(log)
+    notes.follow(log, committed)
     return notes
 
 
@@ -113,3 +138,6 @@ def _note(header: BatchHeader, marker_commits: bool | None, chain: int) -> Batch
         marker_commits,
         hash((chain, header.base_offset, header.partition_leader_epoch, header.crc)),
     )
+
+
+_GAP = BatchNote(0, 0, -1, 0, (-1, -1, -1), False, None, 0)

@@ -45,6 +45,8 @@ class SimulatedDisk:
         """What is said to be free in the file systems of these."""
         self.cold: set[Path] = set()
         """Nothing in them is in the page cache, until a part of it is loaded."""
+        self.refused_syncs: list[Path] = []
+        """Syncs that have failed, of these files."""
         self.stays_cold = False
         """What is loaded is evicted again at once."""
         self.loads = 0
@@ -334,6 +336,7 @@ class SimulatedDisk:
     def _check_sync(self, path: Path) -> None:
         self._check(path)
         if self.broken_syncs and _is_below(path, self.broken_syncs):
+            self.refused_syncs.append(path)
             raise _error(self.error, path)
 
 

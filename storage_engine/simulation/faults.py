@@ -56,9 +56,12 @@ class FaultKind(enum.Enum):
     LATE_MARKERS = "late markers"
     """What a transaction coordinator's broker sends as markers takes long; it gives these
     connections up and sends it again, and the old markers arrive after the new ones. This and the
-    next only with transactions."""
+    next two only with transactions."""
     LOST_MARKERS = "lost markers"
     """Markers take long, and the coordinator's broker is restarted meanwhile."""
+    SLOW_LOAD = "slow load"
+    """A coordinator's broker is restarted, and all background work takes long for a while: so does
+    the load of whoever coordinates next."""
     ELECT_PREFERRED = "elect preferred"
     """Somebody asks for it."""
     REASSIGN = "reassign"
@@ -148,7 +151,7 @@ _LOSSY_POWER_WEIGHTS = {
 }
 """Without `flush.before.ack`: once all have lost their power little is promised any more."""
 
-OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS)
+OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLOW_LOAD)
 """Only with transactions."""
 
 _AT_ONCE = frozenset(
@@ -173,7 +176,7 @@ LONGEST_MS = 5000
 """More than twice the session timeout: whoever is away so long has been replaced."""
 SESSION_MS = 2000
 """zookeeper.session.timeout.ms."""
-MARKERS_PAUSE_MS = 1500
+MARKERS_PAUSE_MS = 1200
 """Between two of `OF_TRANSACTIONS`, on average."""
 FIRST_OF_TRANSACTIONS = 1001
 """The number of the first of them: the others have the numbers that they have without."""
@@ -280,7 +283,7 @@ def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
                 at_ms=at_ms,
                 kind=choose.choice(OF_TRANSACTIONS),
                 broker=1,
-                for_ms=choose.randint(200, 3000),
+                for_ms=choose.randint(200, 4000),
                 seed=choose.getrandbits(32),
             )
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from storage_engine.broker.transactions.marker_sender import CHANNEL
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.simulation.administrator import WISHES, Administrator
@@ -18,7 +18,7 @@ from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.faults import BETWEEN_TWO, OF_TRANSACTIONS, Fault, FaultKind, Profile
+from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
 from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.trace import Trace
 from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode
@@ -83,7 +83,9 @@ class Injector:
             FaultKind.SLOW_SESSION: self._slow_session,
             FaultKind.CONTROLLER_CHANGE: self._change_controller,
             FaultKind.STALE_ORDERS: self._delay_orders,
-            **dict.fromkeys(OF_TRANSACTIONS, self._delay_markers),
+            FaultKind.LATE_MARKERS: self._delay_markers,
+            FaultKind.LOST_MARKERS: self._delay_markers,
+            FaultKind.SLOW_LOAD: self._slow_load,
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
             **dict.fromkeys(WISHES, self._wish),
@@ -104,6 +106,7 @@ class Injector:
         """No more faults; what is down is started, what is cut off connected."""
         self._healed = True
         self._slow_network = self._slow_zookeeper = 0
+        self._cluster.loop.work_ms = 1
         for script in self._scripts:
             script.close()
         self._trace.note("--- the faults are over ---")
@@ -335,7 +338,7 @@ class Injector:
     def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         """Late: they are sent again when the first ones are still on their way. Lost: with their
         sender."""
-        broker = self._coordinator(fault)
+        broker = self._coordinator(fault, TRANSACTION_STATE_TOPIC)
         if broker is None or not broker.serving or broker.loop.paused:
             return None
         self._trace.note(f"markers of broker {broker.id} take {fault.for_ms} ms")
@@ -352,9 +355,24 @@ class Injector:
         self._later(fault.for_ms // 3, go_on)
         return _nothing
 
-    def _coordinator(self, fault: Fault) -> SimulatedBroker | None:
-        """Whom ZooKeeper has as the leader of a partition of the transactions' state."""
-        logs = [tp for tp in self._about if tp.topic == TRANSACTION_STATE_TOPIC]
+    def _slow_load(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        topic = GROUP_OFFSETS_TOPIC if fault.for_ms % 3 else TRANSACTION_STATE_TOPIC
+        broker = self._coordinator(fault, topic)
+        if broker is None or not broker.serving or broker.loop.paused:
+            return None
+        loop = self._cluster.loop
+        # A load has three pieces of work, one after another.
+        loop.work_ms = max(loop.work_ms, fault.for_ms // 3)
+        self._restart_quickly(fault, broker)
+
+        def end() -> None:
+            loop.work_ms = 1
+
+        return end
+
+    def _coordinator(self, fault: Fault, topic: str) -> SimulatedBroker | None:
+        """Whom ZooKeeper has as the leader of a partition of coordinators' state."""
+        logs = [tp for tp in self._about if tp.topic == topic]
         tp = logs[fault.seed % len(logs)]
         data = self._cluster.zookeeper.data(PartitionStateZNode.path(tp.topic, tp.partition))
         if data is None:

@@ -32,6 +32,7 @@ class PartitionRecord:
     """Committed batches may be lost: its topic allows unclean election, or all of an ISR lost their
     power."""
     min_in_sync: int
+    is_compacted: bool = False
     state: PartitionStateZNode | None = None
     """As it is in ZooKeeper."""
     assigned: tuple[int, ...] = ()
@@ -53,8 +54,13 @@ class PartitionRecord:
     """(base offset, leader epoch) -> chain: equal in all logs that have such a batch."""
     next_sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, producer epoch) -> the sequence that its next committed batch begins with."""
-    on_committed: Callable[[TopicPartition, BatchNote], None] | None = None
-    """Hears of each committed batch, in order."""
+    on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
+    """Hears of each committed batch, in order, and of the broker that leads."""
+
+    def history(self) -> NotedLog | None:
+        """What was ever committed, where replicas may lack some of it: they are compacted. None
+        also where nobody knows that any more."""
+        return self.committed if self.is_compacted and not self.unclean else None
 
     def copy(self, broker: int) -> NotedLog:
         return self.copies.setdefault(broker, NotedLog())
@@ -91,6 +97,9 @@ class PartitionRecord:
 
     def note_chain(self, broker: int, note: BatchNote) -> None:
         """A batch was appended somewhere."""
+        if self.unclean and self.is_compacted:
+            # Nobody knows any more what it was before.
+            return
         key = note.base_offset, note.leader_epoch
         if self.chains.setdefault(key, note.chain) != note.chain:
             raise InvariantViolation(
@@ -131,7 +140,7 @@ class PartitionRecord:
             self._check_sequence(note)
             self.committed.add(note)
             if self.on_committed is not None:
-                self.on_committed(self.partition, note)
+                self.on_committed(self.partition, note, broker)
         if self.committed.end_offset != high_watermark:
             raise InvariantViolation(
                 "a high watermark is the end of a batch in the log",

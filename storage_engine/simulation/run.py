@@ -4,7 +4,8 @@ every event, then the end of the faults and what must come of it.
     0 ....... seconds: faults ....... heal: converge ... one follower is cut off: it leaves the ISR
     ... heal: converge again, every producer is acknowledged once more
 
-    ... with transactions: those that are open end, and readers get what they should
+    ... with transactions: before that the group's coordinator is restarted, the next one takes long
+    to load; in the end those that are open end, and readers get what they should
 
 Rule: a run is a function of (seed, seconds, with transactions or without, the numbers of the faults
 that take place).
@@ -33,9 +34,10 @@ from storage_engine.simulation.faults import (
     profile_of,
     schedule_of,
 )
-from storage_engine.simulation.injection import Injector
+from storage_engine.simulation.injection import RESTART_PAUSE_MS, Injector
 from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.transactions.group_ledger import GROUP_STATE
 from storage_engine.simulation.transactions.world import (
     STATE_PARTITIONS,
     TransactionalWorld,
@@ -63,6 +65,10 @@ LAGGARD_MS = 2 * (LAG_MAX_MS + LAG_MAX_MS // 2) + 4000
 leader (the preferred one returns) gives it all that time once more."""
 LOOK_MS = 250
 """How often a cluster is asked whether it has converged."""
+RESTARTS = 2
+"""At most, of a broker that coordinates both a group and transactions."""
+SLOW_ELECTION_MS = 500
+"""What an election takes, and a client's search for who was elected."""
 FULL_CHECK_MS = 20_000
 """How often all logs are read again."""
 
@@ -82,10 +88,8 @@ class Outcome:
     events: int = 0
     simulated_ms: int = 0
     acknowledged: int = 0
-    transactions: int = 0
-    """Committed ones, those of micro-batches too."""
-    batches: int = 0
-    """Micro-batches that were committed."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """By what it is: how much of it was done in transactions."""
     rule: str | None = None
     """The promise that was broken; None when all were kept."""
     failure: str | None = None
@@ -167,8 +171,7 @@ class Run:
             events=self.cluster.loop.events,
             simulated_ms=self.cluster.loop.now_ms,
             acknowledged=sum(producer.acknowledged for producer in self.producers),
-            transactions=self.transactions.committed if self.transactions else 0,
-            batches=self.transactions.batches if self.transactions else 0,
+            counts=self.transactions.counts() if self.transactions else {},
             rule=rule,
             failure=failure,
             trace=self.trace.lines() if failure else [],
@@ -186,6 +189,8 @@ class Run:
             self.checker.check_everything()
         self.injector.heal()
         self._converge()
+        if self.transactions is not None:
+            self._fail_over_slowly(self.transactions)
         self._expel_a_laggard()
         self.cluster.network.heal()
         self._converge()
@@ -266,6 +271,34 @@ class Run:
                 )
             self.cluster.loop.run_for(LOOK_MS)
 
+    def _fail_over_slowly(self, world: TransactionalWorld) -> None:
+        """Another broker coordinates the group, and takes long to load: some transactions end
+        meanwhile whose offsets wait there. Among other faults that hardly ever happens."""
+        for _ in range(RESTARTS):
+            broker = self.cluster[self.cluster.state(GROUP_STATE).leader]
+            others = [self.cluster.state(tp).leader for tp in STATE_PARTITIONS if tp != GROUP_STATE]
+            if broker.id not in others:
+                break
+            # With it the transactions would wait for their own coordinator.
+            self._restart(broker)
+            self._converge()
+        loop = self.cluster.loop
+        # A load has three pieces of work, one after another.
+        loop.work_ms = self._choose.randint(300, 900)
+        self.trace.note("--- work in the background takes long ---")
+        world.hurries = True
+        self._restart(broker)
+        loop.run_for(3 * loop.work_ms + SLOW_ELECTION_MS)
+        world.hurries = False
+        loop.work_ms = 1
+
+    def _restart(self, broker: SimulatedBroker) -> None:
+        self.trace.note(f"--- broker {broker.id} restarts ---")
+        broker.kill(session_ends_at_once=True)
+        self.cluster.loop.run_for(RESTART_PAUSE_MS)
+        broker.begin()
+        self.checker.started(broker)
+
     def _expel_a_laggard(self) -> None:
         """A follower that can't fetch, though its session lives, leaves the ISRs of others."""
         laggard = self._hold_up_a_follower()
@@ -326,7 +359,7 @@ class Run:
                     f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
                 )
             self.cluster.loop.run_for(LOOK_MS)
-        world.ledger.check_end()
+        world.check_end()
 
 
 def run_seed(

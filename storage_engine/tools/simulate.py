@@ -6,8 +6,8 @@ fewer and fewer faults, until none can be left out; what is left is printed with
 replays it. Exit status 1 when a seed failed. Seeds below 0 tell one compound fault each, alone.
 
 Beside plain producers and consumers there are transactional producers, the micro-batches of an
-exactly-once sink, and readers of what is committed; without them (--no-transactions) a seed takes a
-third of the time.
+exactly-once sink, offsets of a group, and readers of what is committed, while the coordinators'
+logs are compacted; without them (--no-transactions) a seed takes a third of the time.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
@@ -120,8 +120,7 @@ class _Total:
         self.events = 0
         self.simulated_ms = 0
         self.acknowledged = 0
-        self.transactions = 0
-        self.batches = 0
+        self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
@@ -130,8 +129,7 @@ class _Total:
         self.events += outcome.events
         self.simulated_ms += outcome.simulated_ms
         self.acknowledged += outcome.acknowledged
-        self.transactions += outcome.transactions
-        self.batches += outcome.batches
+        self.counts.update(outcome.counts)
         self.faults.update({kind.value: count for kind, count in outcome.done.items()})
 
 
@@ -267,8 +265,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
             "events",
             "simulated s",
             "acknowledged",
-            "transactions",
-            "batches",
+            *total.counts,
             "seconds",
             "failed",
         ],
@@ -278,8 +275,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
                 total.events,
                 total.simulated_ms // 1000,
                 total.acknowledged,
-                total.transactions,
-                total.batches,
+                *total.counts.values(),
                 round(elapsed_s, 1),
                 len(total.failures),
             ]
@@ -295,8 +291,7 @@ def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
         "events": total.events,
         "simulated_ms": total.simulated_ms,
         "acknowledged": total.acknowledged,
-        "transactions": total.transactions,
-        "batches": total.batches,
+        **{what.replace(" ", "_"): count for what, count in total.counts.items()},
         "elapsed_s": round(elapsed_s, 3),
         "faults": dict(sorted(total.faults.items())),
         "failures": total.failures,

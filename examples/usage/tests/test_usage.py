@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame
 
-from integration_tests.cluster_support import ALL_FAULTS, SEED, create_topic, running_cluster
+from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_cluster
 from integration_tests.spark_support import consume, produce, servers, spark, topic
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tools.cli import main
@@ -50,9 +50,6 @@ def orders(spark_cluster, servers, topic) -> str:
     return str(topic)
 
 
-WHY = "a sample: the two ways by turns, a day each; HEADRACE_FAULTS=full runs both"
-
-
 def run(command: list[Any], **environment: str) -> str:
     """Its output; AssertionError with what it said when it fails. Nothing of Spark is inherited but
     what the tests say of its JVM."""
@@ -81,7 +78,6 @@ def totals(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     return sorted((each.key(), each.value()) for each in consume(servers, f"{topic}-target"))
 
 
-@pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 1, reason=WHY)
 def test_spark_submit_with_the_package_installed(servers, orders):
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
     python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
@@ -89,7 +85,7 @@ def test_spark_submit_with_the_package_installed(servers, orders):
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
 
 
-@pytest.mark.skipif(not ALL_FAULTS and SEED % 2 == 0, reason=WHY)
+@pytest.mark.skipif(not ALL_FAULTS, reason="beside the package: with HEADRACE_FAULTS=full")
 def test_spark_submit_with_py_files(servers, orders, tmp_path):
     archive = tmp_path / "headrace.zip"
     with zipfile.ZipFile(archive, "w") as packed:

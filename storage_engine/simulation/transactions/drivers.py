@@ -3,22 +3,23 @@ drivers that die, replays with other rows and parallelism, and zombie drivers.
 
 Rule: a driver goes by what it is told, as the connector does: OK and ALREADY_COMMITTED are success,
 a lost member or a task that fails ends it, and the next one replays what follows the last batch
-that is known to be committed. Source: R-SPARK2, EXACTLY_ONCE.md.
+that is known to be committed. In half of the runs the queries copy one source, from where each of
+them is, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3, EXACTLY_ONCE.md.
 """
 
-from collections.abc import Callable
-from uuid import UUID
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import member_transactional_id
-from storage_engine.protocol.apis import commit_batch, join_batch
-from storage_engine.simulation.transactions.actor import Actor, World
-from storage_engine.simulation.transactions.ledger import MicroBatch
-from storage_engine.simulation.transactions.state_log import state_partition_of
+from storage_engine.simulation.transactions import sink_requests
+from storage_engine.simulation.transactions.actor import way_to
+from storage_engine.simulation.transactions.asker import Asker, World
+from storage_engine.simulation.transactions.copied_rows import SOURCES, CopiedRows, Ranges
+from storage_engine.simulation.transactions.members import SINK, TIMEOUT_MS, Attempt
+from storage_engine.simulation.transactions.sink_requests import BatchName, SinkRequest
 
-SINK = "sink"
-TIMEOUT_MS = 3000
 PAUSE_MS = (50, 700)
 MOST_TASKS = 3
 LOSERS = 0.25
@@ -32,112 +33,149 @@ OVERSLEPT = 0.08
 DIES_BEFORE = 0.06
 DIES_AFTER = 0.1
 """Of the drivers die before they commit, or before they hear what came of it."""
-
-Then = Callable[[ErrorCode], None]
+GIVES_UP = 0.06
+"""Of the drivers give their members up before they commit."""
+COMMITS_YET = 0.3
+"""Of those that have given their members up commit them all the same."""
+ABORTS = 0.7
+"""Of the drivers that fail give up all members that they know."""
+KEPT_ALIVE = 0.6
+"""Of the drivers send heartbeats as long as they live."""
+HEARTBEAT_MS = (TIMEOUT_MS // 4, TIMEOUT_MS // 3)
+BEGINS_ANEW = 0.04
+"""Of the batches of a query that copies are followed by another query, from the first record on."""
+RECORDS_A_SECOND = 100
+"""Come to each partition of the source."""
+MOST_RECORDS = 400
+"""Of a source partition in one batch."""
 
 
 class Query:
-    """A streaming query, with its checkpoint."""
+    """A streaming query, with its checkpoint. What it copies from its source is planned once."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, copied: CopiedRows, *, copies: bool) -> None:
         self.world = world
         self.name = name
+        self.copied = copied
         self.last = -1
         """In the checkpoint: a driver was told that it is committed."""
+        self._copies = copies
+        self._first_name = name
+        self._ends: list[dict[TopicPartition, int]] = []
+        """By batch: up to where it copies each source partition, exclusive."""
 
     def run(self) -> None:
         """Start a driver that goes on behind the checkpoint."""
         if not self.world.over:
             Driver(self, self.last + 1).run()
 
+    def rows(self, number: int) -> Ranges:
+        """What a batch copies; the same for all its drivers."""
+        if not self._copies:
+            return {}
+        choose = self.world.choose
+        begin = self._ends[number - 1] if number else dict.fromkeys(SOURCES, 0)
+        if number == len(self._ends):
+            there = 1 + self.world.cluster.loop.now_ms * RECORDS_A_SECOND // 1000
+            self._ends.append(
+                {
+                    source: min(there, begin[source] + choose.randint(0, MOST_RECORDS))
+                    for source in SOURCES
+                }
+            )
+        return {source: range(begin[source], self._ends[number][source]) for source in SOURCES}
 
-class Attempt(Actor):
-    """A task attempt in a micro-batch."""
-
-    def __init__(self, query: Query, batch: MicroBatch, driver: int, task: int) -> None:
-        world = query.world
-        super().__init__(world, member_transactional_id(SINK), f"{query.name} {driver}.{task}")
-        self._query = query
-        self._batch = batch
-        state_partition = state_partition_of(SINK)
-        self.transaction = world.ledger.begin(f"<{batch} by {self.name}>", state_partition, batch)
-
-    @property
-    def member(self) -> tuple[int, int]:
-        return self.producer_id, self.epoch
-
-    def work(self, partitions: list[TopicPartition], then: Then) -> None:
-        """Join, enlist and write; `then` hears how far it came."""
-
-        def joined(code: ErrorCode) -> None:
-            if code or not partitions:
-                then(code)
-            else:
-                self.enlist(partitions, enlisted)
-
-        def enlisted(code: ErrorCode) -> None:
-            if code:
-                then(code)
-            else:
-                self.write(self.transaction, partitions, then)
-
-        self._join(joined)
-
-    def _join(self, then: Then) -> None:
-        request = join_batch.JoinBatchRequest(
-            sink=SINK,
-            query=self._query.name,
-            batch=self._batch.number,
-            timeout_ms=TIMEOUT_MS,
-            nonce=UUID(int=self.world.number()),
-        )
-        was_known = self._batch.is_known
-
-        def on_answer(answer: join_batch.JoinBatchResponse, code: ErrorCode) -> None:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-            if code is ErrorCode.NONE and was_known:
-                self.world.ledger.check_replay(self.transaction, "JoinBatch")
-            if code is ErrorCode.ALREADY_COMMITTED:
-                self.world.ledger.note_known(self.transaction)
-                self.world.decisions.check_batch(SINK, self._query.name, self._batch.number)
-            then(code)
-
-        self.ask(join_batch.API, 0, request, lambda a: [a.error_code], on_answer)
+    def committed(self, number: int) -> None:
+        """A driver was told so."""
+        self.last = max(self.last, number)
+        if not self._copies:
+            return
+        self.copied.claims(f"batch {number} of {self.name}", self._ends[number])
+        if self.world.choose.random() < BEGINS_ANEW:
+            self.name = f"{self._first_name} {self.world.number()}"
+            self.last = -1
+            self._ends = []
 
 
-class Driver:
+class Driver(Asker):
     """Of one micro-batch; `is_zombie`: beside another one, which knows nothing of it."""
 
     def __init__(self, query: Query, number: int, *, is_zombie: bool = False) -> None:
-        self._query = query
-        self._world = query.world
-        self._batch = query.world.ledger.batch(query.name, number)
-        self._is_zombie = is_zombie
         self._number = query.world.number()
+        super().__init__(query.world, f"driver {self._number}")
+        self._query = query
+        self._batch = query.world.ledger.batch(query.name, number)
+        self._rows = query.rows(number)
+        self._way = way_to(member_transactional_id(SINK))
+        self._is_zombie = is_zombie
+        self._is_over = False
+        """It has died, or its batch has ended one way or another."""
         self._outcomes: list[ErrorCode] = []
         self._winners: list[Attempt] = []
+        self._losers: list[Attempt] = []
+
+    @property
+    def _name(self) -> BatchName:
+        return BatchName(SINK, self._batch.query, self._batch.number)
 
     def run(self) -> None:
-        world, choose = self._world, self._world.choose
+        world, choose = self.world, self.choose
         tasks = range(choose.randint(1, MOST_TASKS))
-        self._winners = [self._attempt(task) for task in tasks]
-        for attempt in self._winners:
-            attempt.work(self._partitions(), self._done)
+        rows = self._split(len(tasks))
+        self._winners = [self._attempt(task, rows[task]) for task in tasks]
+        for task, attempt in enumerate(self._winners):
+            attempt.work(self._partitions(rows[task]), self._done)
         for task in tasks:
             if choose.random() < LOSERS:
-                self._attempt(task).work(self._partitions(), lambda _: None)
+                loser = self._attempt(task, rows[task])
+                self._losers.append(loser)
+                loser.work(self._partitions(rows[task]), lambda _: None)
+        if choose.random() < KEPT_ALIVE:
+            world.later(self._keep_alive, within_ms=HEARTBEAT_MS)
         if not self._is_zombie and choose.random() < ZOMBIES:
             zombie = Driver(self._query, self._batch.number, is_zombie=True)
             world.later(zombie.run, within_ms=(1, 1500))
 
-    def _attempt(self, task: int) -> Attempt:
-        return Attempt(self._query, self._batch, self._number, task)
+    def _split(self, tasks: int) -> list[Ranges]:
+        """Each task has a part of each source partition, or nothing of it."""
+        found: list[Ranges] = [{} for _ in range(tasks)]
+        for source, offsets in self._rows.items():
+            cuts = sorted(self.choose.randint(0, len(offsets)) for _ in range(tasks - 1))
+            for task, (begin, end) in enumerate(
+                zip([0, *cuts], [*cuts, len(offsets)], strict=True)
+            ):
+                if begin < end:
+                    found[task][source] = offsets[begin:end]
+        return found
 
-    def _partitions(self) -> list[TopicPartition]:
-        choose, partitions = self._world.choose, self._world.partitions
-        if choose.random() < EMPTY:
+    def _attempt(self, task: int, rows: Ranges) -> Attempt:
+        name = f"{self._batch.query} {self._number}.{task}"
+        return Attempt(self.world, self._batch, name, self._query.copied, rows)
+
+    def _partitions(self, rows: Ranges) -> list[TopicPartition]:
+        choose, partitions = self.choose, self.world.partitions
+        if not rows and choose.random() < EMPTY:
             return []
         return choose.sample(partitions, choose.randint(1, len(partitions)))
+
+    def _asks(self, request: SinkRequest, then: Callable[[ErrorCode], None]) -> None:
+        spec, version, message = request
+
+        def on_answer(_answer: Any, code: ErrorCode) -> None:
+            then(code)
+
+        self.ask(self._way, spec, version, message, lambda a: [a.error_code], on_answer)
+
+    def _keep_alive(self) -> None:
+        if self._is_over or self.world.over:
+            return
+
+        def on_answer(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._batch.touched(self.word)
+            self.world.later(self._keep_alive, within_ms=HEARTBEAT_MS)
+
+        self._asks(sink_requests.heartbeat(self._name), on_answer)
 
     def _done(self, code: ErrorCode) -> None:
         """A task has ended."""
@@ -146,58 +184,113 @@ class Driver:
             return
         drained = self._outcomes.count(ErrorCode.ALREADY_COMMITTED)
         has_failed = drained + self._outcomes.count(ErrorCode.NONE) < len(self._outcomes)
-        if has_failed or self._world.choose.random() < DIES_BEFORE:
+        fate = self.choose.random()
+        if has_failed:
             self._fail()
-        elif self._world.choose.random() < OVERSLEPT:
+        elif fate < DIES_BEFORE:
+            self._die()
+        elif fate < DIES_BEFORE + OVERSLEPT:
             late = TIMEOUT_MS // 2, 2 * TIMEOUT_MS
-            self._world.later(lambda: self._commit(drained), within_ms=late)
+            self.world.later(lambda: self._commit(drained), within_ms=late)
+        elif fate < DIES_BEFORE + OVERSLEPT + GIVES_UP and not drained:
+            self._abort(self._given_up)
         else:
             self._commit(drained)
 
+    # --- the end ---
+
     def _commit(self, drained: int) -> None:
-        world, batch = self._world, self._batch
-        pairs = zip(self._winners, self._outcomes, strict=True)
-        named = [each for each, _ in pairs if each.producer_id != -1]
+        world, batch = self.world, self._batch
+        named = [each for each in self._winners if each.has_joined]
         members = frozenset(each.transaction for each in named)
-        request = commit_batch.CommitBatchRequest(
-            sink=SINK,
-            query=batch.query,
-            batch=batch.number,
-            members=frozenset(each.member for each in named),
-            drained=drained,
-        )
+        origins = _highest(named)
         if not drained:
             batch.requests.append(members)
             for transaction in members:
                 transaction.asked = True
+            if origins:
+                world.ledger.note_moving(batch)
         was_known = batch.is_known
-        dies = world.choose.random() < DIES_AFTER
+        dies = self.choose.random() < DIES_AFTER
         if dies:
-            self._fail()
+            self._die()
 
-        def on_answer(_answer: object, code: ErrorCode) -> None:
+        def on_answer(code: ErrorCode) -> None:
             world.trace.note(f"{batch} by driver {self._number}: {code.name}")
-            first = self._winners[0].transaction
             if code is ErrorCode.NONE:
                 if was_known:
-                    world.ledger.check_replay(first, "CommitBatch")
+                    world.ledger.check_replay(self._winners[0].transaction, "CommitBatch")
                 world.ledger.batch_told(batch, members)
-            if code in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED):
-                world.ledger.note_known(first)
+            is_committed = code in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED)
+            if is_committed:
+                world.ledger.note_known(self._winners[0].transaction)
                 world.decisions.check_batch(SINK, batch.query, batch.number)
-            if dies:
-                return
-            if code in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED):
-                self._query.last = max(self._query.last, batch.number)
-                if not self._is_zombie:
-                    world.later(self._query.run, within_ms=PAUSE_MS)
-            else:
-                self._fail()
+            elif code is ErrorCode.MEMBER_LOST:
+                world.ledger.check_loss(
+                    batch, members, self.word, timeout_ms=TIMEOUT_MS, has_origins=bool(origins)
+                )
+            if not dies:
+                self._heard(is_committed=is_committed)
 
-        asks = self._winners[0].ask
-        asks(commit_batch.API, 0, request, lambda a: [a.error_code], on_answer)
+        request = sink_requests.commit(
+            self._name,
+            frozenset(each.member for each in named),
+            drained=drained,
+            origins=origins,
+        )
+        self._asks(request, on_answer)
+
+    def _heard(self, *, is_committed: bool) -> None:
+        if not is_committed:
+            self._fail()
+            return
+        self._is_over = True
+        if self._query.name == self._batch.query:
+            self._query.committed(self._batch.number)
+        if not self._is_zombie:
+            self.world.later(self._query.run, within_ms=PAUSE_MS)
 
     def _fail(self) -> None:
         """Another driver replays it, with other tasks and rows."""
-        if not self._is_zombie:
-            self._world.later(self._query.run, within_ms=PAUSE_MS)
+        if self.choose.random() < ABORTS:
+            self._abort(lambda _: None)
+        self._die()
+
+    def _die(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            if not self._is_zombie:
+                self.world.later(self._query.run, within_ms=PAUSE_MS)
+
+    def _abort(self, then: Callable[[ErrorCode], None]) -> None:
+        """Give up all members that it knows."""
+        named = [each for each in [*self._winners, *self._losers] if each.has_joined]
+        for each in named:
+            each.transaction.is_given_up = True
+        not_asked = [each.transaction for each in named if not each.transaction.asked]
+
+        def on_answer(code: ErrorCode) -> None:
+            self.world.trace.note(f"members of driver {self._number} given up: {code.name}")
+            if code is ErrorCode.NONE and self.word.is_of_leader:
+                for transaction in not_asked:
+                    if not transaction.asked:
+                        self.world.ledger.told(transaction, commits=False)
+            then(code)
+
+        request = sink_requests.abort(self._name, frozenset(each.member for each in named))
+        self._asks(request, on_answer)
+
+    def _given_up(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE and self.choose.random() < COMMITS_YET:
+            self._commit(0)
+        else:
+            self._die()
+
+
+def _highest(attempts: Iterable[Attempt]) -> dict[TopicPartition, int]:
+    """By source partition, what they have written of it, inclusive."""
+    origins: dict[TopicPartition, int] = {}
+    for attempt in attempts:
+        for source, offset in attempt.highest.items():
+            origins[source] = max(offset, origins.get(source, offset))
+    return origins

@@ -10,6 +10,7 @@ KIP-98, KIP-890, R-SPARK2, EXACTLY_ONCE.md.
 from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.single_use import is_single_use
@@ -19,6 +20,18 @@ from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 
 Key = tuple[int, int, int, int]
 """Producer id, epoch, first sequence and checksum of a batch: no two batches of a run share it."""
+
+
+OnWon = Callable[["MicroBatch", "frozenset[Transaction]"], None]
+
+
+class Word(NamedTuple):
+    """When a request was sent that was answered, and answered, and whether by a broker that led
+    the coordinator's partition all the time."""
+
+    sent_ms: int
+    answered_ms: int
+    is_of_leader: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +45,20 @@ class MicroBatch:
     is_known: bool = False
     """Somebody was told that it is committed."""
     requests: "list[frozenset[Transaction]]" = field(default_factory=list)
+    touches: list[tuple[int, int]] = field(default_factory=list)
+    """When somebody asked for something that keeps its members alive, and had the answer of the
+    coordinator that counts."""
+
+    def touched(self, word: Word) -> None:
+        if word.is_of_leader:
+            self.touches.append((word.sent_ms, word.answered_ms))
+
+    def alive_until(self, since_ms: int, timeout_ms: int) -> int:
+        """The time before which a member, alive then, can't have timed out."""
+        end_ms = since_ms + timeout_ms
+        while later := [s for s, answered in self.touches if answered < end_ms < s + timeout_ms]:
+            end_ms = max(later) + timeout_ms
+        return end_ms
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
@@ -50,6 +77,10 @@ class Transaction:
     """In the order of their sequences."""
     asked: bool = False
     """Whether a commit was asked for."""
+    is_given_up: bool = False
+    """Whether somebody asked to abort it as a member."""
+    joined_ms: int = -1
+    """When a member asked to join, and did."""
     outcome: bool | None = None
     told_by: str = ""
     ended: set[TopicPartition] = field(default_factory=set)
@@ -108,12 +139,16 @@ class TransactionLedger:
 
     def __init__(self, record: Callable[[TopicPartition], PartitionRecord]) -> None:
         self._record = record
+        self.on_won: OnWon | None = None
+        """Hears, once for each micro-batch, which members make it up."""
         self._views: dict[TopicPartition, _View] = {}
         self._by_key: dict[tuple[TopicPartition, Key], Transaction] = {}
         self._stable: dict[tuple[str, TopicPartition, int], int] = {}
         """The last stable offset by who looked at it, partition and leader epoch."""
         self.transactions: list[Transaction] = []
         self.batches: dict[tuple[str, int], MicroBatch] = {}
+        self._moving: dict[str, list[MicroBatch]] = {}
+        """By query: the batches whose commits move origins, or may."""
 
     # --- what clients do ---
 
@@ -130,6 +165,14 @@ class TransactionLedger:
     def sends(self, transaction: Transaction, tp: TopicPartition, batch: memoryview) -> None:
         """It is about to send a batch for the first time."""
         self._by_key[tp, transaction.note_sent(tp, batch)] = transaction
+
+    def sends_offsets(self, transaction: Transaction, tp: TopicPartition, note: BatchNote) -> None:
+        """The group's coordinator has made that batch of what the transaction commits."""
+        self._by_key[tp, (*note.producer, note.crc)] = transaction
+
+    def note_moving(self, batch: MicroBatch) -> None:
+        """A driver asks to commit it, with origins."""
+        self._moving.setdefault(batch.query, []).append(batch)
 
     def is_void(self, transaction: Transaction) -> bool:
         """Its coordinator's log may have lost what was committed there."""
@@ -148,6 +191,30 @@ class TransactionLedger:
                 f"{transaction.batch} was committed when {api} was sent, and {api} succeeded",
             )
 
+    def check_loss(
+        self,
+        batch: MicroBatch,
+        members: frozenset[Transaction],
+        word: Word,
+        *,
+        timeout_ms: int,
+        has_origins: bool,
+    ) -> None:
+        """A driver was told that a member is lost. It may be, if its time was over, if somebody
+        gave it up, or if another query may have copied what it has copied."""
+        if not word.is_of_leader or any(self.is_void(each) for each in members):
+            return
+        if any(each.is_given_up for each in members):
+            return
+        if has_origins and any(query != batch.query for query in self._moving):
+            return
+        until_ms = min(batch.alive_until(each.joined_ms, timeout_ms) for each in members)
+        if word.answered_ms < until_ms:
+            raise InvariantViolation(
+                "a member is lost to its timeout, or because somebody gives it up",
+                f"{batch} by {_names(members)}: lost at {word.answered_ms}, alive until {until_ms}",
+            )
+
     def note_known(self, transaction: Transaction) -> None:
         """A member's driver, or the member, was told that its batch is committed."""
         if transaction.batch is not None and not self.is_void(transaction):
@@ -164,6 +231,8 @@ class TransactionLedger:
     def _win(self, batch: MicroBatch, members: frozenset[Transaction]) -> None:
         if batch.winners is None:
             batch.winners = members
+            if self.on_won is not None:
+                self.on_won(batch, members)
         elif batch.winners != members:
             raise InvariantViolation(
                 "a micro-batch is committed once",
@@ -256,8 +325,8 @@ class TransactionLedger:
         view.check_appears_whole(tp, batch, span, view.stable)
 
     def _check_whole(self, tp: TopicPartition, part: _Part) -> None:
-        sent = part.transaction.sent[tp]
-        if part.keys != sent:
+        sent = part.transaction.sent.get(tp)
+        if sent is not None and part.keys != sent:
             raise InvariantViolation(
                 "a committed transaction is there whole, once and in order",
                 f"{part.transaction.name} has {len(part.keys)} batches in {tp} from {part.first}"

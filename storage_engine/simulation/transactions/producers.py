@@ -3,14 +3,18 @@ replaced, and let the time of a transaction pass.
 
 Rule: whoever enlists by itself asks for its next epoch before it goes on where something about its
 last transaction may still arrive, its own request or a marker: that would end or open the next one
-(KIP-360), and no broker can tell. Whoever has an epoch for each transaction need not (KIP-890).
+(KIP-360), and no broker can tell. It aborts without asking for that first, though what it gave up
+may arrive behind the marker: brokers can tell that. Whoever has an epoch for each transaction need
+not (KIP-890).
 """
 
 from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import end_txn, init_producer_id
-from storage_engine.simulation.transactions.actor import Actor, World
+from storage_engine.simulation.transactions.actor import Actor, Then
+from storage_engine.simulation.transactions.asker import World
+from storage_engine.simulation.transactions.group_offsets import OffsetSender
 from storage_engine.simulation.transactions.ledger import Transaction
 from storage_engine.simulation.transactions.state_log import state_partition_of
 
@@ -29,6 +33,12 @@ LINGERS_MS = 12_000
 """What a broker sent on a connection that it gave up has arrived by then."""
 IMPATIENT = 0.3
 """Of those with an epoch of their own are aborted while their batches are under way, some."""
+WITH_OFFSETS = 0.6
+"""Of the transactions commit offsets of a group."""
+LEFT_WAITING = 0.6
+"""Of the commits of offsets are given up, and their transaction aborted, unless they are answered
+soon."""
+WAITS_MS = (50, 1000)
 
 
 class TransactionalProducer(Actor):
@@ -39,6 +49,9 @@ class TransactionalProducer(Actor):
     def __init__(self, world: World, transactional_id: str) -> None:
         super().__init__(world, transactional_id, transactional_id)
         self._is_replaced = False
+        self._open: Transaction | None = None
+        """Not asked to end yet."""
+        self._offsets = OffsetSender(self)
 
     def run(self) -> None:
         """Get an id and an epoch, which fences others of the name."""
@@ -52,7 +65,7 @@ class TransactionalProducer(Actor):
             producer_epoch=epoch,
         )
         self.is_doubtful = False
-        self.ask(init_producer_id.API, 4, request, lambda a: [a.error_code], self._on_id)
+        self.ask(self.way, init_producer_id.API, 4, request, lambda a: [a.error_code], self._on_id)
 
     def _on_id(self, answer: Any, code: ErrorCode) -> None:
         if code:
@@ -85,24 +98,60 @@ class TransactionalProducer(Actor):
             return
         if self.choose.random() < REPLACED:
             self._replace()
+        with_offsets = world.hurries or self.choose.random() < WITH_OFFSETS
         partitions = self.choose.sample(
-            world.partitions, self.choose.randint(1, len(world.partitions))
+            world.partitions, self.choose.randint(1 - with_offsets, len(world.partitions))
         )
         name = f"{self.transactional_id}/{world.number()} of {self.producer_id}.{self.epoch}"
         transaction = world.ledger.begin(name, state_partition_of(self.transactional_id))
+        self._open = transaction
+        left = bool(partitions) + with_offsets
+        worst = ErrorCode.NONE
+
+        def done(code: ErrorCode) -> None:
+            nonlocal left, worst
+            left -= 1
+            worst = worst or code
+            if not left:
+                self._written(transaction, worst)
 
         def on_enlisted(code: ErrorCode) -> None:
             if code:
                 self._give_up()
-            else:
-                self.write(transaction, partitions, lambda code: self._written(transaction, code))
+                return
+            if partitions:
+                self.write(transaction, partitions, done)
+            if with_offsets:
+                self._commit_offsets(transaction, done)
 
         self._enlist(transaction, partitions, on_enlisted)
 
+    def _commit_offsets(self, transaction: Transaction, then: Then) -> None:
+        self._offsets.commit(
+            transaction,
+            enlists=self.end_version < end_txn.API.max_version,
+            is_wanted=lambda: self._open is transaction,
+            then=then,
+        )
+        if self.world.hurries or self.choose.random() < LEFT_WAITING:
+
+            def give_up() -> None:
+                if self._open is transaction and self._offsets.is_waiting(transaction):
+                    # It may arrive, or have its turn, after the end.
+                    self.is_doubtful = True
+                    self._end(transaction, commits=False)
+
+            self.world.later(give_up, within_ms=WAITS_MS)
+
     def _enlist(self, _transaction: Transaction, partitions: Any, then: Any) -> None:
-        self.enlist(partitions, then)
+        if partitions:
+            self.enlist(partitions, then)
+        else:
+            then(ErrorCode.NONE)
 
     def _written(self, transaction: Transaction, code: ErrorCode) -> None:
+        if self._open is not transaction:
+            return
         if code:
             self._give_up()
             return
@@ -120,6 +169,9 @@ class TransactionalProducer(Actor):
             self.world.later(lambda: self._end(transaction, commits=commits), within_ms=LAST_MS)
 
     def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        if self._open is not transaction:
+            return
+        self._open = None
         transaction.asked = commits
         request = end_txn.EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -135,7 +187,9 @@ class TransactionalProducer(Actor):
             self._ended(transaction, answer, commits=commits)
             self.world.later(self._next, within_ms=PAUSE_MS)
 
-        self.ask(end_txn.API, self.end_version, request, lambda a: [a.error_code], on_ended)
+        self.ask(
+            self.way, end_txn.API, self.end_version, request, lambda a: [a.error_code], on_ended
+        )
 
     def _ended(self, transaction: Transaction, _answer: Any, *, commits: bool) -> None:
         world = self.world
@@ -161,24 +215,10 @@ class WritingProducer(TransactionalProducer):
     produce_version = 12
     end_version = 5
 
-    def __init__(self, world: World, transactional_id: str) -> None:
-        super().__init__(world, transactional_id)
-        self._open: Transaction | None = None
-
     def _enlist(self, transaction: Transaction, _partitions: Any, then: Any) -> None:
-        self._open = transaction
         if self.choose.random() < IMPATIENT:
             self.world.later(lambda: self._end(transaction, commits=False), within_ms=(1, 400))
         then(ErrorCode.NONE)
-
-    def _written(self, transaction: Transaction, code: ErrorCode) -> None:
-        if self._open is transaction:
-            super()._written(transaction, code)
-
-    def _end(self, transaction: Transaction, *, commits: bool) -> None:
-        if self._open is transaction:
-            self._open = None
-            super()._end(transaction, commits=commits)
 
     def _ended(self, transaction: Transaction, answer: Any, *, commits: bool) -> None:
         super()._ended(transaction, answer, commits=commits)

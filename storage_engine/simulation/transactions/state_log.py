@@ -1,8 +1,8 @@
-"""The log of the transaction coordinators, as far as it is committed: what an acknowledgement has
-to be backed by.
+"""What the transaction coordinators have decided, by their log, as far as it is committed: what an
+acknowledgement has to be backed by.
 
-Rule: it is read in order, once, from any replica that holds what is committed. Source: R-SPARK2 (an
-answer that leaves before its record is replicated is a batch that a failover loses).
+Rule: it is read in order, once, as it was written. Source: R-SPARK2 (an answer that leaves before
+its record is replicated is a batch that a failover loses).
 """
 
 from collections import Counter
@@ -22,12 +22,10 @@ from storage_engine.protocol.state_batches import iter_raw
 from storage_engine.protocol.transaction_batches import LOG
 from storage_engine.protocol.transaction_records import decode_key, decode_record
 from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.ledger import InvariantViolation
 
 PARTITIONS = 2
 """transaction.state.log.num.partitions."""
-READ_BYTES = 1 << 20
 
 
 def state_partition_of(transactional_id: str) -> TopicPartition:
@@ -39,21 +37,25 @@ def state_partition_of(transactional_id: str) -> TopicPartition:
 class CommittedDecisions:
     """Of one run."""
 
-    def __init__(self, cluster: SimulatedCluster, checker: Checker) -> None:
-        self._cluster = cluster
+    def __init__(self, checker: Checker) -> None:
         self._checker = checker
-        self._positions: dict[TopicPartition, int] = {}
+        self._unread: list[bytes] = []
         self._commits: Counter[str] = Counter()
         """Transactions that a coordinator has decided to commit, by transactional id."""
         self._told: Counter[str] = Counter()
         """Those of which a producer was told."""
         self._last: dict[LedgerKey, int] = {}
 
+    def on_committed(self, batch: bytes) -> None:
+        """A batch of the log is committed."""
+        self._unread.append(batch)
+
     def check_commit(self, transactional_id: str) -> None:
         """A producer was told for the first time that a transaction of its is committed."""
         self._told[transactional_id] += 1
-        if not self._follow(state_partition_of(transactional_id)):
+        if self._checker.record(state_partition_of(transactional_id)).unclean:
             return
+        self._read()
         decided = self._commits[transactional_id]
         if self._told[transactional_id] > decided:
             raise InvariantViolation(
@@ -64,8 +66,9 @@ class CommittedDecisions:
 
     def check_batch(self, sink: str, query: str, number: int) -> None:
         """Somebody was told that a micro-batch is committed."""
-        if not self._follow(state_partition_of(sink)):
+        if self._checker.record(state_partition_of(sink)).unclean:
             return
+        self._read()
         last = self._last.get(LedgerKey(sink, query), -1)
         if last < number:
             raise InvariantViolation(
@@ -73,29 +76,10 @@ class CommittedDecisions:
                 f"batch {number} of {query} is told to be committed, the log has {last}",
             )
 
-    def _follow(self, tp: TopicPartition) -> bool:
-        """Read on; whether all that is committed could be read."""
-        record = self._checker.record(tp)
-        end = record.committed.end_offset
-        if record.unclean:
-            return False
-        for broker in self._cluster.brokers:
-            if not broker.serving:
-                continue
-            partition = broker.context.replicas.get(tp)
-            if partition is None or not record.copy(broker.id).holds(record.committed):
-                continue
-            position = self._positions.get(tp, 0)
-            while position < end:
-                piece = partition.log.read(position, max_bytes=READ_BYTES, max_offset=end)
-                assert piece is not None, "it holds all that is committed"
-                self._take_up(bytes(piece.view()))
-                position = self._positions[tp] = piece.end_offset
-            return True
-        return False
-
-    def _take_up(self, batches: bytes) -> None:
-        for _, raw_key, raw in iter_raw(batches, LOG):
+    def _read(self) -> None:
+        batches = b"".join(self._unread)
+        self._unread.clear()
+        for _, raw_key, raw in iter_raw(batches, LOG) if batches else ():
             key = decode_key(raw_key)
             if key is None or raw is None:
                 continue

@@ -1,5 +1,7 @@
-"""All that is transactional in one run: producers of both kinds, two queries of one sink, a reader,
-and what is known of their transactions.
+"""All that is transactional in one run: producers of both kinds, two queries of one sink, readers
+of records and of a group's offsets, and what is known of their transactions.
+
+The logs of the coordinators have small segments and are compacted all the time.
 
 Rule: everything that they choose comes from generators of their own, so that the same seed without
 them is the run that it was before there were any.
@@ -11,20 +13,48 @@ from collections.abc import Callable, Sequence
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ports import TransportError
+from storage_engine.protocol.apis import incremental_alter_configs
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.copies import BatchNote
 from storage_engine.simulation.faults import Profile
 from storage_engine.simulation.trace import Trace
-from storage_engine.simulation.transactions.actor import RETRY_MS
+from storage_engine.simulation.transactions.asker import RETRY_MS
+from storage_engine.simulation.transactions.copied_rows import CopiedRows
 from storage_engine.simulation.transactions.drivers import Query
+from storage_engine.simulation.transactions.group_ledger import GROUP_STATE, GroupLedger
+from storage_engine.simulation.transactions.group_offsets import OffsetReader
 from storage_engine.simulation.transactions.ledger import TransactionLedger
+from storage_engine.simulation.transactions.members import SINK
 from storage_engine.simulation.transactions.producers import TransactionalProducer, WritingProducer
 from storage_engine.simulation.transactions.reader import CommittedReader
-from storage_engine.simulation.transactions.state_log import PARTITIONS, CommittedDecisions
+from storage_engine.simulation.transactions.state_history import StateHistory
+from storage_engine.simulation.transactions.state_log import (
+    PARTITIONS,
+    CommittedDecisions,
+    state_partition_of,
+)
+from storage_engine.simulation.workload import Client
 
-STATE_PARTITIONS = [TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)]
+STATE_PARTITIONS = [
+    *(TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)),
+    GROUP_STATE,
+]
 BEGIN_MS = (1, 500)
+COPYING = 0.5
+"""Of the runs have queries that copy one source."""
+LOOK_MS = 500
+"""How often compacted replicas are compared."""
+TOPIC_CONFIG = 2
+"""resource_type of IncrementalAlterConfigs."""
+COMPACTED = {
+    TRANSACTION_STATE_TOPIC: {"segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.1"},
+    GROUP_STATE.topic: {"segment.bytes": "1500", "min.cleanable.dirty.ratio": "0.1"},
+}
+"""Settings of the coordinators' topics. A broker makes them with larger segments, so they are
+altered once they are there. Tombstones stay: a replica that is away while they go keeps what they
+deleted, in Kafka too."""
 
 
 def settings_of(profile: Profile) -> dict[str, str]:
@@ -33,6 +63,9 @@ def settings_of(profile: Profile) -> dict[str, str]:
         "transaction.state.log.num.partitions": str(PARTITIONS),
         "transaction.state.log.min.isr": str(profile.min_insync_replicas),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.backoff.ms": "400",
+        "log.flush.scheduler.interval.ms": "400",
     }
     if profile.durable:
         found["flush.before.ack"] = "true"
@@ -57,13 +90,19 @@ class TransactionalWorld:
         self.choose = random.Random(f"transactions {seed}")
         self.partitions = partitions
         self.over = False
+        self.hurries = False
         self.waiting: set[str] = set()
+        self._numbers = 0
         self.ledger = TransactionLedger(checker.record)
-        self.decisions = CommittedDecisions(cluster, checker)
+        self.groups = GroupLedger(checker.record)
+        self.decisions = CommittedDecisions(checker)
+        self.history = StateHistory(cluster, checker, STATE_PARTITIONS)
+        self.offset_reader = OffsetReader(self)
+        self.copied = CopiedRows(lambda: checker.record(state_partition_of(SINK)).unclean)
+        self.ledger.on_won = self.copied.on_won
         self.reader = CommittedReader(
             cluster, checker, random.Random(f"reader {seed}"), self.ledger, partitions
         )
-        self._numbers = 0
         self._ends: dict[TopicPartition, int] | None = None
         """What the reader has to come to, once all is decided."""
         checker.expect_topic(
@@ -71,17 +110,27 @@ class TransactionalWorld:
             unclean=False,
             min_in_sync=profile.min_insync_replicas,
             durable=profile.durable,
+            compacted=True,
+        )
+        checker.expect_topic(
+            GROUP_STATE.topic, unclean=False, min_in_sync=1, durable=profile.durable, compacted=True
         )
         checker.on_committed = self._on_committed
         checker.on_leader = self._on_leader
 
     def start(self) -> None:
-        self.later(TransactionalProducer(self, "p").run, within_ms=BEGIN_MS)
-        for name in ("v", "w"):
-            self.later(WritingProducer(self, name).run, within_ms=BEGIN_MS)
+        for name in ("o", "p"):
+            self.later(TransactionalProducer(self, name).run, within_ms=BEGIN_MS)
+        self.later(WritingProducer(self, "v").run, within_ms=BEGIN_MS)
+        copies = self.choose.random() < COPYING
         for name in ("q", "r"):
-            self.later(Query(self, name).run, within_ms=BEGIN_MS)
+            query = Query(self, name, self.copied, copies=copies)
+            self.later(query.run, within_ms=BEGIN_MS)
         self.reader.run()
+        self.later(self.offset_reader.run, within_ms=BEGIN_MS)
+        for topic in COMPACTED:
+            self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
+        self.cluster.loop.call_later(LOOK_MS, self._look)
 
     def finish(self) -> None:
         """Nothing new is begun; what nobody ends any more times out."""
@@ -94,6 +143,12 @@ class TransactionalWorld:
         found += self.ledger.open_parts()
         if found:
             return found
+        if not self.offset_reader.has_ended:
+            self.offset_reader.read_last()
+            return ["the group's offsets are not stable"]
+        found = self._unstable()
+        if found:
+            return found
         if self._ends is None:
             self._ends = {
                 tp: self.checker.record(tp).committed.end_offset for tp in self.partitions
@@ -104,15 +159,24 @@ class TransactionalWorld:
             if self.ledger.is_readable(tp) and self.reader.positions[tp] < end
         ]
 
-    @property
-    def committed(self) -> int:
-        """Transactions."""
-        return sum(bool(each.outcome) for each in self.ledger.transactions)
+    def check_end(self) -> None:
+        """Nothing is left."""
+        self.ledger.check_end()
+        self.groups.check_end(self.ledger.is_void)
+        self.copied.check_end(
+            is_complete=not any(self.checker.record(tp).unclean for tp in self.partitions)
+        )
+        self.history.check_compacted()
 
-    @property
-    def batches(self) -> int:
-        """Micro-batches that are committed."""
-        return sum(each.winners is not None for each in self.ledger.batches.values())
+    def counts(self) -> dict[str, int]:
+        """What was done in the run."""
+        return {
+            "transactions": sum(bool(each.outcome) for each in self.ledger.transactions),
+            "batches": sum(each.winners is not None for each in self.ledger.batches.values()),
+            "offset commits": self.groups.committed,
+            "copied records": self.copied.count,
+            "compactions": self.history.passes,
+        }
 
     # --- for those who act in it ---
 
@@ -125,13 +189,25 @@ class TransactionalWorld:
 
     # --- what happens ---
 
-    def _on_committed(self, tp: TopicPartition, note: BatchNote) -> None:
+    def _on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         if tp in self.partitions:
             self.ledger.on_committed(tp, note)
+        elif tp.topic == TRANSACTION_STATE_TOPIC:
+            self.decisions.on_committed(self.history.note(tp, note, broker))
+        elif tp == GROUP_STATE:
+            batch = self.history.note(tp, note, broker)
+            if note.marker_commits is None:
+                transaction = self.groups.on_data(note, batch)
+                if transaction is not None:
+                    self.ledger.sends_offsets(transaction, tp, note)
+                self.ledger.on_committed(tp, note)
+            else:
+                self.ledger.on_committed(tp, note)
+                self.groups.on_marker(note)
 
     def _on_leader(self, partition: HostedPartition) -> None:
         tp = partition.topic_partition
-        if tp in self.partitions:
+        if tp in self.partitions or tp == GROUP_STATE:
             self.ledger.is_stable(
                 "leader",
                 tp,
@@ -139,3 +215,42 @@ class TransactionalWorld:
                 partition.last_stable_offset,
                 partition.high_watermark,
             )
+
+    def _unstable(self) -> list[str]:
+        """Partitions whose last stable offset is not where their log ends."""
+        found = []
+        for tp in [*self.partitions, GROUP_STATE]:
+            record = self.checker.record(tp)
+            leader = None if record.state is None else record.state.leader
+            if record.unclean or leader is None or leader == -1:
+                continue
+            partition = self.cluster[leader].context.replicas.get(tp)
+            if partition is not None and self.ledger.is_readable(tp):
+                stable, end = partition.last_stable_offset, partition.log.log_end_offset
+                if stable < record.committed.end_offset:
+                    found.append(f"{tp} is stable up to {stable}, and ends at {end}")
+        return found
+
+    def _look(self) -> None:
+        self.history.check_compacted()
+        self.cluster.loop.call_later(LOOK_MS, self._look)
+
+    def _make_segments_small(self, topic: str) -> None:
+        """As an administrator does; again until it is done."""
+        resource = incremental_alter_configs.IncrementalAlterConfigsRequest.AlterConfigsResource
+        settings = [
+            resource.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in COMPACTED[topic].items()
+        ]
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=TOPIC_CONFIG, resource_name=topic, configs=settings)],
+            validate_only=False,
+        )
+
+        def on_reply(answer: object) -> None:
+            if isinstance(answer, TransportError) or answer.responses[0].error_code:  # type: ignore[attr-defined]
+                self.later(lambda: self._make_segments_small(topic))
+
+        broker = self.choose.choice(self.cluster.brokers).id
+        administrator = Client(self.cluster, self.checker, self.choose, "settings")
+        administrator.request(broker, incremental_alter_configs.API, 1, request, on_reply)

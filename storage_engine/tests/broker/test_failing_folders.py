@@ -155,6 +155,12 @@ def test_a_failed_fsync_is_never_tried_again(cluster):
     failed = in_folder(cluster, 2, folder)
     for tp in failed:
         cluster.wait_in_sync(tp, 1, 3, limit_ms=2000)
+    assert [path.parent for path in disk.refused_syncs] == [partition.log.directory]
+    # Longer than any interval of flushes and checkpoints.
+    cluster.loop.run_for(150_000)
+    cluster[2].context.replicas.durable_acks.flush(partition)
+    cluster.loop.run_for(1_000)
+    assert len(disk.refused_syncs) == 1
 
 
 def test_a_damaged_file_takes_only_its_own_partition_offline(cluster):

@@ -65,10 +65,23 @@ def test_assignments_are_read_by_others(partitions):
     assert {(tp.topic, tp.partition) for tp in theirs.partitions()} == partitions
 
 
+USER_DATA_BYTES = 4
+"""A length of -1, at the end of an assignment; nobody looks at it."""
+
+
 @given(st.binary(max_size=40))
-def test_an_assignment_that_is_none_is_told(data):
+def test_any_bytes_are_an_assignment_or_told_to_be_none(data):
     with contextlib.suppress(CorruptRecordError):
-        decode_assignment(data)
+        partitions = decode_assignment(data)
+        assert set(decode_assignment(encode_assignment(set(partitions)))) == set(partitions)
+
+
+@given(st.sets(st.builds(TopicPartition, st.text("abcé", min_size=1), st.integers(0, 99))))
+def test_an_assignment_that_is_cut_off_is_told(partitions):
+    encoded = encode_assignment(partitions)
+    for length in range(1, len(encoded) - USER_DATA_BYTES):
+        with pytest.raises(CorruptRecordError):
+            decode_assignment(encoded[:length])
 
 
 # --- what is handed out ---

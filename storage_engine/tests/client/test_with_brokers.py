@@ -22,7 +22,7 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetch_window import FetchWindow
 from storage_engine.client.produce import BatchWriter
 from storage_engine.client.range_reader import read_range
-from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records import decode_batches, encode_batches
 from storage_engine.tests.client.ranges import read_ranges
@@ -226,5 +226,5 @@ def test_what_can_not_be_done_is_an_error_with_its_code_that_names_the_topic(
 
 
 def test_altering_nothing_is_refused(cluster):
-    with pytest.raises(Exception, match="no setting is given"):
+    with pytest.raises(ConfigError, match="no setting is given"):
         alter_topic_configs(cluster, "t", {})

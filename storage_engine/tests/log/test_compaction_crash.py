@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -90,7 +89,7 @@ def test_whatever_call_fails_no_key_loses_its_newest_record(
     total = calls_of_a_pass(tmp_path / "whole")
     assert total > 40
     outcomes = set()
-    first, step = (1, 1) if ALL_FAULTS else (random.randrange(1, 5), 4)
+    first, step = (1, 1) if ALL_FAULTS else (2, 4)
     for number in range(first, total + 1, step):
         path = tmp_path / str(number)
         disk = DyingDisk()
@@ -219,8 +218,7 @@ def compact_for_ever(path: str, seed: int) -> None:
             doomed.unlink(missing_ok=True)
 
 
-KILL_SEEDS = range(3) if ALL_FAULTS else [0, 1 + date.today().day % 2]
-"""One always, and another one every day."""
+KILL_SEEDS = range(3) if ALL_FAULTS else range(2)
 
 
 @pytest.mark.parametrize("seed", KILL_SEEDS)

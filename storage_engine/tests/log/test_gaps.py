@@ -69,6 +69,32 @@ def test_a_log_that_is_compacted_no_more_keeps_what_stands_behind_its_gaps(tmp_p
     assert rows(killed_and_opened(tmp_path, log, saved)) == expected
 
 
+def test_a_log_that_is_killed_in_or_after_its_first_pass_keeps_what_stands_behind_the_gaps(
+    tmp_path,
+):
+    """A broker opens its logs before it knows the policies of their topics."""
+    saved = Saved()
+    log: PartitionLog = open_log(tmp_path, CONFIG, on_recovery_point_lowered=lambda: saved.of(log))
+    for number in range(60):
+        put(log, [(b"%d" % (number % 7), b"%d" % number + bytes(60))])
+    assert compact(log)
+    expected = rows(log)
+    assert len(expected) < 50
+    assert saved.count == 1, "written once, before the files have gaps"
+    assert rows(killed_and_opened(tmp_path, log, saved)) == expected
+
+
+def test_a_new_replica_of_a_compacted_log_keeps_what_stands_behind_its_gaps(tmp_path):
+    """It has copied the gaps, and was killed before it compacted anything itself."""
+    saved = Saved()
+    log: PartitionLog = open_log(tmp_path, CONFIG, on_recovery_point_lowered=lambda: saved.of(log))
+    log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
+    log.append_as_follower(make_batch(1, base_offset=9))
+    headers = read_all(log)
+    assert len(headers) == 3
+    assert read_all(killed_and_opened(tmp_path, log, saved)) == headers
+
+
 def test_a_log_that_ends_before_what_was_clean_may_have_gaps_all_the_same(tmp_path):
     log = open_log(tmp_path, DELETED)
     log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))

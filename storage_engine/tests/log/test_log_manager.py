@@ -223,13 +223,14 @@ def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tm
     assert again.recovered_bytes == again.logs[A1].size_in_bytes
 
 
-def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path):
+def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path, caplog):
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", disk=disk)
     fill(manager.get_or_create(A0), 30)
     manager.on_folder_failed = lambda path, error: pytest.fail("a full folder has not failed")
     disk.room[tmp_path / "a"] = 0
     manager.write_recovery_points()
+    assert "checkpoint not written" in caplog.text
     disk.room.clear()
     manager.close()
 

@@ -25,11 +25,11 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "every transaction ends, and readers come to its end",
     ),
     "ends_of_a_batch_not_sent_again_by_the_next_coordinator": (
-        1,
-        "every transaction ends, and readers come to its end",
+        21,
+        "a transaction ends in one way, everywhere",
     ),
     "zombies_go_on_writing": (
-        0,
+        5,
         "an idempotent producer's batches are committed once and in order",
     ),
     "zombies_go_on_committing": (1, "a transaction ends in one way, everywhere"),
@@ -42,11 +42,31 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "the last stable offset is not above what is undecided",
     ),
     "replays_not_recognised": (0, "a replay is told that its batch is committed"),
-    "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
+    "members_that_are_lost_not_missed": (8, "a sink has each record of its source once"),
     "guards_outlive_markers": (
         0,
         "an idempotent producer's batches are committed once and in order",
     ),
+    "offsets_not_checked_again_after_they_have_waited": (
+        30,
+        "every transaction ends, and readers come to its end",
+    ),
+    "offsets_of_aborted_transactions_count": (
+        42,
+        "a group reads offsets that are committed, and nothing else",
+    ),
+    "heartbeats_that_do_not_restart_the_clock": (
+        21,
+        "a member is lost to its timeout, or because somebody gives it up",
+    ),
+    "members_given_up_with_all_others_of_their_query": (
+        3,
+        "a member is lost to its timeout, or because somebody gives it up",
+    ),
+    "members_given_up_stay_open": (5, "a transaction ends in one way, everywhere"),
+    "origins_not_moved_with_the_commit": (42, "a sink has each record of its source once"),
+    "origins_that_have_moved_not_noticed": (42, "a sink has each record of its source once"),
+    "compaction_forgets_unfinished_ends": (1, "a compacted log says what was written"),
 }
 """The first seed that caught each, and the promise it found broken."""
 

@@ -17,8 +17,9 @@ from storage_engine.core.transactional_ids import TransactionalIds
 from storage_engine.core.verification_guard import VerificationGuards
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
+from storage_engine.tests.simulation.sink_mutations import SINK_MUTATIONS
 
-TRANSACTION_MUTATIONS: dict[str, Apply] = {}
+TRANSACTION_MUTATIONS: dict[str, Apply] = {**SINK_MUTATIONS}
 
 
 def mutation(apply: Apply) -> Apply:
@@ -158,6 +159,8 @@ def members_that_are_lost_not_missed(stack: ExitStack) -> None:
         write(self, replace(event, members=open_ones), key, ledger)
 
     set_attribute(stack, BatchCommits, "_a_member_is_lost", lambda self, event: False)
+    # It looks at every member that is named.
+    set_attribute(stack, BatchCommits, "_origins_moved", lambda self, event: False)
     set_attribute(stack, BatchCommits, "_write_commit", write_some)
 
 

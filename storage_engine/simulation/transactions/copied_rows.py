@@ -1,0 +1,70 @@
+"""Which records of the source a sink has, where its queries copy from one source (`idempotentKey`):
+none twice, none left out.
+
+Rule: a row counts from when its micro-batch is known to be committed, and is in a micro-batch only
+as its task attempt has written it. Nothing is promised once the coordinator's log lost
+the power of all its replicas. Source: R-SPARK3.
+"""
+
+from collections.abc import Callable, Iterable
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.transactions.ledger import MicroBatch, Transaction
+
+SOURCES = (TopicPartition("source", 0), TopicPartition("source", 1))
+
+Ranges = dict[TopicPartition, range]
+"""Offsets by source partition."""
+
+
+class CopiedRows:
+    """Of one sink."""
+
+    def __init__(self, is_void: Callable[[], bool]) -> None:
+        self._is_void = is_void
+        self._written: dict[Transaction, Ranges] = {}
+        self._writers: dict[tuple[TopicPartition, int], Transaction] = {}
+        """By source partition and offset: who has written a row that is committed."""
+        self._claims: list[tuple[str, dict[TopicPartition, int]]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._writers)
+
+    def writes(self, transaction: Transaction, rows: Ranges) -> None:
+        """A task attempt leaves out what the sink has, and writes these."""
+        self._written[transaction] = rows
+
+    def on_won(self, batch: MicroBatch, members: Iterable[Transaction]) -> None:
+        """Somebody tells for the first time that these are the micro-batch."""
+        if self._is_void():
+            return
+        for member in sorted(members, key=lambda each: each.name):
+            for source, offsets in self._written.get(member, {}).items():
+                for offset in offsets:
+                    other = self._writers.setdefault((source, offset), member)
+                    if other is not member:
+                        raise InvariantViolation(
+                            "a sink has each record of its source once",
+                            f"{source} at {offset}, in {batch}: by {member.name}, and by"
+                            f" {other.name}",
+                        )
+
+    def claims(self, query: str, until: dict[TopicPartition, int]) -> None:
+        """A query's checkpoint says that everything below these offsets is committed."""
+        self._claims.append((query, until))
+
+    def check_end(self, *, is_complete: bool) -> None:
+        """All transactions have ended. `is_complete`: the sink's partitions have kept all that was
+        committed there, and so what it was part of is known."""
+        if self._is_void() or not is_complete:
+            return
+        for query, until in self._claims:
+            for source, end in until.items():
+                for offset in range(end):
+                    if (source, offset) not in self._writers:
+                        raise InvariantViolation(
+                            "no record of a source is left out",
+                            f"{source} at {offset}: {query} has committed up to {end}",
+                        )

@@ -1,0 +1,122 @@
+"""Everything that was ever committed in the coordinators' logs, as it was before compaction; and
+whether compacted replicas still say the same.
+
+Rule: a batch is copied in the event in which its leader commits it, when no pass can have touched
+it yet. A compacted log has to be replayed to the same state as all that was written, or the next
+coordinator begins with another. Source: R-LOG10, R-SPARK2.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.simulation.checkers import Checker
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.copies import BatchNote
+from storage_engine.simulation.ledger import InvariantViolation
+
+READ_BYTES = 1 << 20
+CODECS = {
+    TRANSACTION_STATE_TOPIC: "storage_engine.protocol.transaction_batches",
+    GROUP_OFFSETS_TOPIC: "storage_engine.protocol.group_batches",
+}
+
+
+class StateHistory:
+    """Of one run."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, checker: Checker, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self._cluster = cluster
+        self._checker = checker
+        self._partitions = partitions
+        self._unread: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
+        """By partition: what is not in `_content` yet."""
+        self._content = {tp: self._codec(tp).new_content() for tp in partitions}
+        self._clean: dict[tuple[int, TopicPartition], int] = {}
+        """By broker: up to where the replica was compacted when it was last compared."""
+        self.passes = 0
+        """Of compaction, that were seen to have changed a replica."""
+
+    def note(self, tp: TopicPartition, note: BatchNote, broker: int) -> bytes:
+        """A batch is committed now, on the broker that leads."""
+        partition = self._cluster[broker].context.replicas.get(tp)
+        assert partition is not None, "it leads"
+        piece = partition.log.read(
+            note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
+        )
+        assert piece is not None, "it has what it commits"
+        batch = bytes(piece.view())
+        self._unread[tp].append(batch)
+        return batch
+
+    def content(self, tp: TopicPartition) -> Any:
+        """What all that was committed says."""
+        unread = self._unread[tp]
+        if unread:
+            self._codec(tp).replay(b"".join(unread), self._content[tp])
+            unread.clear()
+        return self._content[tp]
+
+    def check_compacted(self) -> None:
+        """Compare the replicas that have been compacted further since they were compared."""
+        for broker in self._cluster.brokers:
+            if not broker.serving:
+                continue
+            for tp in self._partitions:
+                record = self._checker.record(tp)
+                partition = broker.context.replicas.get(tp)
+                if partition is None or record.unclean:
+                    continue
+                clean = partition.log.compaction.first_dirty_offset
+                is_news = clean != self._clean.get((broker.id, tp), 0)
+                if is_news and record.copy(broker.id).holds(record.committed):
+                    self._compare(broker.id, tp, partition.log)
+                    self._clean[broker.id, tp] = clean
+                    self.passes += 1
+
+    def _compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
+        codec = self._codec(tp)
+        end = self._checker.record(tp).committed.end_offset
+        found = codec.new_content()
+        offset = 0
+        while (
+            offset < end
+            and (piece := log.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
+        ):
+            codec.replay(bytes(piece.view()), found)
+            offset = piece.end_offset
+        wanted = self.content(tp)
+        if _said(found) != _said(wanted):
+            raise InvariantViolation(
+                "a compacted log says what was written",
+                f"{tp} on broker {broker}, clean up to {log.compaction.first_dirty_offset}, says"
+                f" up to {end}: {_difference(_said(found), _said(wanted))}",
+            )
+
+    @staticmethod
+    def _codec(tp: TopicPartition) -> Any:
+        return importlib.import_module(CODECS[tp.topic])
+
+
+def _said(content: Any) -> dict[Any, Any]:
+    """What a coordinator would begin with. The place of an offset among others is not told: records
+    that are gone have none."""
+    if isinstance(content, dict):
+        return content
+    said: dict[Any, Any] = {**content.groups}
+    said |= {key: placed.record for key, placed in content.offsets.items()}
+    for producer_id, pending in content.pending.items():
+        said |= {(producer_id, key): placed.record for key, placed in pending.items()}
+    return said
+
+
+def _difference(found: dict[Any, Any], wanted: dict[Any, Any]) -> str:
+    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    return "; ".join(
+        f"{key}: {found.get(key)} instead of {wanted.get(key)}" for key in keys[:3]
+    ) + ("" if len(keys) <= 3 else f"; and {len(keys) - 3} more")
