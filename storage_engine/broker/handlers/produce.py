@@ -85,7 +85,7 @@ def _outcomes(
 
 
 def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: Outcome) -> None:
-    """The outcome of a partition of the part of a request that begins with its partition `first`."""
+    """The outcome in a part of a request; the part begins with the partition number `first`."""
     outcomes.settle(first + index, outcome)
 
 
