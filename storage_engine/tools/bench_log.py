@@ -2,8 +2,8 @@
 
 In one process: appends, reads, reads of evicted bytes, recovery, the scrubber, and the same work
 on a large log and a small one. With a broker of its own: many partitions opened after a clean stop,
-its memory, and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that is removed
-at the end.
+its memory, and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that
+is removed at the end.
 
 examples:
   headrace bench log

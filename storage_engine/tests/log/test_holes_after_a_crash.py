@@ -83,7 +83,7 @@ def test_gaps_that_a_follower_copied_stay():
     assert log.segment_count > 3
     disk.kill_process()
     again = log_of(started(disk))
-    found = []
+    found: list[int] = []
     while (piece := again.read(found[-1] + 1 if found else 0, max_bytes=1)) is not None:
         found += [header.base_offset for _, header in iter_headers(piece.view())]
     assert found == offsets
