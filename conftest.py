@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from storage_engine.broker import unexpected
 from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
@@ -35,6 +36,7 @@ WITH_SPARK = ("integration_tests/test_spark_", "examples/")
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
+    unexpected.is_fatal = True
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,5 +1,6 @@
 """The driver's side of the exactly-once sink. Its one rule: all that the tasks of a micro-batch
-have written is committed by one request, or nothing is.
+have written is committed by one request, or nothing is; and rows that are not written are told in
+the log.
 
 Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
 """
@@ -9,14 +10,15 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector.batch_member import GIVE_UP_MS, WrittenMember, give_up
+from connector.batch_member import GIVE_UP_MS, WrittenMember, batches_of, give_up
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options import SinkOptions
 from connector.sink_batch import SinkBatch
-from storage_engine.client.sink_batches import Outcome, SinkBatches
+from storage_engine.client.sink_batches import Commit, Outcome, SinkBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.batch_fields import UNKNOWN_ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -39,18 +41,40 @@ def commit_batch(
             f"the {len(messages)} tasks of batch {batch_id} have not all written for it: "
             f"{len(written)} wrote, for {batch}",
         )
+    rows, dropped = sum(each.rows for each in written), sum(each.dropped for each in written)
     with in_one_line():
-        batches = SinkBatches(
-            cluster_for(options.connection),
-            batch.sink,
-            batch.query,
-            deadline_ms=options.delivery_timeout_ms,
+        batches = batches_of(
+            cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
         )
-        return batches.commit(
+        commit = batches.commit_rows(
             batch.batch,
             [each.member for each in written if each.member is not None],
             drained=sum(each.drained for each in written),
             origins=_common_origins(written),
+            rows=rows,
+            dropped=dropped,
+        )
+    _tell_dropped(batch, commit, rows, dropped)
+    return commit.outcome
+
+
+def _tell_dropped(batch: SinkBatch, commit: Commit, rows: int, dropped: int) -> None:
+    """In the driver's log."""
+    if commit.outcome is Outcome.COMMITTED:
+        if dropped:
+            logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
+        return
+    if commit.is_own:
+        return
+    by, rows = commit.by, rows + dropped
+    told = f", by run {by.run}" if by.run is not None else ""
+    logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
+    if by.rows not in (UNKNOWN_ROWS, rows):
+        logger.warning(
+            "%s: this replay has %d rows, %d are committed; only those are read",
+            batch,
+            rows,
+            by.rows,
         )
 
 

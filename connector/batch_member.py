@@ -64,6 +64,10 @@ class WrittenMember(WriterCommitMessage):
     """The coordinator said that the batch is committed, so the rows were dropped."""
 
     rows: int
+    """That were written."""
+
+    dropped: int = 0
+    """That were not, because the batch is committed, or because the sink has them by origin."""
 
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """With `idempotentKey`: by source partition the highest offset that was written, inclusive."""
@@ -83,13 +87,13 @@ def write_member(
         if first is None:
             return WrittenMember(batch=batch, member=None, drained=False, rows=0)
         cluster = cluster_for(options.connection)
-        batches = _batches(options, cluster, batch)
-        rows = itertools.chain((first,), gathered)
+        batches = batches_of(cluster, batch, deadline_ms=options.delivery_timeout_ms)
+        rows = _Counted(itertools.chain((first,), gathered))
         member, committed = join(batches, options, batch)
         origins = _origin_filter(options, committed)
         if member is None:
             return _drained(batch, rows, origins)
-        # A map does not close `rows` when a write fails: there may be more to do with them.
+        # Neither closes what is behind it when a write fails: there may be more to do with it.
         fresh = rows if origins is None else map(origins.fresh, rows)
         try:
             with _given_up_unless_written(cluster, batch, member):
@@ -108,7 +112,16 @@ def write_member(
         message = WrittenMember(batch=batch, member=member.id, drained=False, rows=written.rows)
         if origins is None:
             return message
-        return replace(message, origins=origins.highest, sources=origins.sources)
+        if origins.dropped:
+            logger.warning(
+                "%s: a task has dropped %d rows that the sink has by origin", batch, origins.dropped
+            )
+        return replace(
+            message,
+            origins=origins.highest,
+            sources=origins.sources,
+            dropped=origins.dropped,
+        )
 
 
 def join(
@@ -129,7 +142,7 @@ def join(
 def give_up(cluster: Cluster, batch: SinkBatch, members: Iterable[MemberId]) -> None:
     """Abort them, as well as can be."""
     try:
-        SinkBatches(cluster, batch.sink, batch.query, deadline_ms=GIVE_UP_MS).abort(list(members))
+        batches_of(cluster, batch, deadline_ms=GIVE_UP_MS).abort(list(members))
     except HeadraceError as error:
         logger.warning("what a failed task wrote is not given up yet: %s", error)
 
@@ -146,8 +159,16 @@ def _given_up_unless_written(cluster: Cluster, batch: SinkBatch, member: Member)
             give_up(cluster, batch, [member.id])
 
 
-def _batches(options: SinkOptions, cluster: Cluster, batch: SinkBatch) -> SinkBatches:
-    return SinkBatches(cluster, batch.sink, batch.query, deadline_ms=options.delivery_timeout_ms)
+def batches_of(cluster: Cluster, batch: SinkBatch, *, deadline_ms: int) -> SinkBatches:
+    """To join it, to commit it and to give it up."""
+    return SinkBatches(
+        cluster,
+        batch.sink,
+        batch.query,
+        owner=batch.owner,
+        run=batch.run,
+        deadline_ms=deadline_ms,
+    )
 
 
 def _origin_filter(options: SinkOptions, committed: Origins) -> OriginFilter | None:
@@ -166,10 +187,26 @@ def _is_committed(
     return again is None, committed
 
 
-def _drained(
-    batch: SinkBatch, rest: Iterable[pa.RecordBatch], origins: OriginFilter | None
-) -> WrittenMember:
+def _drained(batch: SinkBatch, rest: "_Counted", origins: OriginFilter | None) -> WrittenMember:
+    """Also what the task has written before counts as dropped: it was aborted."""
     for piece in rest:
         if origins is not None:
             origins.check_committed(piece)
-    return WrittenMember(batch=batch, member=None, drained=True, rows=0)
+    logger.warning("%s is committed already: a task has dropped its %d rows", batch, rest.rows)
+    return WrittenMember(batch=batch, member=None, drained=True, rows=0, dropped=rest.rows)
+
+
+class _Counted:
+    """Record batches, and how many rows were in those that were taken."""
+
+    def __init__(self, pieces: Iterator[pa.RecordBatch]) -> None:
+        self._pieces = pieces
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        piece = next(self._pieces)
+        self.rows += piece.num_rows
+        return piece

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from connector.errors import told_briefly
 from connector.options import SinkOptions
-from connector.sink_batch import batch_write
+from connector.sink_batch import as_a_task_sees_it, batch_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
         if self._options.exactly_once:
             from connector.batch_member import write_member
 
-            return write_member(self._options, self._batch, iterator)
+            return write_member(self._options, as_a_task_sees_it(self._batch), iterator)
         from connector.record_writer import write_records
 
         return write_records(self._options, iterator)

@@ -65,7 +65,7 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "groupIdPrefix"),
     *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
-    *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId"),
+    *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId", "sinkPart"),
     *_works(_SINK, "idempotentKey", "originServers"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),

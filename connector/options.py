@@ -153,6 +153,9 @@ class SinkOptions:
     batch_id: int | None
     """Of a batch write that may be repeated; with `sink_id` only."""
 
+    sink_part: str
+    """Which part of the sink counts it; the option `topic` unless it was said."""
+
     origin: OriginOptions | None
     """By what a row is dropped that the sink has already; with `sink_id` only."""
 
@@ -215,7 +218,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     problem = None if topic is None else topic_name_problem(topic)
     if problem is not None:
         raise OptionError("BAD_OPTION", f"'topic': {problem}")
-    for name in ("sinkId", "batchId", "idempotentKey", "transaction.timeout.ms"):
+    for name in ("sinkId", "batchId", "sinkPart", "idempotentKey", "transaction.timeout.ms"):
         if not exactly_once and given.text(name) is not None:
             raise OptionError(
                 "BAD_OPTION",
@@ -238,6 +241,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         exactly_once=exactly_once,
         sink_id=_sink_id(given),
         batch_id=_batch_id(given),
+        sink_part=_sink_part(given, topic),
         origin=_origin(given, connection),
         transaction_timeout_ms=timeout_ms or DEFAULT_TRANSACTION_TIMEOUT_MS,
         acks=acks,
@@ -254,6 +258,19 @@ def _sink_id(given: GivenOptions) -> str | None:
     if sink_id is not None and not 0 < len(sink_id) <= MAX_SINK_ID_LENGTH:
         raise bad_option("sinkId", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", sink_id)
     return sink_id
+
+
+def _sink_part(given: GivenOptions, topic: str | None) -> str:
+    part = given.text("sinkPart")
+    if part is None:
+        return topic or ""
+    if not 0 < len(part) <= MAX_SINK_ID_LENGTH:
+        raise bad_option("sinkPart", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", part)
+    if given.text("batchId") is None:
+        raise OptionError(
+            "MISSING_OPTION", "'sinkPart' needs 'batchId': a part counts numbers of batch writes"
+        )
+    return part
 
 
 def _batch_id(given: GivenOptions) -> int | None:

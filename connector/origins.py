@@ -54,6 +54,8 @@ class OriginFilter:
         """By topic, of all rows so far."""
         self.highest: dict[TopicPartition, int] = {}
         """By source partition, inclusive, of the rows that were not dropped."""
+        self.dropped = 0
+        """Rows."""
 
     def fresh(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Those that the sink has not, in their order and without their origin."""
@@ -62,6 +64,7 @@ class OriginFilter:
         kept = located.offsets > self._thresholds(located)[located.codes]
         for source, offset in _highest(located, kept).items():
             self.highest[source] = max(offset, self.highest.get(source, offset))
+        self.dropped += int(rows.num_rows - kept.sum())
         rest = rows.select([at for at in range(rows.num_columns) if at not in origin])
         return rest if kept.all() else rest.filter(pa.array(kept))
 

@@ -18,7 +18,11 @@ from connector.offsets import OffsetRange
 from connector.options import Assigned, SourceOptions
 from connector.positions import report_losses
 from storage_engine.client.range_reader import read_range
-from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+)
 from storage_engine.protocol.records import iter_decoded
 
 GUESSED_RECORD_BYTES = 512
@@ -72,6 +76,9 @@ def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.R
                     )
                     position = decoded.offsets[-1].as_py() + 1
                 return
+            except LogTruncatedError as error:
+                # Rows of what was there before are written already: they are not taken back.
+                report_losses([str(error)], fail_on_data_loss=options.fail_on_data_loss)
             except OffsetOutOfRangeError as error:
                 position = _after_gap(options, wanted, position, error)
             except DeadlineExceededError:

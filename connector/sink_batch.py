@@ -3,25 +3,25 @@ the same three names, and nobody else ever has them.
 
     streaming    sink: `sinkId`, else the query id   query: the query id     batch: Spark's batch id
     batch write  sink: `sinkId`, else a new name     query: once, a new name batch: 0
-      with `batchId`   `sinkId`                             REPEATABLE           `batchId`
+      with `batchId`   `sinkId`                             part and number         `batchId`
 
-The query id is in the checkpoint: a restarted query has it again, a new checkpoint a new one. A
-batch write has nothing of that kind unless the user names it; brokers forget it after some days.
-Source: R-SPARK2.
+The query id is in the checkpoint: a restarted query has it again, a new checkpoint a new one. Each
+number of a part of a sink is a query of its own, so jobs of different numbers know nothing of each
+other; within `foreachBatch` it belongs to the streaming query. A batch write without a number has
+nothing of that kind; brokers forget it after some days. Source: R-SPARK2.
 """
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connector.errors import ConnectorError
 from connector.options import SinkOptions
 
-REPEATABLE = "batch-writes"
-"""The query id of batch writes with `batchId`: those of one sink are one sequence."""
-
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""Local properties that Spark sets for the tasks of a micro-batch (FACTS.md)."""
+RUN_ID = "spark.jobGroup.id"
+"""Local properties that Spark sets for the tasks of a micro-batch. The job group of a streaming
+query is its run, another with every start; whoever sets a group in `foreachBatch` hides it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,29 +31,63 @@ class SinkBatch:
     sink: str
     query: str
     batch: int
+    part: str | None = None
+    """Of a named batch write."""
+    owner: str = ""
+    """Of a named batch write within `foreachBatch`: the id of the streaming query."""
+    run: uuid.UUID | None = None
+    """Of the streaming query; None where Spark does not tell."""
+
+    def __str__(self) -> str:
+        if self.part is not None:
+            return f"batchId {self.batch} of sink '{self.sink}', part '{self.part}'"
+        return f"batch {self.batch} of sink '{self.sink}', query '{self.query}'"
 
 
 def streaming_batch(options: SinkOptions) -> SinkBatch:
     """Only within a task: a driver has to be told by its tasks."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    query = None if context is None else context.getLocalProperty(QUERY_ID)
-    batch = None if context is None else context.getLocalProperty(BATCH_ID)
+    query, batch = _told(QUERY_ID), _told(BATCH_ID)
     if not query or not batch:
         raise ConnectorError(
             "NO_BATCH_ID",
             "this version of Spark does not tell a task its query and batch id; "
             "deliveryGuarantee=at-least-once does without",
         )
-    return SinkBatch(sink=options.sink_id or query, query=query, batch=int(batch))
+    return SinkBatch(sink=options.sink_id or query, query=query, batch=int(batch), run=_run())
 
 
 def batch_write(options: SinkOptions) -> SinkBatch:
     """Once for a job: the writer carries it to the tasks and to the commit."""
-    if options.sink_id is not None and options.batch_id is not None:
-        return SinkBatch(sink=options.sink_id, query=REPEATABLE, batch=options.batch_id)
-    from storage_engine.client.sink_batches import unrepeatable_query
+    from storage_engine.client.sink_batches import repeatable_query, unrepeatable_query
 
+    if options.sink_id is not None and options.batch_id is not None:
+        part, number = options.sink_part, options.batch_id
+        name = repeatable_query(part, number)
+        return SinkBatch(sink=options.sink_id, query=name, batch=number, part=part)
     sink = options.sink_id or str(uuid.uuid4())
     return SinkBatch(sink=sink, query=unrepeatable_query(), batch=0)
+
+
+def as_a_task_sees_it(batch: SinkBatch) -> SinkBatch:
+    """A batch write, with the streaming query that it is a part of; only within a task. The writer
+    is made in a process that Spark tells nothing."""
+    owner = _told(QUERY_ID)
+    if batch.part is None or not owner:
+        return batch
+    return replace(batch, owner=owner, run=_run())
+
+
+def _told(name: str) -> str | None:
+    """A local property of the task; None outside of tasks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _run() -> uuid.UUID | None:
+    """A job group that the user has named is no run."""
+    try:
+        return uuid.UUID(_told(RUN_ID) or "")
+    except ValueError:
+        return None

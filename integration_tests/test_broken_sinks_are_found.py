@@ -15,7 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector import record_writer
 from connector.connections import close_all
 from connector.options import SinkOptions, parse_sink_options
-from connector.sink_batch import BATCH_ID, QUERY_ID
+from connector.sink_batch import BATCH_ID, QUERY_ID, RUN_ID
 from integration_tests import broken_sinks
 from integration_tests.broken_sinks import BROKEN
 from integration_tests.cluster_support import create_topic, running_cluster
@@ -88,7 +88,8 @@ class Query:
     # --- as a TaskContext ---
 
     def getLocalProperty(self, name: str) -> str:
-        return {QUERY_ID: self._name, BATCH_ID: str(self.batch)}[name]
+        run = str(uuid.UUID(int=self.driver))
+        return {QUERY_ID: self._name, BATCH_ID: str(self.batch), RUN_ID: run}[name]
 
     def attemptNumber(self) -> int:
         return self.attempt

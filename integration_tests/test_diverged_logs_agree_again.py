@@ -25,6 +25,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.steady_producer import read_numbers
 from integration_tests.stored_logs import assert_replicas_agree
+from storage_engine.client import Consumer
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.local_cluster import LocalCluster
 
@@ -76,6 +77,17 @@ class Parting(NamedTuple):
         assert_replicas_agree(self.directory, TP, compacts=False)
 
 
+def values_read(consumer: Consumer, count: int) -> list[int]:
+    found: list[int] = []
+
+    def read() -> bool:
+        found.extend(int(record.value) for record in consumer.poll(1000))
+        return len(found) >= count
+
+    wait_until(read, f"{count} records")
+    return found
+
+
 @pytest.fixture
 def parting(tmp_path) -> Iterator[Parting]:
     settings = (("auto.leader.rebalance.enable", "false"),)
@@ -89,19 +101,26 @@ def parting(tmp_path) -> Iterator[Parting]:
 
 
 def test_what_only_a_dead_leader_had_gives_way_to_what_the_next_one_wrote(parting):
-    """KIP-101, scenario 2, by an unclean election."""
+    """KIP-101, scenario 2, by an unclean election. A consumer that has read what is gone goes on
+    with what is there instead (KIP-320)."""
     a = leader_of(parting.client, TP.topic)
     b, c = (broker for broker in BROKERS if broker != a)
     parting.cluster.kill_broker(b)
     parting.cluster.kill_broker(c)
     parting.wait_until_alone(a)
     parting.write(1, 2)
+    consumer = Consumer({"bootstrap.servers": parting.cluster.bootstrap_servers})
+    consumer.assign([TP])
+    consumer.seek(TP, 0)
+    assert values_read(consumer, 3) == [0, 1, 2]
     parting.cluster.kill_broker(a)
     parting.cluster.start_broker(b)
     parting.wait_until_alone(b)
     parting.write(11, 12, 13)
     parting.start_the_others(b)
     parting.write(20)
+    assert values_read(consumer, 4) == [11, 12, 13, 20]
+    consumer.close()
     parting.assert_reads(0, 11, 12, 13, 20)
     parting.assert_logs_agree()
 

@@ -1,15 +1,18 @@
 """Batch reads and writes through Spark, judged by confluent-kafka, and bad input in one line."""
 
+import contextlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from integration_tests.cluster_support import create_topic, wait_until
+from integration_tests.cluster_support import ALL_FAULTS, create_topic, wait_until
 from integration_tests.spark_support import (
+    QUERY_TIMEOUT_S,
     consume,
     first_offset,
     last_line,
@@ -333,6 +336,63 @@ def test_a_named_batch_is_written_once_however_often_it_is_repeated(
         _write(frame, servers, topic=topic, sinkId=topic, batchId=str(batch))
     assert sorted(int(each.value() or b"") for each in consume(servers, topic)) == list(range(200))
     assert _read(spark, servers, topic).count() == 200
+
+
+@pytest.mark.parametrize("order", [(5, 6), (6, 5)])
+def test_two_named_jobs_at_once_both_count_and_so_does_a_lower_number(
+    spark, spark_cluster, servers, topic, order
+):
+    create_topic(spark_cluster, topic, partitions=2)
+    rounds = 20 if ALL_FAULTS else 1
+    for each_round in range(rounds):
+        named = {"topic": topic, "sinkId": f"{topic}-{each_round}"}
+
+        def write(number: int, rows: int = 100, named=named) -> None:
+            # This makes the session the thread's own, by which Spark finds formats in Python.
+            values = [(f"{number} {row}",) for row in range(rows)]
+            frame = spark.createDataFrame(values, "value string")
+            _write(frame, servers, batchId=str(number), **named)
+
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(write, number) for number in order]:
+                done.result()
+        write(3)
+        write(6, rows=7)
+    found = [(each.value() or b"").decode() for each in consume(servers, topic)]
+    assert sorted(found) == sorted(
+        f"{number} {row}" for number in (3, 5, 6) for row in range(100) for _ in range(rounds)
+    )
+
+
+def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    """Its rows would be dropped: the numbers belong to the first query."""
+    create_topic(spark_cluster, topic, partitions=1)
+
+    def write(frame, number):
+        _write(frame, servers, topic=topic, sinkId=topic, batchId=str(number))
+
+    source = f"{topic}-source"
+    create_topic(spark_cluster, source, partitions=1)
+
+    def run(checkpoint):
+        """To the end of the source, in micro-batches of five."""
+        produce(servers, source, [{"value": b"%d" % number} for number in range(10)])
+        reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
+        reader = reader.options(subscribe=source, startingOffsets="earliest")
+        rows = reader.option("maxOffsetsPerTrigger", 5).load().select("value")
+        writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
+        with contextlib.suppress(StreamingQueryException):
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
+        return query.exception()
+
+    assert run("first") is None
+    assert run("first") is None, "a restart is never refused"
+    assert len(consume(servers, topic)) == 20
+    assert "[BATCH_ID_TAKEN] " in str(run("second"))
+    assert len(consume(servers, topic)) == 20
 
 
 def test_a_job_that_fails_leaves_nothing_to_read(spark, spark_cluster, servers, topic):

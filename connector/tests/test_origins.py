@@ -43,6 +43,7 @@ def batch(rows):
 def test_what_the_sink_has_is_dropped_and_the_highest_of_the_rest_is_known(batches, committed):
     judge = OriginFilter(OPTIONS, committed, source_of)
     highest: dict[TopicPartition, int] = {}
+    dropped = 0
     for rows in batches:
         fresh = judge.fresh(batch(rows))
         wanted = []
@@ -53,7 +54,9 @@ def test_what_the_sink_has_is_dropped_and_the_highest_of_the_rest_is_known(batch
                 highest[source] = max(offset, highest.get(source, -1))
         assert fresh.schema.names == ["value"]
         assert fresh.column("value").to_pylist() == wanted
+        dropped += len(rows) - len(wanted)
     assert judge.highest == highest
+    assert judge.dropped == dropped, "for the log"
 
 
 def test_a_slice_of_a_record_batch_is_judged_by_its_own_rows():

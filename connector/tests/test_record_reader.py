@@ -12,7 +12,11 @@ from connector.options import parse_source_options
 from connector.record_reader import read_records
 from storage_engine.client.fetch import FetchedBatches
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
-from storage_engine.core.errors import DeadlineExceededError, OffsetOutOfRangeError
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
 from storage_engine.protocol.records import encode_batches
@@ -99,6 +103,17 @@ def test_a_loss_in_the_middle_neither_repeats_nor_drops_what_is_there(log):
     offsets = _read(0, 100, failOnDataLoss="false")
     assert offsets == sorted(set(offsets))
     assert set(range(70, 100)) <= set(offsets)
+
+
+def test_a_log_that_was_truncated_is_a_loss_and_read_on_where_that_does_not_matter(log):
+    for fail in ("true", "false"):
+        log.fail_once_at = 50
+        log.error = LogTruncatedError("t-0: truncated", offset=50, truncation_offset=20)
+        if fail == "true":
+            with pytest.raises(DataLossError, match="t-0: truncated"):
+                _read(0, 100, failOnDataLoss=fail)
+        else:
+            assert _read(0, 100, failOnDataLoss=fail) == list(range(100))
 
 
 def test_a_timeout_with_the_records_there_is_passed_on_in_one_line(log):

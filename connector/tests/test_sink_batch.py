@@ -1,6 +1,7 @@
 """What identifies a micro-batch."""
 
 import pickle
+from uuid import UUID
 
 import pyspark
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from connector.batch_writer import HeadraceBatchWriter
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
-from connector.sink_batch import REPEATABLE, SinkBatch, batch_write, streaming_batch
-from storage_engine.core.sink_names import ONCE_PREFIX
+from connector.sink_batch import SinkBatch, as_a_task_sees_it, batch_write, streaming_batch
+from storage_engine.core.sink_names import ONCE_PREFIX, named_write
+
+RUN = UUID("d81e25c5-1cd4-4a19-9f47-1f8ff46f182c")
 
 
 def _options(**options):
@@ -19,19 +22,28 @@ def _options(**options):
 class Context:
     """Stands for TaskContext, in a task of a streaming query."""
 
+    group = str(RUN)
+
     @classmethod
     def get(cls):
         return cls()
 
     def getLocalProperty(self, name):
-        return {"sql.streaming.queryId": "query", "streaming.sql.batchId": "7"}.get(name)
+        told = {
+            "sql.streaming.queryId": "query",
+            "streaming.sql.batchId": "7",
+            "spark.jobGroup.id": self.group,
+        }
+        return told.get(name)
 
 
 def test_a_streaming_query_is_its_own_sink_unless_that_has_a_name(monkeypatch):
     monkeypatch.setattr(pyspark, "TaskContext", Context)
-    assert streaming_batch(_options()) == SinkBatch(sink="query", query="query", batch=7)
+    assert streaming_batch(_options()) == SinkBatch(sink="query", query="query", batch=7, run=RUN)
     named = streaming_batch(_options(sinkId="s"))
-    assert named == SinkBatch(sink="s", query="query", batch=7)
+    assert named == SinkBatch(sink="s", query="query", batch=7, run=RUN)
+    monkeypatch.setattr(Context, "group", "the nightly jobs")
+    assert streaming_batch(_options()).run is None, "a group of the user's says nothing of a run"
 
 
 def test_a_task_without_a_query_is_one_line():
@@ -47,8 +59,38 @@ def test_a_batch_write_is_repeatable_only_by_name():
     assert batch_write(named).query.startswith(ONCE_PREFIX), "brokers may forget it"
     assert batch_write(_options()).query.startswith(ONCE_PREFIX)
     repeatable = _options(sinkId="s", batchId="3")
-    assert not REPEATABLE.startswith(ONCE_PREFIX)
-    assert batch_write(repeatable) == SinkBatch(sink="s", query=REPEATABLE, batch=3)
+    third = named_write("t", 3)
+    assert not third.startswith(ONCE_PREFIX)
+    assert batch_write(repeatable) == SinkBatch(sink="s", query=third, batch=3, part="t")
+
+
+def test_each_number_of_each_topic_is_a_write_by_itself():
+    written = [
+        batch_write(_options(sinkId="s", **more))
+        for more in (
+            {"batchId": "3"},
+            {"batchId": "4"},
+            {"batchId": "3", "topic": "u"},
+            {"batchId": "3", "sinkPart": "part/3"},
+        )
+    ]
+    assert len({each.query for each in written}) == len(written)
+    together = {"batchId": "3", "sinkPart": "both"}
+    assert batch_write(_options(sinkId="s", **together)) == batch_write(
+        _options(sinkId="s", topic="u", **together)
+    )
+    by_column = parse_sink_options({"bootstrap.servers": "h:1", "sinkId": "s", "batchId": "3"})
+    assert batch_write(by_column).query == named_write("", 3)
+
+
+def test_a_named_write_within_foreach_batch_belongs_to_its_query(monkeypatch):
+    named, unnamed = batch_write(_options(sinkId="s", batchId="3")), batch_write(_options())
+    assert as_a_task_sees_it(named) == named, "a job of no query"
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    seen = as_a_task_sees_it(named)
+    assert (seen.query, seen.owner, seen.run) == (named.query, "query", RUN)
+    assert as_a_task_sees_it(unnamed) == unnamed
+    assert str(seen) == "batchId 3 of sink 's', part 't'"
 
 
 def test_the_tasks_and_the_commit_of_a_job_write_the_same_batch():

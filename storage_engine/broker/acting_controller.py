@@ -1,16 +1,20 @@
 """The controller at work: ZooKeeper's watches become events, the core's effects become writes and
 requests.
 
-Rule: events are applied one after another, each with all its effects started, never nested.
+Rule: events are applied one after another, each with all its effects started, never nested. An
+effect that can't be started is tried again, without those beside it; an event that can't be applied
+leaves a view that nobody can trust, so this broker gives the office away, and the next controller
+loads everything anew.
 Everything ends with the controller epoch: after `close` nothing that comes back is heard. Source:
 R-CTL5; document 001 (controller failover).
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.admin_requests import AdminRequests
 from storage_engine.broker.assignment_store import AssignmentStore
 from storage_engine.broker.controller_channel import ControllerChannel
@@ -58,6 +62,12 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 RETRY_MS = 500
 """Pause before a read or deletion that ZooKeeper did not answer is done again."""
 
+RETRY_MAX_MS = 30_000
+"""The same after many failures of one effect in a row."""
+
+UNREADABLE_PAUSE_MS = 5_000
+"""Pause before a state is read again that could not be made out: somebody may have mended it."""
+
 CONFLICT_PAUSE_MS = 20
 """Pause before a state is read back whose write was refused: where every write is refused (somebody
 removed a topic's nodes by hand) it keeps the controller from turning as fast as it can."""
@@ -89,11 +99,14 @@ class ActingController:
         transport: Transport,
         scheduler: Scheduler,
         resign: Callable[[], None],
+        give_up: Callable[[], None],
     ) -> None:
+        """`resign`: there is a newer controller. `give_up`: there should be another one."""
         self.controller_epoch = controller_epoch
         self._settings = settings
         self._scheduler = scheduler
         self._resign = resign
+        self._give_up = give_up
         self._closed = False
         self._events: deque[Event] = deque()
         self._stepping = False
@@ -234,14 +247,41 @@ class ActingController:
         self._stepping = True
         try:
             while self._events:
-                for effect in self._core.step(self._events.popleft()):
-                    if not self._closed:
-                        self._carry_out(effect)
+                self._apply(self._events.popleft())
         finally:
             self._stepping = False
+        self._applied(event)
+
+    def _applied(self, event: Event) -> None:
+        if self._closed:
+            return
         if isinstance(event, Loaded):
             self._requests.release()
         self._elections.look()
+
+    def _apply(self, event: Event) -> None:
+        try:
+            effects = self._core.step(event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next controller begins anew
+            self._give_up()
+            unexpected.report(f"controller can't take {type(event).__name__}, gives up", error)
+            return
+        for effect in effects:
+            self._start(effect, RETRY_MS)
+
+    def _start(self, effect: Effect, retry_ms: int) -> None:
+        if self._closed:
+            return
+        try:
+            self._carry_out(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, others' effects follow
+            again_ms = min(2 * retry_ms, RETRY_MAX_MS)
+            for part in _parts(effect):
+                self._scheduler.call_later(
+                    retry_ms,
+                    lambda part=part: self._start(part, again_ms),  # type: ignore[misc]
+                )
+            unexpected.report(f"controller can't carry out {type(effect).__name__}", error)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -309,9 +349,13 @@ class ActingController:
                 return
             if states is None:
                 self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted, then))
-            else:
-                self.submit(StatesRead(states=states))
-                then()
+                return
+            self.submit(StatesRead(states=states))
+            then()
+            if unreadable := [tp for tp in wanted if tp not in states]:
+                self._scheduler.call_later(
+                    UNREADABLE_PAUSE_MS, lambda: self._read_states(unreadable)
+                )
 
         if not self._closed:
             self._store.read_states(wanted, done)
@@ -355,3 +399,11 @@ class ActingController:
         if not self._closed:
             log.warning("controller epoch %d is over: replaced", self.controller_epoch)
             self._resign()
+
+
+def _parts(effect: Effect) -> Sequence[Effect]:
+    """What of an effect can be tried by itself: one partition that can't be written keeps no other
+    from it."""
+    if isinstance(effect, WriteStates):
+        return [WriteStates(writes=(write,)) for write in effect.writes]
+    return [effect]

@@ -7,9 +7,12 @@ R-CTL10; document 001 (controller failover, steps 2 and 3).
 from collections.abc import Callable
 from typing import NamedTuple
 
+from storage_engine.broker import unexpected
 from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
 
 RETRY_MS = 500
+FAILED_MS = 5_000
+"""Before content is told again that its owner could not take."""
 
 
 class Content(NamedTuple):
@@ -60,7 +63,7 @@ class AdminNode:
             if is_old():
                 return
             if reply.ok and reply.stat is not None:
-                self._on_content(Content(reply.value, reply.stat.version))
+                self._tell(Content(reply.value, reply.stat.version), fired)
             elif reply.status is ZkStatus.NO_NODE:
                 self._coordination.exists(self.path, on_existence, fired)
             else:
@@ -70,13 +73,20 @@ class AdminNode:
             if is_old():
                 return
             if reply.status is ZkStatus.NO_NODE:
-                self._on_content(ABSENT)
+                self._tell(ABSENT, fired)
             elif reply.ok:
                 self.read()
             else:
                 self._scheduler.call_later(RETRY_MS, fired)
 
         self._coordination.get(self.path, on_data, fired)
+
+    def _tell(self, content: Content, again: Callable[[], None]) -> None:
+        try:
+            self._on_content(content)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node is read again
+            self._scheduler.call_later(FAILED_MS, again)
+            unexpected.report(f"content of {self.path} not taken", error)
 
     def change(
         self,
@@ -100,7 +110,12 @@ class AdminNode:
                 done(False)
 
         def put(data: bytes | None, version: int) -> None:
-            wanted = new_data(data)
+            try:
+                wanted = new_data(data)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who asked is answered
+                done(False)
+                unexpected.report(f"content of {self.path} not changed", error)
+                return
             if wanted == data:
                 done(True)
             elif wanted is None:

@@ -167,10 +167,13 @@ class AdminRequests:
         if data is None:
             return
         try:
-            partitions = PreferredReplicaElectionZNode.decode(data).partitions
+            node = PreferredReplicaElectionZNode.decode(data)
         except ZnodeFormatError as failure:
             log.error("preferred election dropped: %s", failure)
-            partitions = ()
+            node = PreferredReplicaElectionZNode(partitions=())
+        partitions = node.partitions
+        for problem in node.problems:
+            log.error("preferred election dropped: %s", problem)
 
         def over(outcomes: Mapping[TopicPartition, ErrorCode] | None) -> None:
             if outcomes is None:

@@ -63,8 +63,16 @@ class Appends:
         try:
             partition = self.writable_by_producers(tp, acks)
         except KafkaError as failure:
+            for records in appends:
+                self.note_refused(tp, records, failure)
             return [failure] * len(appends)
         return self._append_run(partition, appends, in_transaction)
+
+    def note_refused(self, tp: TopicPartition, records: memoryview, failure: KafkaError) -> None:
+        """A producer sends again what was refused like that: what it has sent behind it waits."""
+        partition = self._leaders.get(tp)
+        if partition is not None and failure.retriable:
+            partition.log.note_refused(records)
 
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
@@ -180,12 +188,15 @@ class Appends:
             now_ms=self._clock.wall_ms(),
             allow_transactional=in_transaction,
         )
-        failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
-        for refusal in failures:
-            if isinstance(refusal, LogStorageError) and not isinstance(refusal, LogBusyError):
-                self._leaders.fail(partition, refusal)
-        if len(failures) < len(outcomes):
-            self._on_appended(partition, len(outcomes) - len(failures))
+        failures = 0
+        for records, outcome in zip(appends, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                failures += 1
+                self.note_refused(partition.topic_partition, records, outcome)
+                if isinstance(outcome, LogStorageError) and not isinstance(outcome, LogBusyError):
+                    self._leaders.fail(partition, outcome)
+        if failures < len(outcomes):
+            self._on_appended(partition, len(outcomes) - failures)
         return outcomes
 
 

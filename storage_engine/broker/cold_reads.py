@@ -17,6 +17,7 @@ from typing import TypeGuard
 from storage_engine.broker.fetch_reads import FetchRead, FetchReader
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
@@ -91,7 +92,7 @@ class ColdReads:
         while self._waiting and self._under_way < LOADS_AT_ONCE:
             fetch = self._waiting.popleft()
             if not fetch.gone():
-                self._look(fetch)
+                guarded("a fetch from the disk", self._look, fetch)
 
     def _look(self, fetch: _ColdFetch) -> None:
         """Read as things are now; load what is cold, else respond."""
@@ -146,13 +147,13 @@ class ColdReads:
         def done(failures: list[LogStorageError | None]) -> None:
             for (partition, _), failure in zip(jobs, failures, strict=True):
                 if failure is not None:
-                    self._replicas.fail(partition, failure)
+                    guarded("a failed read", self._replicas.fail, partition, failure)
             ended()
 
         def ended() -> None:
             self._under_way -= 1
             if not fetch.gone():
-                self._look(fetch)
+                guarded("a fetch from the disk", self._look, fetch)
             self._begin()
 
         self.loads += 1

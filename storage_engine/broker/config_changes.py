@@ -1,14 +1,15 @@
 """Hears of changed settings: watches /config/changes and reads anew what a notification names.
 
 Rule: the watch is set before anything is read, and after a lost session everything known is read
-again; so a broker that was away, or that heard of a change twice, has what ZooKeeper has.
-Notifications are taken away by whoever has known them for long enough, by its own clock. Source:
-R-TOOL1.
+again; so a broker that was away, or that heard of a change twice, has what ZooKeeper has. Settings
+that can't be applied are told and left, and everything else goes on. Notifications are taken away
+by whoever has known them for long enough, by its own clock. Source: R-TOOL1.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.config_entity import ConfigEntity
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_store import Gather
@@ -74,7 +75,10 @@ class ConfigChanges:
             if settings is None:
                 self._again(lambda: self.refresh(entity, done))
                 return
-            self._take(entity, settings)
+            try:
+                self._take(entity, settings)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who waits is told
+                unexpected.report(f"settings of {entity} not applied", error)
             done()
 
         self._store.read(entity, on_read)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
+from storage_engine.zookeeper.znode_json import BROKER_IDS, number_named
 from storage_engine.zookeeper.znodes import ConfigZNode
 
 
@@ -43,9 +44,11 @@ class ConfigEntity:
         """Of `topics/<topic>`; None for what this project has no settings for (users, clients)."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
-        if folder not in kinds or not name or "/" in name:
-            return None
-        return cls(kinds[folder], name)
+        kind = kinds.get(folder)
+        if kind is EntityKind.TOPIC and topic_name_problem(name) is None:
+            return cls(kind, name)
+        is_broker = name == ConfigZNode.ALL_BROKERS or number_named(name, BROKER_IDS) is not None
+        return cls(kind, name) if kind is EntityKind.BROKER and is_broker else None
 
     @classmethod
     def of_resource(cls, resource_type: int, name: str) -> "ConfigEntity":
@@ -62,7 +65,7 @@ class ConfigEntity:
             )
         if not name:
             return cls.all_brokers()
-        if not name.isascii() or not name.isdigit() or str(int(name)) != name:
+        if number_named(name, BROKER_IDS) is None:
             raise KafkaError(f"'{name}' is not a broker's id", ErrorCode.INVALID_REQUEST)
         return cls(EntityKind.BROKER, name)
 

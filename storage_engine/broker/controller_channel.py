@@ -2,33 +2,37 @@
 this order.
 
 Rule: a delivery counts as made only when the broker has answered all of its requests; otherwise it
-is reported as failed after a pause. A broker that answers STALE_CONTROLLER_EPOCH tells this
-controller that it has been replaced. Source: R-CTL1, R-CTL3, R-CTL6.
+is reported as failed after a pause. That holds for an exception here, too: what is neither made nor
+failed would be under way for ever, and its broker would hear nothing more. A broker that answers
+STALE_CONTROLLER_EPOCH tells this controller that it has been replaced. Source: R-CTL1, R-CTL3,
+R-CTL6.
 """
 
 import logging
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.broker import unexpected
+from storage_engine.broker.delivery_requests import Sender, requests_of, without_unsendable
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.controller_events import (
     Delivered,
     Delivery,
     DeliveryFailed,
-    PartitionLeadership,
     ReplicasFailed,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
-from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
+from storage_engine.protocol.apis import leader_and_isr, stop_replica
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "controller"
 TIMEOUT_MS = 30_000
 RETRY_MS = 200
-"""Pause before a failed delivery is owed again."""
+RETRY_MAX_MS = 1_000
+"""Pause before a failed delivery is owed again, at first and after many failures in a row."""
 
 
 class ControllerChannel:
@@ -44,39 +48,73 @@ class ControllerChannel:
         report: Callable[[Delivered | DeliveryFailed | ReplicasFailed], None],
         on_replaced: Callable[[], None],
     ) -> None:
-        self._controller_id = controller_id
-        self._controller_epoch = controller_epoch
+        self._sender = Sender(controller_id, controller_epoch)
         self._transport = transport
         self._scheduler = scheduler
         self._report = report
         self._on_replaced = on_replaced
+        self._failures: dict[BrokerId, int] = {}
+        """Deliveries that have failed in a row."""
 
     def send(self, broker: BrokerInfo, delivery: Delivery) -> None:
         """Send all requests of a delivery, pipelined on one connection."""
         endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
-        requests = list(self._requests(delivery))
-        outcome = _Outcome(len(requests))
+        outcome = _Outcome()
 
         def on_reply(reply: Any) -> None:
-            outcome.note(reply)
-            if outcome.open:
-                return
-            if outcome.replaced:
-                self._on_replaced()
-                return
-            if outcome.failed_replicas:
-                self._report_failed(broker, delivery, outcome.failed_replicas)
-            if outcome.failure is None:
-                self._report(Delivered(broker=broker.broker_id, delivery=delivery))
-            else:
-                log.info("delivery to broker %d failed: %s", broker.broker_id, outcome.failure)
-                failed = DeliveryFailed(broker=broker.broker_id, delivery=delivery)
-                self._scheduler.call_later(RETRY_MS, lambda: self._report(failed))
+            try:
+                outcome.note(reply)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
+                outcome.failure = "its answer can't be read"
+                unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
+            if outcome.open == 0:
+                self._end(broker, delivery, outcome)
 
-        for spec, message in requests:
-            self._transport.request(
-                endpoint, CHANNEL, spec, 0, message, timeout_ms=TIMEOUT_MS, on_reply=on_reply
-            )
+        try:
+            requests = requests_of(self._sender, delivery)
+            outcome.open = len(requests)
+            for spec, message in requests:
+                self._transport.request(
+                    endpoint, CHANNEL, spec, 0, message, timeout_ms=TIMEOUT_MS, on_reply=on_reply
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
+            outcome.give_up()
+            # The requests before the one that could not be sent may be on their way.
+            self._transport.disconnect(endpoint, CHANNEL)
+            self._isolate(broker, delivery, error)
+
+    def _isolate(self, broker: BrokerInfo, delivery: Delivery, error: Exception) -> None:
+        """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
+        sound, left_out = without_unsendable(self._sender, delivery)
+        unexpected.report(
+            f"delivery to broker {broker.broker_id} not sent, left out: "
+            f"{', '.join(left_out) or 'nothing'}",
+            error,
+        )
+        if left_out:
+            self._scheduler.call_later(RETRY_MS, lambda: self.send(broker, sound))
+        else:
+            self._failed(broker, delivery)
+
+    def _end(self, broker: BrokerInfo, delivery: Delivery, outcome: "_Outcome") -> None:
+        if outcome.replaced:
+            self._on_replaced()
+            return
+        if outcome.failed_replicas:
+            self._report_failed(broker, delivery, outcome.failed_replicas)
+        if outcome.failure is None:
+            self._failures.pop(broker.broker_id, None)
+            self._report(Delivered(broker=broker.broker_id, delivery=delivery))
+        else:
+            log.info("delivery to broker %d failed: %s", broker.broker_id, outcome.failure)
+            self._failed(broker, delivery)
+
+    def _failed(self, broker: BrokerInfo, delivery: Delivery) -> None:
+        """Told after a pause, which grows while one delivery after another fails."""
+        failures = self._failures[broker.broker_id] = self._failures.get(broker.broker_id, 0) + 1
+        pause_ms = min(RETRY_MS << min(failures - 1, 10), RETRY_MAX_MS)
+        failed = DeliveryFailed(broker=broker.broker_id, delivery=delivery)
+        self._scheduler.call_later(pause_ms, lambda: self._report(failed))
 
     def _report_failed(
         self, broker: BrokerInfo, delivery: Delivery, partitions: list[TopicPartition]
@@ -91,106 +129,22 @@ class ControllerChannel:
             )
         )
 
-    def _requests(self, delivery: Delivery) -> list[tuple[Any, Any]]:
-        requests: list[tuple[Any, Any]] = [
-            (update_metadata.API, self._update_metadata(delivery)),
-        ]
-        if delivery.leadership or delivery.full:
-            requests.append((leader_and_isr.API, self._leader_and_isr(delivery)))
-        if delivery.stop:
-            requests.append((stop_replica.API, self._stop_replica(delivery)))
-        return requests
-
-    def _update_metadata(self, delivery: Delivery) -> update_metadata.UpdateMetadataRequest:
-        live = {broker.broker_id for broker in delivery.brokers}
-        return update_metadata.UpdateMetadataRequest(
-            controller_id=self._controller_id,
-            controller_epoch=self._controller_epoch,
-            broker_epoch=delivery.broker_epoch,
-            order_number=delivery.number,
-            brokers=[
-                update_metadata.UpdateMetadataBroker(
-                    broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
-                )
-                for b in delivery.brokers
-            ],
-            removed_topics=list(delivery.removed_topics),
-            partitions=[
-                update_metadata.UpdateMetadataPartition(
-                    topic=item.partition.topic,
-                    topic_id=item.topic_id,
-                    partition=item.partition.partition,
-                    leader=item.state.leader,
-                    leader_epoch=item.state.leader_epoch,
-                    isr=list(item.state.isr),
-                    replicas=list(item.assigned),
-                    offline_replicas=[
-                        r for r in item.assigned if r not in live or r in item.failed
-                    ],
-                )
-                for item in delivery.metadata
-            ],
-            full=delivery.full,
-        )
-
-    def _leader_and_isr(self, delivery: Delivery) -> leader_and_isr.LeaderAndIsrRequest:
-        leaders = {item.state.leader for item in delivery.leadership}
-        return leader_and_isr.LeaderAndIsrRequest(
-            controller_id=self._controller_id,
-            controller_epoch=self._controller_epoch,
-            broker_epoch=delivery.broker_epoch,
-            order_number=delivery.number,
-            partitions=[_leadership(item) for item in delivery.leadership],
-            live_leaders=[
-                leader_and_isr.LiveLeader(broker_id=b.broker_id, host=b.host, port=b.port)
-                for b in delivery.brokers
-                if b.broker_id in leaders
-            ],
-            full=delivery.full,
-        )
-
-    def _stop_replica(self, delivery: Delivery) -> stop_replica.StopReplicaRequest:
-        return stop_replica.StopReplicaRequest(
-            controller_id=self._controller_id,
-            controller_epoch=self._controller_epoch,
-            broker_epoch=delivery.broker_epoch,
-            order_number=delivery.number,
-            partitions=[
-                stop_replica.StopReplicaPartition(
-                    topic=tp.topic, partition=tp.partition, leader_epoch=NO_EPOCH, delete=True
-                )
-                for tp in delivery.stop
-            ],
-        )
-
-
-def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartition:
-    return leader_and_isr.LeaderAndIsrPartition(
-        topic=item.partition.topic,
-        topic_id=item.topic_id,
-        partition=item.partition.partition,
-        controller_epoch=item.state.controller_epoch,
-        leader=item.state.leader,
-        leader_epoch=item.state.leader_epoch,
-        isr=list(item.state.isr),
-        partition_epoch=item.state.partition_epoch,
-        replicas=list(item.assigned),
-        is_new=item.state.leader_epoch == 0,
-        joined_epochs={int(b): int(epoch) for b, epoch in item.state.joined_epochs.items()},
-    )
-
 
 class _Outcome:
     """Sums up the answers to one delivery."""
 
     __slots__ = ("failed_replicas", "failure", "open", "replaced")
 
-    def __init__(self, requests: int) -> None:
-        self.open = requests
+    def __init__(self) -> None:
+        self.open = 0
+        """Requests that have no answer yet; below 0 once nobody waits for them any more."""
         self.failure: str | None = None
         self.failed_replicas: list[TopicPartition] = []
         """What the broker can't lead, follow or delete: its folder failed."""
         self.replaced = False
+
+    def give_up(self) -> None:
+        self.open = -1
 
     def note(self, reply: Any) -> None:
         self.open -= 1

@@ -8,6 +8,7 @@ R-CTL1, R-CTL5.
 import logging
 from collections.abc import Iterable
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.acting_controller import ActingController, ControllerSettings
 from storage_engine.core.ids import ControllerEpoch
 from storage_engine.core.ports import Clock, Coordination, Scheduler, Transport
@@ -71,8 +72,13 @@ class ControllerRunner:
             transport=self._transport,
             scheduler=self._scheduler,
             resign=self._replaced,
+            give_up=self._give_up,
         )
-        self.acting.start()
+        try:
+            self.acting.start()
+        except Exception as error:  # noqa: BLE001 - whatever it is, another broker may do better
+            self._give_up()
+            unexpected.report(f"controller epoch={controller_epoch} can't begin", error)
 
     def _resigned(self) -> None:
         if self.acting is not None:
@@ -84,3 +90,7 @@ class ControllerRunner:
         """A broker or ZooKeeper said that a newer controller is there."""
         self._resigned()
         self._election.reconsider()
+
+    def _give_up(self) -> None:
+        """Whoever is elected next loads everything anew, under an epoch of its own."""
+        self._election.give_up()

@@ -72,6 +72,10 @@ class ControllerStore:
         self._coordination = coordination
         self._epoch_version = epoch_znode_version
         self._unclean_default = unclean_default
+        self._brokers: dict[BrokerId, BrokerInfo] = {}
+        """As they were read last."""
+        self.unreadable_brokers: list[BrokerId] = []
+        """Those of them of which nothing could be made out then."""
 
     # --- reading; each `done(None)` means: could not be read, try again later ---
 
@@ -86,18 +90,29 @@ class ControllerStore:
                 return
             brokers: dict[BrokerId, BrokerInfo] = {}
             failed: list[BrokerId] = []
-            ids = [BrokerId(int(name)) for name in reply.value if name.isdigit()]
+            unreadable: list[BrokerId] = []
+            ids = BrokerIdZNode.ids(reply.value)
 
             def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
                 if answer.ok and answer.stat is not None:
                     info = _broker_info(broker_id, answer)
+                    if info is None:
+                        unreadable.append(broker_id)
+                        info = self._known(broker_id, answer.stat.czxid)
                     if info is not None:
                         brokers[broker_id] = info
                 elif answer.status is not ZkStatus.NO_NODE:
                     failed.append(broker_id)
                 gather.one()
 
-            gather = Gather(len(ids), lambda: done(None if failed else brokers))
+            def finish() -> None:
+                if failed:
+                    done(None)
+                    return
+                self._brokers, self.unreadable_brokers = brokers, unreadable
+                done(brokers)
+
+            gather = Gather(len(ids), finish)
             for broker_id in ids:
                 self._coordination.get(
                     BrokerIdZNode.path(broker_id),
@@ -105,6 +120,11 @@ class ControllerStore:
                 )
 
         self._coordination.children(BrokerIdZNode.PARENT, on_children, watch)
+
+    def _known(self, broker_id: BrokerId, czxid: int) -> BrokerInfo | None:
+        """The same incarnation as it was read before somebody wrote into its node."""
+        known = self._brokers.get(broker_id)
+        return known if known is not None and known.epoch == czxid else None
 
     def list_topics(self, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
         def on_children(reply: ZkReply) -> None:

@@ -30,6 +30,8 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
+UNREADABLE_MS = 2_000
+"""Before brokers are read again of which nothing could be made out."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """How the log says when ZooKeeper told of it: failovers are timed from there."""
@@ -107,6 +109,11 @@ class ControllerWatches:
                 self._again(self._read_brokers)
                 return
             self._brokers = brokers
+            if self._store.unreadable_brokers:
+                # Its broker will set that right, and nobody watches what stands in the node.
+                self._scheduler.call_later(
+                    UNREADABLE_MS, self._guarded("unreadable brokers", self._read_brokers)
+                )
             if self.loaded:
                 self._submit(BrokersChanged(brokers=brokers))
             else:
@@ -260,9 +267,13 @@ class ControllerWatches:
                 self._on_deletions(())
                 return
             try:
-                named.extend(DeleteTopicsZNode.decode(reply.value).topics)
+                node = DeleteTopicsZNode.decode(reply.value)
             except ZnodeFormatError as failure:
                 log.error("deletion ignored: %s", failure)
+            else:
+                named.extend(node.topics)
+                for problem in node.problems:
+                    log.error("deletion ignored: %s", problem)
             self._coordination.children(
                 DeleteTopicsZNode.PATH,
                 on_children,
@@ -353,9 +364,13 @@ class ControllerWatches:
         def on_change(child: str, reply: ZkReply) -> None:
             if reply.ok:
                 try:
-                    changed.update(IsrChangeZNode.decode(child, reply.value).partitions)
+                    node = IsrChangeZNode.decode(child, reply.value)
                 except ZnodeFormatError as failure:
                     log.error("ISR change ignored: %s", failure)
+                else:
+                    changed.update(node.partitions)
+                    for problem in node.problems:
+                        log.error("ISR change ignored: %s", problem)
                 self._coordination.delete(IsrChangeZNode.path(child), -1, lambda _reply: None)
             gather.one()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.broker.hosted_partition import HostedPartition, Role
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ports import Background, Scheduler, Timer
 
@@ -122,12 +123,15 @@ class DurableAcks:
         wanted_end_offset = partition.log.log_end_offset
 
         def done(_result: object) -> None:
+            guarded("the end of a flush", finish)
+            self._settle(folder, waiting)
+
+        def finish() -> None:
             job.finish()
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
                 # More segments than one job takes.
                 self.flush(partition)
-            self._settle(folder, waiting)
 
         def succeeded() -> None:
             self.batches += waiting.batches
@@ -163,7 +167,7 @@ class DurableAcks:
 
     def _settle(self, folder: _Folder, waiting: _Waiting) -> None:
         for settled in waiting.listeners:
-            settled()
+            guarded("an answer after a flush", settled)
         self._end_one(folder)
 
     def _flush_again(self, folder: _Folder, partition: HostedPartition, former: _Waiting) -> None:

@@ -8,6 +8,7 @@ KIP-595.
 """
 
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.rack_reads import NO_PREFERENCE, RackReads
@@ -27,6 +28,12 @@ from storage_engine.protocol.apis.fetch import (
 
 READ_COMMITTED = 1
 """The isolation level of a request that may see ended transactions only."""
+
+
+def leaving(incarnation: int) -> int:
+    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
+    ISR, but no leader takes it in again. The inverse is the same."""
+    return -2 - incarnation
 
 
 class FetchRead:
@@ -60,7 +67,8 @@ class FetchReader:
         self._throttle = throttle
         self._replicas = replicas
         self._is_current = is_current
-        """(broker id, incarnation) -> whether that is the one registered, and not leaving."""
+        """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
+        it would call itself another, see `leaving`)."""
         self._on_damage = on_damage
         """Hears of a partition led here of which a follower got bad bytes, and from where on."""
         self._rack_reads = rack_reads
@@ -89,10 +97,17 @@ class FetchReader:
         return result
 
     def note_progress(self, request: FetchRequest) -> None:
-        """A follower's fetch tells what it holds. Done once per request, before the first read."""
+        """A follower's fetch tells what it holds. Done once per request, before the first read.
+
+        Only the registered incarnation of a broker can tell that: what anybody else says in its
+        name could have records acknowledged that no replica holds.
+        """
         if request.replica_id < 0:
             return
-        eligible = self._is_current(BrokerId(request.replica_id), request.replica_epoch)
+        replica, incarnation = BrokerId(request.replica_id), request.replica_epoch
+        eligible = self._is_current(replica, incarnation)
+        if not eligible and not self._is_current(replica, leaving(incarnation)):
+            return
         for wanted in request.partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
@@ -145,6 +160,8 @@ class FetchReader:
         tp = TopicPartition(wanted.topic, wanted.partition)
         first = result.bytes_readable == 0
         try:
+            if wanted.topic_id is not None:
+                self._check_id(tp, wanted.topic_id)
             if request.replica_id >= 0:
                 known = self._replicas.get(tp)
                 if known is not None and _is_at_end(known, wanted):
@@ -170,6 +187,16 @@ class FetchReader:
             return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
         except KafkaError as failure:
             return self._refusal(wanted, tp, failure.code)
+
+    def _check_id(self, tp: TopicPartition, topic_id: UUID) -> None:
+        """The topic is the one that the client means. Raises KafkaError."""
+        if not tp.topic:
+            raise KafkaError("no topic has that id", ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self._replicas.get(tp)
+        if partition is not None and partition.topic_id != topic_id:
+            raise KafkaError(
+                f"{tp} is of another topic of that name", ErrorCode.INCONSISTENT_TOPIC_ID
+            )
 
     def _replica(
         self, request: FetchRequest, wanted: FetchPartition, tp: TopicPartition

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.followed_partition import Followed
 from storage_engine.broker.hosted_partition import HostedPartition, Role
 from storage_engine.broker.leader_answers import LeaderAnswers
@@ -233,6 +234,15 @@ class PeerFetcher:
         self._timer = None
         if self._is_busy or not self._followed:
             return
+        try:
+            self._fetch_what_is_ready()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+            self._in_flight = False
+            self._session.lost()
+            self._schedule(self._settings.backoff_ms)
+            unexpected.report(f"fetch from broker {self.endpoint.broker_id} not sent", error)
+
+    def _fetch_what_is_ready(self) -> None:
         if self._unkept and not self._ports.keep_log_starts(self._unkept):
             self._schedule(self._settings.backoff_ms)
             return
@@ -285,7 +295,11 @@ class PeerFetcher:
 
         self._flushing = len(partitions)
         for partition in partitions:
-            self._ports.flush(partition, settled)
+            try:
+                self._ports.flush(partition, settled)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+                settled()
+                unexpected.report(f"{partition.topic_partition} not flushed", error)
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
@@ -342,7 +356,12 @@ class PeerFetcher:
             # topic of that name.
             followed = answer.asked.pop(tp, None)
             if followed is not None and followed is self._followed.get(tp):
-                self._take(followed, each, turn)
+                try:
+                    self._take(followed, each, turn)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
+                    backoff_ms = self._settings.backoff_ms
+                    followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
+                    unexpected.report(f"{tp} not replicated", error)
             if turn.room_bytes <= 0:
                 is_over = False
                 break

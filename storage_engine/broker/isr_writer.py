@@ -3,13 +3,15 @@
 Rule: an answer counts only while the same leadership (object and leader epoch) that proposed it
 still stands. A fenced broker writes nothing: a state written after its new registration would say
 that its new incarnation was told to lead (R-REP11). What was accepted is
-made known to the controller by `/isr_change_notification`. Source: R-REP4, KIP-497, documents 000
+made known to the controller by `/isr_change_notification`. Where an exception ends a write or what
+follows from it, its outcome counts as not known. Source: R-REP4, KIP-497, documents 000
 and 001.
 """
 
 import logging
 from collections.abc import Callable
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.core.ids import (
     BrokerEpoch,
@@ -101,6 +103,12 @@ class IsrWriter:
         def on_reply(reply: ZkReply) -> None:
             if partition.leader is not leader or leader.leader_epoch != epoch:
                 return
+            try:
+                settle(reply)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the ISR is read again
+                not_settled(error)
+
+        def settle(reply: ZkReply) -> None:
             if reply.ok and reply.stat is not None:
                 log.info("isr changed partition=%s isr=%s epoch=%d", tp, list(isr), epoch)
                 state_change_log.info(
@@ -117,6 +125,10 @@ class IsrWriter:
                 # Not at once: where ZooKeeper refuses every write this would never pause.
                 self._scheduler.call_later(RETRY_MS, undecided)
 
+        def not_settled(error: Exception) -> None:
+            self._scheduler.call_later(RETRY_MS, undecided)
+            unexpected.report(f"isr of {tp} not written", error)
+
         def undecided() -> None:
             if partition.leader is leader and leader.leader_epoch == epoch:
                 self.step(partition, IsrUndecided())
@@ -125,7 +137,10 @@ class IsrWriter:
             self._scheduler.call_later(RETRY_MS, undecided)
             return
         path = PartitionStateZNode.path(tp.topic, tp.partition)
-        self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
+        try:
+            self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the proposal is not under way
+            not_settled(error)
 
     def _read_back(self, partition: HostedPartition, leader: LeaderPartition) -> None:
         tp = partition.topic_partition
@@ -154,7 +169,12 @@ class IsrWriter:
                 partition_epoch=reply.stat.version,
             )
             before = leader.partition_epoch
-            self.step(partition, observed)
+            try:
+                self.step(partition, observed)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the state is read again
+                self._scheduler.call_later(RETRY_MS, again)
+                unexpected.report(f"isr of {tp} not taken over", error)
+                return
             if leader.partition_epoch > before:
                 # The write was done, though its answer never came: nobody has told the controller.
                 self._notify(tp)

@@ -154,7 +154,7 @@ class LogMaintenance:
         partition.log.expire_producers(now_ms)
 
     def _flush(self) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         self._each(lambda p: self._flush_one(p, now_ms))
 
     def _flush_one(self, partition: HostedPartition, now_ms: int) -> None:
@@ -196,7 +196,7 @@ class LogMaintenance:
         self._logs.write_scrub_times()
 
     def _remove_doomed_files(self) -> None:
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         doomed: list[Path] = []
         for partition in self._replicas:
             doomed.extend(partition.log.take_doomed_files(now_ms))

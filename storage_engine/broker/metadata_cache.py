@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
+from storage_engine.broker import unexpected
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerId
 from storage_engine.protocol.apis.update_metadata import (
@@ -60,11 +61,19 @@ class MetadataCache:
                 self._names.pop(topic_id, None)
         for item in request.partitions:
             self._topics.setdefault(item.topic, {})[item.partition] = item
-            self._ids[item.topic] = item.topic_id
-            self._names[item.topic_id] = item.topic
+            before = self._ids.get(item.topic)
+            if before != item.topic_id:
+                if before is not None:
+                    # Created again: its old id is that of no topic any more.
+                    self._names.pop(before, None)
+                self._ids[item.topic] = item.topic_id
+                self._names[item.topic_id] = item.topic
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
-            act()
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
+                unexpected.report("request that waited for metadata", error)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
@@ -77,16 +78,20 @@ class ProducerIds:
             else:
                 self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        self._coordination.get(ProducerIdBlockZNode.PATH, on_read)
+        def read(reply: ZkReply) -> None:
+            if guarded("the claim of producer ids", on_read, reply) is FAILED:
+                self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        self._coordination.get(ProducerIdBlockZNode.PATH, read)
 
     def _serve(self) -> None:
         while self._waiting and self._next_id < self._end_id:
             self._next_id += 1
-            self._waiting.popleft()(self._next_id - 1, ErrorCode.NONE)
+            guarded("a producer id", self._waiting.popleft(), self._next_id - 1, ErrorCode.NONE)
         if self._waiting:
             self._claim(MAX_TRIES)
 
     def _fail(self, code: ErrorCode) -> None:
         waiting, self._waiting = self._waiting, deque()
         for on_id in waiting:
-            on_id(-1, code)
+            guarded("a producer id", on_id, -1, code)

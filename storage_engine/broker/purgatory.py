@@ -8,6 +8,7 @@ end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-
 from collections.abc import Callable
 from typing import Protocol
 
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.ports import Scheduler, Timer
 
 
@@ -63,8 +64,9 @@ class WaitList:
             self._waiters.remove(waiter)
 
     def wake(self) -> None:
-        """Let every waiter look again; those that are answered leave."""
+        """Let every waiter look again; those that are answered leave. One that fails leaves too:
+        its time answers it."""
         waiters, self._waiters = self._waiters, []
-        left = [waiter for waiter in waiters if not waiter.try_complete()]
+        left = [each for each in waiters if not guarded("a waiter", each.try_complete)]
         # A waiter's answer may have added new ones meanwhile.
         self._waiters = left + self._waiters

@@ -2,14 +2,16 @@
 
 Rule: each registration is a new incarnation, whose number (broker epoch) is the creation id of the
 node. One whose logs may have lost their tail says so, and goes on saying with which incarnation it
-came back (`core.lost_tails`). A live broker with the same id is waited for once, for its session to
-expire, and is an error after that. Source: R-REP11, R-CTL4.
+came back (`core.lost_tails`). What others write into the node is written over, and a node that
+somebody removes is made anew, as another incarnation. A live broker with the same id is waited for
+once, for its session to expire, and is an error after that. Source: R-REP11, R-CTL4.
 """
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from storage_engine.broker import unexpected
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.core.ports import (
@@ -61,6 +63,9 @@ class Registration:
         self._on_lost = on_lost
         self._deadline_ms = 0
         self._registered_session = 0
+        self._written = b""
+        """What the node holds unless somebody else writes there."""
+        self._watch_number = 0
         self._busy = False
         self._closed = False
         self.broker_epoch = UNREGISTERED
@@ -95,9 +100,10 @@ class Registration:
     def _create(self) -> None:
         if self._closed:
             return
+        self._written = self._node.encode()
         self._coordination.create(
             BrokerIdZNode.path(self._node.broker_id),
-            self._node.encode(),
+            self._written,
             self._on_created,
             ephemeral=True,
             make_parents=True,
@@ -122,7 +128,18 @@ class Registration:
             if self._node.tail_lost_epoch == TAIL_LOST_NOW:
                 self._node = replace(self._node, tail_lost_epoch=self.broker_epoch)
             log.info("registered broker=%d epoch=%d", self._node.broker_id, self.broker_epoch)
-            self._on_registered(self.broker_epoch)
+            self._look_after()
+            try:
+                self._on_registered(self.broker_epoch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, what follows is done again
+                self._busy = True
+                self._again()
+                unexpected.report(f"registration of broker {self._node.broker_id}", error)
+        elif reply.stat.ephemeral_owner == 0:
+            # No broker lives by it: it would stay for ever.
+            log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
+            path = BrokerIdZNode.path(self._node.broker_id)
+            self._coordination.delete(path, reply.stat.version, lambda _reply: self._again())
         elif self._clock.monotonic_ms() > self._deadline_ms:
             self._busy = False
             self._on_refused(
@@ -133,6 +150,39 @@ class Registration:
             )
         else:
             self._again()
+
+    # --- what becomes of the node ---
+
+    def _look_after(self) -> None:
+        """Read the node, and again whenever it changes, as long as it is this registration's."""
+        self._watch_number += 1
+        number = self._watch_number
+
+        def is_over() -> bool:
+            is_old = number != self._watch_number or self.broker_epoch == UNREGISTERED
+            return self._closed or self._busy or is_old
+
+        def changed() -> None:
+            if not is_over():
+                self._look_after()
+
+        def on_read(reply: ZkReply) -> None:
+            if is_over():
+                return
+            if reply.status is ZkStatus.UNKNOWN:
+                self._scheduler.call_later(RETRY_MS, changed)
+            elif reply.stat is None or reply.stat.czxid != self.broker_epoch:
+                log.error("registration of broker %d was removed: made anew", self._node.broker_id)
+                self.broker_epoch = UNREGISTERED
+                self._on_lost()
+                self._begin()
+            elif reply.value != self._written:
+                log.error("registration of broker %d was changed: set right", self._node.broker_id)
+                path = BrokerIdZNode.path(self._node.broker_id)
+                self._coordination.set(path, self._written, reply.stat.version, lambda _reply: None)
+
+        path = BrokerIdZNode.path(self._node.broker_id)
+        self._coordination.get(path, on_read, changed)
 
     def _again(self) -> None:
         self._scheduler.call_later(RETRY_MS, self._create)

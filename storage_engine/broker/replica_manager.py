@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.appends import Appends
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.folder_notice import FolderNotice
@@ -190,13 +191,19 @@ class ReplicaManager:
         for partition in dirty:
             partition.dirty = False
         for partition in dirty:
-            if partition.leader is not None:
-                end = partition.log.log_end_offset
-                self._isr.step(partition, Appended(log_end_offset=end))
-                if partition.unflushed_appends:
-                    self._flush_appends(partition)
-            if len(partition.data_waiters):
-                partition.data_waiters.wake()
+            try:
+                self._end_turn(partition)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+                unexpected.report(f"appends to {partition.topic_partition}", error)
+
+    def _end_turn(self, partition: HostedPartition) -> None:
+        if partition.leader is not None:
+            end = partition.log.log_end_offset
+            self._isr.step(partition, Appended(log_end_offset=end))
+            if partition.unflushed_appends:
+                self._flush_appends(partition)
+        if len(partition.data_waiters):
+            partition.data_waiters.wake()
 
     def _flush_appends(self, partition: HostedPartition) -> None:
         batches, partition.unflushed_appends = partition.unflushed_appends, 0
@@ -402,7 +409,10 @@ class ReplicaManager:
         for partition in list(self._partitions.values()):
             if partition.leader is not None:
                 end = partition.log.log_end_offset
-                self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+                try:
+                    self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
+                    unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""

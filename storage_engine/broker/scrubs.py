@@ -31,7 +31,8 @@ RETRY_MS = 30_000
 """When replicas are asked again for what none of them could give."""
 
 REPORT_PAUSE_MS = 10_000
-"""A follower that is stuck reports with every fetch; its segment is checked so often at most."""
+"""A follower that is stuck reports with every fetch; its segment is checked so often at most, and
+so is one that a coordinator can't read."""
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +129,10 @@ class Scrubs:
         """Begins nothing more; a repair under way stops with its log."""
         self._closed = True
 
-    def report(self, partition: HostedPartition, offset: int) -> None:
-        """A follower was sent a bad batch from `offset` on."""
+    def report(
+        self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
+    ) -> None:
+        """Somebody has met a bad batch, from `offset` on."""
         tp = partition.topic_partition
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
@@ -137,7 +140,7 @@ class Scrubs:
         if not partition.log.log_start_offset <= offset < partition.log.log_end_offset:
             return
         self._report_due_ms[tp] = now_ms + REPORT_PAUSE_MS
-        log.error("a follower was sent a bad batch partition=%s offset=%d", tp, offset)
+        log.error("%s partition=%s offset=%d", what, tp, offset)
         try:
             partition.log.close_segment_with(offset)
         except LogStorageError as failure:

@@ -12,12 +12,13 @@ from storage_engine.broker.config_changes import ConfigChanges
 from storage_engine.broker.config_store import ConfigStore
 from storage_engine.broker.controller_runner import ControllerRunner
 from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordination.load_troubles import LoadTroubles
 from storage_engine.broker.coordination.runner import RunnerPorts
 from storage_engine.broker.coordination.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.delayed_fetch import FollowerWaits
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.fetch_reads import FetchReader, leaving
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
@@ -27,10 +28,11 @@ from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.rack_reads import RackReads
-from storage_engine.broker.registration import UNREGISTERED, BrokerIdInUseError, Registration
+from storage_engine.broker.registration import BrokerIdInUseError, Registration
 from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replication_throttle import ReplicationThrottle
 from storage_engine.broker.scrubs import Scrubs, ScrubSettings
@@ -194,7 +196,9 @@ def build(
             transport=transport,
             scheduler=scheduler,
             clock=clock,
-            broker_epoch=lambda: UNREGISTERED if context.leaving else registration.broker_epoch,
+            broker_epoch=lambda: (
+                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
+            ),
             flush=replicas.durable_acks.flush,
             on_failure=replicas.fail,
             keep_log_starts=log_starts.keep_now,
@@ -282,6 +286,17 @@ def build(
     state_topic = state_topic_of(transactions.PLAN)
     group_topic = state_topic_of(groups.PLAN)
     marker_writes = MarkerWrites(replicas, scheduler)
+    troubles = LoadTroubles(
+        clock,
+        repair=lambda partition, offset: scrubs.report(
+            partition, offset, "a coordinator can't read a bad batch"
+        ),
+        is_sound_elsewhere=lambda partition: any(
+            replica != broker_id and replica in metadata.brokers
+            for replica in (partition.leader.isr.members if partition.leader else ())
+        ),
+        give_away=replicas.fail,
+    )
     runner_ports = RunnerPorts(
         appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
     )
@@ -300,12 +315,14 @@ def build(
         ),
         runner_ports,
         state_topic,
+        troubles=troubles,
         tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
     )
     group_coordinators = Coordinators(
         groups.group_coordinators(config, scheduler=scheduler, clock=clock),
         runner_ports,
         group_topic,
+        troubles=troubles,
         tick_ms=config.integer("offsets.retention.check.interval.ms"),
     )
 
@@ -352,6 +369,7 @@ def build(
         verifier=verifier,
         transactional_appends=TransactionalAppends(replicas, verifier),
         marker_writes=marker_writes,
+        order_gate=OrderGate(coordination, lambda: registration.broker_epoch),
         orders=Orders(topic_configs, scheduler),
         strays=Strays(
             cluster_id,

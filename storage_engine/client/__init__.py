@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ProducerFencedError,
         SerializationError,
         TransactionFailedError,
+        TriesExhaustedError,
     )
     from storage_engine.client.record_groups import RecordMetadata
     from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         ErrorCode,
         HeadraceError,
         KafkaError,
+        LogTruncatedError,
         OffsetOutOfRangeError,
     )
     from storage_engine.core.ids import TopicPartition
@@ -96,6 +98,7 @@ __all__ = [
     "ListedGroup",
     "ListedTransaction",
     "LogDir",
+    "LogTruncatedError",
     "MessageStream",
     "NewTopic",
     "NoOffsetError",
@@ -114,6 +117,7 @@ __all__ = [
     "TopicPartition",
     "TransactionDescription",
     "TransactionFailedError",
+    "TriesExhaustedError",
 ]
 
 _MODULES = {
@@ -148,6 +152,7 @@ _MODULES = {
     "ListedGroup": "client.groups",
     "ListedTransaction": "client.transaction_states",
     "LogDir": "client.log_dirs",
+    "LogTruncatedError": "core.errors",
     "MessageStream": "client.zookeeper_consumer.message_stream",
     "NewTopic": "client.admin",
     "NoOffsetError": "client.consumer_errors",
@@ -166,6 +171,7 @@ _MODULES = {
     "TopicPartition": "core.ids",
     "TransactionDescription": "client.transaction_states",
     "TransactionFailedError": "client.producer_errors",
+    "TriesExhaustedError": "client.producer_errors",
 }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from storage_engine.client.addresses import parse_addresses
+from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
@@ -57,16 +57,17 @@ class Cluster:
         deadline_ms: int = DEADLINE_MS,
         bootstrap_timeout_ms: int = BOOTSTRAP_TIMEOUT_MS,
         unknown_topic_wait_ms: int = UNKNOWN_TOPIC_WAIT_MS,
+        source: BrokerSource | None = None,
     ) -> None:
         """`deadline_ms` bounds every operation with its retries, `request_timeout_ms` a single
-        request."""
+        request. `source`: finds brokers; `bootstrap_servers` then only says what it is."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms
         self.deadline_ms = deadline_ms
         self.unknown_topic_wait_ms = min(unknown_topic_wait_ms, deadline_ms)
         self._bootstrap_timeout_ms = min(bootstrap_timeout_ms, deadline_ms)
-        self._pool = ConnectionPool(parse_addresses(bootstrap_servers), client_id)
+        self._pool = ConnectionPool(source or GivenBrokers(bootstrap_servers), client_id)
         self._view = ClusterMetadata()
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}

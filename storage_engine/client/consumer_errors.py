@@ -4,6 +4,9 @@ error                     raised by          what to do
 ConfigError               Consumer(...)      correct the setting
 NoOffsetError             poll, position     with auto.offset.reset=none: seek
 OffsetOutOfRangeError     poll               with auto.offset.reset=none: seek
+LogTruncatedError         poll               with auto.offset.reset=none: records that were read are
+                                             gone, others may be there; seek to truncation_offset,
+                                             or to where you want to go on
 CommitRefusedError        commit             the partitions are another member's: poll goes on with
                                              what this one owns now; what was read since the last
                                              commit is read again by the other

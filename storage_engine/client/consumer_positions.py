@@ -5,6 +5,7 @@ else the end that `auto.offset.reset` names. What can't be found out now is trie
 call; after `default.api.timeout.ms` its error is raised. Source: R-CLI2.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -34,6 +36,8 @@ _FIND_MS = 1_000
 """For one attempt; records of other partitions wait meanwhile."""
 
 _RETRY_MS = 100
+
+log = logging.getLogger(__name__)
 
 Committed = Callable[[Cluster], Mapping[TopicPartition, int]]
 """What is committed, as far as it is; asked for when partitions begin."""
@@ -66,6 +70,7 @@ class Positions:
             max_wait_ms=config.fetch_max_wait_ms,
             isolation=config.isolation_level,
             on_out_of_range=self._out_of_range,
+            on_truncated=self._truncated,
         )
         self._buffer = RecordBuffer()
         self.assigned: dict[TopicPartition, None] = {}
@@ -164,6 +169,24 @@ class Positions:
                 log_end_offset=end,
             )
         return start if reset == EARLIEST_RESET else end
+
+    def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
+        """As Kafka's consumer: with a reset, on with what the log has instead of what was read."""
+        if self._config.auto_offset_reset == NO_RESET:
+            raise LogTruncatedError(
+                f"{tp}: the log was truncated: it was read up to offset {offset}, and from offset "
+                f"{truncation_offset} on it has other records now; auto.offset.reset is none: seek",
+                offset=offset,
+                truncation_offset=truncation_offset,
+            )
+        log.warning(
+            "log truncated partition=%s: read up to offset=%d, goes on at offset=%d, from which on"
+            " it has other records now",
+            tp,
+            offset,
+            truncation_offset,
+        )
+        return truncation_offset
 
     # --- records ---
 

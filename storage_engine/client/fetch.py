@@ -1,12 +1,14 @@
 """Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
 
 Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
-caller gets the answer to the last one; a leader that moves or dies only delays. Source: R-CLI2,
-R-CLI5; KIP-227 is not used, KIP-320 for leader epochs.
+caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
+had what was read before is noticed (it is told the epoch of the last batch). Source: R-CLI2,
+R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
 from storage_engine.client.committed_batches import committed
@@ -18,13 +20,16 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
-from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import (
+    FIRST_WITH_TOPIC_IDS,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -57,6 +62,11 @@ OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Gets a partition, the offset asked for, and the range that there is, half-open."""
 
 
+OnTruncated = Callable[[TopicPartition, int, int], int]
+"""Gets a partition, the offset asked for, and the first one from which on the log has other records
+than were read."""
+
+
 class FetchedBatches(NamedTuple):
     """Whole batches of one partition, from the one that holds `start_offset` on."""
 
@@ -72,6 +82,8 @@ class FetchedBatches(NamedTuple):
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+    last_epoch: int = -1
+    """The leader epoch of the last batch."""
 
     def committed(self) -> Iterator[memoryview]:
         """The batches in pieces as large as can be, without those of aborted transactions."""
@@ -81,17 +93,20 @@ class FetchedBatches(NamedTuple):
 class _Fetch:
     """A fetch in flight to one leader."""
 
-    __slots__ = ("connection", "cursors", "deadline")
+    __slots__ = ("by_id", "connection", "cursors", "deadline")
 
     def __init__(
         self,
         connection: BrokerConnection,
         cursors: dict[TopicPartition, Cursor],
         deadline: Deadline,
+        *,
+        by_id: bool,
     ) -> None:
         self.connection = connection
         self.cursors = cursors
         self.deadline = deadline
+        self.by_id = by_id
 
 
 class FetchReader:
@@ -108,13 +123,20 @@ class FetchReader:
         timeout_ms: int | None = None,
         read_ahead: bool = True,
         on_out_of_range: OnOutOfRange | None = None,
+        on_truncated: OnTruncated | None = None,
+        last_epochs: Mapping[TopicPartition, int] | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
-        when it is polled for. `on_out_of_range` says where to go on instead, or raises."""
+        when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
+        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
+        `topic_ids`, by name: only these very topics are read, so that one that is created again is
+        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name."""
+        epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {
-            tp: Cursor(tp, start_offset, end_offset)
+            tp: Cursor(tp, start_offset, end_offset, last_epoch=epochs.get(tp, -1))
             for tp, (start_offset, end_offset) in ranges.items()
         }
         self._max_bytes = max_bytes
@@ -123,7 +145,10 @@ class FetchReader:
         self._isolation = isolation
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._read_ahead = read_ahead
+        self._topic_ids = topic_ids
+        self._names = {topic_id_to_text(each): name for name, each in (topic_ids or {}).items()}
         self._on_out_of_range = on_out_of_range
+        self._on_truncated = on_truncated
         self._fetches: dict[int, _Fetch] = {}
         self._lookup_at_ms = 0
 
@@ -152,7 +177,8 @@ class FetchReader:
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
         """What has come; empty when there is nothing within `timeout_ms`, or all is read.
 
-        Raises OffsetOutOfRangeError with the valid range, KafkaError for what no retry helps, and
+        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
+        not in the log any more, KafkaError for what no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout.
         """
         deadline = Deadline.after(timeout_ms)
@@ -201,21 +227,28 @@ class FetchReader:
             min_bytes=1,
             max_bytes=self._max_bytes,
             partitions=[
-                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch)
+                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch, cursor.last_epoch)
                 for tp, cursor in cursors.items()
             ],
             isolation_level=self._isolation_level,
         )
         connection = None
+        by_id = False
         try:
             connection = self._cluster.take(broker_id, deadline)
-            connection.send(FETCH, request, deadline)
+            version = connection.version_for(FETCH_BY_ID)
+            if self._topic_ids is not None and version >= FIRST_WITH_TOPIC_IDS:
+                by_id = True
+                request = _with_ids(request, self._topic_ids)
+                connection.send(FETCH_BY_ID, request, deadline, version=version)
+            else:
+                connection.send(FETCH, request, deadline)
         except (KafkaError, DeadlineExceededError) as error:
             if connection is not None:
                 connection.close()
             self._all_failed(cursors, error)
             return
-        self._fetches[broker_id] = _Fetch(connection, cursors, deadline)
+        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=by_id)
         for cursor in cursors.values():
             cursor.in_flight = True
 
@@ -231,6 +264,7 @@ class FetchReader:
                 {tp: each for tp, each in self._cursors.items() if tp.topic in topics}, error
             )
             return
+        self._check_ids(topics)
         for tp, cursor in self._cursors.items():
             if tp.topic not in topics or cursor.done or cursor.in_flight:
                 continue
@@ -239,6 +273,17 @@ class FetchReader:
                 cursor.failed(self._cluster.without_leader(tp))
                 if cursor.failing_ms() > self._cluster.unknown_topic_wait_ms:
                     self._raise_if_unknown(tp)
+
+    def _check_ids(self, topics: Iterable[str]) -> None:
+        """After a refresh. KafkaError for a topic that is another one of its name now."""
+        for name in topics:
+            wanted = None if self._topic_ids is None else self._topic_ids.get(name)
+            found = self._cluster.view.topics.get(name)
+            if wanted is not None and found is not None and found.topic_id != wanted:
+                raise KafkaError(
+                    f"topic '{name}' was deleted, and is another one now",
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                )
 
     def _raise_if_unknown(self, tp: TopicPartition) -> None:
         if not self._cluster.has(tp):
@@ -287,14 +332,26 @@ class FetchReader:
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
+        if not fetch.by_id and self._topic_ids is not None:
+            self._check_ids_behind(response)
         found = []
         for answer in response.partitions:
+            if fetch.by_id:
+                answer = answer._replace(topic=self._names.get(answer.topic, ""))
             cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
             if cursor is not None and self._cursors.get(cursor.tp) is cursor:
                 found += self._took(cursor, answer)
         for cursor in fetch.cursors.values():
             cursor.in_flight = False
         return found
+
+    def _check_ids_behind(self, response: FetchResponse) -> None:
+        """Of a broker that knows topics by their names only: ids never come back, so what it sent
+        is of the topic that has the name still."""
+        topics = {answer.topic for answer in response.partitions if answer.records}
+        if topics:
+            self._cluster.refresh(topics)
+            self._check_ids(topics)
 
     def _lost(self, broker_id: int, error: HeadraceError) -> None:
         fetch = self._fetches.pop(broker_id)
@@ -312,6 +369,10 @@ class FetchReader:
                 raise error
             cursor.failed(error)
             return []
+        if answer.diverging_epoch is not None:
+            _, end_offset = answer.diverging_epoch
+            cursor.failed(self._truncated(cursor, end_offset))
+            return []
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
         records = cursor.took(answer.records, answer.high_watermark)
@@ -327,8 +388,23 @@ class FetchReader:
                 answer.last_stable_offset,
                 answer.log_start_offset,
                 tuple(answer.aborted_transactions or ()),
+                cursor.last_epoch,
             )
         ]
+
+    def _truncated(self, cursor: Cursor, end_offset: int) -> KafkaError:
+        """The leader has had other records than were read since `end_offset`."""
+        tp, position = cursor.tp, cursor.position
+        truncation_offset = max(0, min(end_offset, position))
+        text = (
+            f"{tp}: the log was truncated: it was read up to offset {position}, and from offset "
+            f"{truncation_offset} on it has other records now (an unclean election?)"
+        )
+        if self._on_truncated is None:
+            raise LogTruncatedError(text, offset=position, truncation_offset=truncation_offset)
+        self.read_from(tp, self._on_truncated(tp, position, truncation_offset))
+        self.pause(tp, paused=cursor.paused)
+        return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
         """Raise it where the leader still says so; a leader that has just been elected may not know
@@ -352,3 +428,12 @@ class FetchReader:
         for cursor in self._cursors.values():
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
                 raise DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
+
+
+def _with_ids(request: FetchRequest, topic_ids: Mapping[str, UUID]) -> FetchRequest:
+    return request._replace(
+        partitions=[
+            wanted._replace(topic=topic_id_to_text(topic_ids[wanted.topic]))
+            for wanted in request.partitions
+        ]
+    )

@@ -27,6 +27,7 @@ class Cursor:
         "_waiting_since_ms",
         "end_offset",
         "in_flight",
+        "last_epoch",
         "leader_epoch",
         "leader_unsure",
         "paused",
@@ -35,8 +36,18 @@ class Cursor:
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, start_offset: int, end_offset: int | None) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        start_offset: int,
+        end_offset: int | None,
+        *,
+        last_epoch: int = -1,
+    ) -> None:
         self.tp = tp
+        # The leader epoch of the last batch that was read, -1 where that is not known: by it a
+        # leader notices that it never had that batch.
+        self.last_epoch = last_epoch
         self.position = start_offset
         self.end_offset = end_offset
         self.in_flight = False
@@ -73,6 +84,7 @@ class Cursor:
             return None
         self._waiting_since_ms = 0
         self.position = max(self.position, whole.next_offset)
+        self.last_epoch = whole.last_epoch
         return whole.records
 
     def failed(self, error: HeadraceError) -> None:
@@ -113,6 +125,8 @@ class WholeBatches(NamedTuple):
     next_offset: int
     """Behind the last batch."""
     last_batch_bytes: int
+    last_epoch: int
+    """The leader epoch of the last batch."""
 
     @classmethod
     def of(cls, records: memoryview) -> "WholeBatches | None":
@@ -127,4 +141,6 @@ class WholeBatches(NamedTuple):
             start, end = end, next_end
         if not end:
             return None
-        return cls(records[:end], read_header(records, start).next_offset, end - start)
+        header = read_header(records, start)
+        epoch = header.partition_leader_epoch
+        return cls(records[:end], header.next_offset, end - start, epoch)

@@ -49,7 +49,12 @@ from storage_engine.client.produce import BatchWriter
 from storage_engine.client.range_reader import read_range
 from storage_engine.client.transactions import ProducerTransactions
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
-from storage_engine.core.ids import TopicPartition, topic_id_to_text, topic_name_problem
+from storage_engine.core.ids import (
+    TopicPartition,
+    topic_id_from_text,
+    topic_id_to_text,
+    topic_name_problem,
+)
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.copied_batches import Span, copied_batches
 from storage_engine.protocol.records import iter_decoded, iter_encoded
@@ -245,7 +250,8 @@ class Mirror:
             self.progress.begin(copy, self._ids[copy], starts[copy.tp])
         positions = {copy.tp: self._committed(copy) for copy in copies}
         if before != self._ids or positions != source.positions:
-            source.read(positions)
+            ids = {copy.tp.topic: topic_id_from_text(self._ids[copy].source) for copy in copies}
+            source.read(positions, ids)
 
     # Records.
 

@@ -50,6 +50,7 @@ class MirrorSource:
         """Offsets that retention, or somebody's command, has deleted before they were copied."""
         self._tell = tell
         self._positions: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, UUID] = {}
         self._jumped: dict[TopicPartition, int] = {}
         self._topics: dict[str, tuple[UUID, int]] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -121,13 +122,16 @@ class MirrorSource:
         jumped, self._jumped = self._jumped, {}
         return jumped
 
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
-        """From now on these, each from its offset on, and no others."""
+    def read(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> None:
+        """From now on these, each from its offset on, and no others; of topics with these ids,
+        whatever else has their names by then."""
         self._positions = dict(positions)
+        self._topic_ids = dict(topic_ids)
         self.close()
 
     def poll(self, wait_ms: int) -> list[FetchedBatches]:
-        """What has come. KafkaError UNKNOWN_TOPIC_OR_PARTITION when a topic is gone."""
+        """What has come. An error of which `is_gone` is true when a topic is gone, or is another
+        one now."""
         if not self._positions or self._is_away:
             sleep_ms(wait_ms)
             return []
@@ -138,6 +142,8 @@ class MirrorSource:
                 max_bytes=FETCH_BYTES,
                 isolation=READ_COMMITTED,
                 on_out_of_range=self._go_on_at,
+                on_truncated=self._truncated,
+                topic_ids=self._topic_ids,
             )
         try:
             found = self._reader.poll(wait_ms)
@@ -167,6 +173,13 @@ class MirrorSource:
         self._positions[tp] = self._jumped[tp] = start
         return start
 
+    def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
+        raise SourceShrunkError(
+            f"{tp} of {self.name} was copied up to offset {offset}, but has other records from "
+            f"offset {truncation_offset} on: the source has lost records (an unclean election?); "
+            "delete the topic in the target to copy it anew"
+        )
+
     def close(self) -> None:
         """Give the connections back; `poll` takes new ones."""
         if self._reader is not None:
@@ -175,5 +188,8 @@ class MirrorSource:
 
 
 def is_gone(error: HeadraceError) -> bool:
-    """Whether `poll` has failed because a topic was deleted."""
-    return isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    """Whether `poll` has failed because a topic was deleted, and perhaps created again."""
+    return isinstance(error, KafkaError) and error.code in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )

@@ -4,9 +4,10 @@ Rule: a connection is with its user or in the pool, never both; one from before 
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from storage_engine.client.addresses import Address, address_text
+from storage_engine.client.broker_discovery import BrokerSource
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.net.buffers import BufferPool
@@ -25,8 +26,8 @@ _ROUND_PAUSE_MS = 100
 class ConnectionPool:
     """Opens, keeps and closes connections."""
 
-    def __init__(self, bootstrap: Sequence[Address], client_id: str) -> None:
-        self._bootstrap = list(bootstrap)
+    def __init__(self, source: BrokerSource, client_id: str) -> None:
+        self._source = source
         self._client_id = client_id
         self._memory = BufferPool()
         self._idle: dict[Address, list[BrokerConnection]] = {}
@@ -40,7 +41,7 @@ class ConnectionPool:
         return BrokerConnection.open(address, self._client_id, limit, self._memory)
 
     def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:
-        """A connection to some broker: known ones first, then the bootstrap list, each from a
+        """A connection to some broker: known ones first, then those of the source, each from a
         random start.
 
         KafkaError(BROKER_NOT_AVAILABLE) that names every address when none answers until the
@@ -49,10 +50,9 @@ class ConnectionPool:
         for address in known:
             if (connection := self._take_idle(address)) is not None:
                 return connection
-        candidates = list(dict.fromkeys([*_shuffled(known), *_shuffled(self._bootstrap)]))
         while True:
-            failures = []
-            for address in candidates:
+            failures: list[str] = []
+            for address in self._candidates(known, deadline, failures):
                 try:
                     return self.take_at(address, deadline)
                 except HeadraceError as error:
@@ -60,10 +60,22 @@ class ConnectionPool:
             if deadline.left_ms <= _ROUND_PAUSE_MS:
                 raise KafkaError(
                     f"no broker answers within {deadline.timeout_ms} ms: {', '.join(failures)}; "
-                    "check bootstrap.servers, and that the brokers are up",
+                    f"{self._source.remedy}",
                     ErrorCode.BROKER_NOT_AVAILABLE,
                 )
             sleep_ms(_ROUND_PAUSE_MS)
+
+    def _candidates(
+        self, known: Sequence[Address], deadline: Deadline, failures: list[str]
+    ) -> Iterator[Address]:
+        """The source is asked when all that are known have failed."""
+        yield from _shuffled(known)
+        try:
+            others = self._source.addresses(deadline)
+        except HeadraceError as error:
+            failures.append(str(error))
+            return
+        yield from (address for address in _shuffled(others) if address not in known)
 
     def give_back(self, connection: BrokerConnection) -> None:
         """Keep it where it is fit for the next user."""

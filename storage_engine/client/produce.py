@@ -10,11 +10,11 @@ numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several th
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.delivery import Delivery
 from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.produce_lane import Lane, Request
 from storage_engine.client.produce_queue import (
@@ -25,6 +25,7 @@ from storage_engine.client.produce_queue import (
     Transaction,
 )
 from storage_engine.client.produce_verdict import Verdict, final_error, verdict_on
+from storage_engine.client.producer_errors import TriesExhaustedError
 from storage_engine.client.producer_id import new_producer
 from storage_engine.core.errors import (
     ConfigError,
@@ -76,17 +77,6 @@ _LOOKUP_MS = 1_000
 """For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Delivery:
-    """What of one partition is acknowledged. Offsets are -1 where the leader did not tell (acks=0,
-    a repetition)."""
-
-    first_offset: int = -1
-    last_offset: int = -1
-    batches: int = 0
-    records: int = 0
-
-
 class BatchWriter:
     """Appends encoded batches to partitions, several leaders at a time."""
 
@@ -99,6 +89,7 @@ class BatchWriter:
         max_in_flight: int = 5,
         idempotent: bool | None = None,
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        retries: int | None = None,
         request_timeout_ms: int | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
@@ -106,8 +97,9 @@ class BatchWriter:
         waker: Readable | None = None,
     ) -> None:
         """`transaction`: all batches are part of it; it needs acks=-1. `on_delivered` gets
-        (partition, base offset, record count) of each acknowledged batch. `waker` ends a wait of
-        `poll`.
+        (partition, base offset, record count) of each acknowledged batch. `retries`: how often a
+        batch is sent again at most, None for as often as the delivery timeout allows. `waker` ends
+        a wait of `poll`.
         """
         if acks not in (-1, 0, 1):
             raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
@@ -120,6 +112,7 @@ class BatchWriter:
         self._max_in_flight = max_in_flight
         self._idempotent = acks == -1 if idempotent is None else idempotent
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._retries = retries
         self._request_timeout_ms = request_timeout_ms or cluster.request_timeout_ms
         self._max_request_bytes = max_request_bytes
         self._buffer_bytes = buffer_bytes
@@ -411,9 +404,21 @@ class BatchWriter:
             self._retry(tp, batch, reason, perhaps_appended=perhaps_appended)
 
     def _retry(
-        self, tp: TopicPartition, batch: PendingBatch, reason: str, *, perhaps_appended: bool
+        self,
+        tp: TopicPartition,
+        batch: PendingBatch,
+        reason: str,
+        *,
+        perhaps_appended: bool,
+        counts: bool = True,
     ) -> None:
+        """`counts` False: it has failed only because one before it had."""
         queue = self._queues[tp]
+        batch.tries += counts
+        if counts and self._retries is not None and batch.tries > self._retries:
+            message = f"{tp}: not delivered in {batch.tries} tries (retries={self._retries}): "
+            self._give_up(queue, batch, TriesExhaustedError(message + reason))
+            return
         queue.failed(batch, reason, perhaps_appended=perhaps_appended)
         self._turns.setdefault(tp, queue)
         self._lookup.doubt(tp.topic)
@@ -438,6 +443,7 @@ class BatchWriter:
             idempotent=self._idempotent,
             earlier_failed=queue.recovering,
             perhaps_appended=batch.perhaps_appended,
+            overtaken=queue.overtaken(batch),
         )
         if verdict is Verdict.DELIVERED:
             self._delivered(tp, batch, answer.base_offset)
@@ -450,7 +456,13 @@ class BatchWriter:
             self._give_up(queue, batch, error)
             return
         reason = f"{code.name}: {answer.error_message or code.meaning}"
-        self._retry(tp, batch, reason, perhaps_appended=verdict is Verdict.RETRY_UNSURE)
+        self._retry(
+            tp,
+            batch,
+            reason,
+            perhaps_appended=verdict is Verdict.RETRY_UNSURE,
+            counts=code.retriable,
+        )
         queue.renew_producer |= verdict is Verdict.RENEW
 
     def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: HeadraceError) -> None:
@@ -463,14 +475,7 @@ class BatchWriter:
     def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
         self._queues[tp].delivered(batch)
         self._buffered_bytes -= len(batch.data)
-        delivery = self.deliveries[tp]
-        delivery.batches += 1
-        delivery.records += batch.record_count
-        if base_offset >= 0:
-            if delivery.first_offset < 0:
-                delivery.first_offset = base_offset
-            last_offset = base_offset + batch.record_count - 1
-            delivery.last_offset = max(delivery.last_offset, last_offset)
+        self.deliveries[tp].took(base_offset, batch.record_count)
         if self._on_delivered is not None:
             self._on_delivered(tp, base_offset, batch.record_count)
         if batch.done is not None:

@@ -53,7 +53,15 @@ class Transaction(Protocol):
 class PendingBatch:
     """A batch until its delivery is known."""
 
-    __slots__ = ("data", "done", "expires_at_ms", "number", "perhaps_appended", "record_count")
+    __slots__ = (
+        "data",
+        "done",
+        "expires_at_ms",
+        "number",
+        "perhaps_appended",
+        "record_count",
+        "tries",
+    )
 
     def __init__(
         self,
@@ -69,6 +77,8 @@ class PendingBatch:
         self.number = number
         self.expires_at_ms = expires_at_ms
         self.done = done
+        # How often it was sent, and failed for a reason of its own.
+        self.tries = 0
         # An attempt ended in a way that does not tell whether the leader has it.
         self.perhaps_appended = False
 
@@ -79,6 +89,7 @@ class PartitionQueue:
     __slots__ = (
         "_attempts",
         "_count",
+        "_delivered_to",
         "_producer",
         "_sequence",
         "_set_aside",
@@ -96,6 +107,8 @@ class PartitionQueue:
         self._producer = producer
         self._sequence = 0
         self._count = 0
+        # The highest number that the leader has.
+        self._delivered_to = -1
         self._attempts = 0
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: deque[PendingBatch] = deque()
@@ -172,8 +185,13 @@ class PartitionQueue:
 
     def delivered(self, batch: PendingBatch) -> None:
         self.in_flight.remove(batch)
+        self._delivered_to = max(self._delivered_to, batch.number)
         self._attempts = 0
         self._settle()
+
+    def overtaken(self, batch: PendingBatch) -> bool:
+        """Whether the leader has taken a later batch without this one."""
+        return batch.number < self._delivered_to
 
     def given_up(self, batch: PendingBatch) -> None:
         """Never to be sent again. What comes after it starts a sequence of its own."""

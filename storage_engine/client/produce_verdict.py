@@ -16,7 +16,7 @@ class Verdict(enum.Enum):
     DELIVERED = "the leader has it"
     RETRY = "the leader refused it; the same bytes again"
     RETRY_UNSURE = "the leader, or its successor, may have it; the same bytes again"
-    RENEW = "the leader has lost the producer, and nobody has the batch: again as a new one"
+    RENEW = "the leader has lost the producer, and nobody has this or a later batch: as a new one"
     FINAL = "no retry helps"
 
 
@@ -30,11 +30,16 @@ _SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UN
 
 
 def verdict_on(
-    code: ErrorCode, *, idempotent: bool, earlier_failed: bool, perhaps_appended: bool
+    code: ErrorCode,
+    *,
+    idempotent: bool,
+    earlier_failed: bool,
+    perhaps_appended: bool,
+    overtaken: bool = False,
 ) -> Verdict:
     """`earlier_failed`: a batch of the partition that was sent before is to be sent again, so this
     one leaves a gap. `perhaps_appended`: an earlier attempt with this batch has ended without a
-    clear answer."""
+    clear answer. `overtaken`: the leader has a batch that was sent after this one."""
     if code in _ACCEPTED:
         return Verdict.DELIVERED
     if code.retriable:
@@ -42,7 +47,7 @@ def verdict_on(
     if code in _SEQUENCE_LOST and idempotent:
         if earlier_failed:
             return Verdict.RETRY
-        if not perhaps_appended:
+        if not (perhaps_appended or overtaken):
             return Verdict.RENEW
     return Verdict.FINAL
 

@@ -8,6 +8,8 @@ BufferFullError          send                 wait, or slow down
 DeadlineExceededError    the future           the brokers were away for delivery.timeout.ms: the
                                               record may be there all the same; send it again
                                               where twice is better than not at all
+TriesExhaustedError      the future           as DeadlineExceededError: it was sent again `retries`
+                                              times, and failed for the reason that it names
 KafkaError, retriable    the future           as DeadlineExceededError
 KafkaError, final        the future           correct what it names; sending again is no use
 ProducerClosedError      send, the future     the record was not sent
@@ -33,6 +35,10 @@ class SerializationError(HeadraceError):
 
 class BufferFullError(DeadlineExceededError):
     """buffer.memory was full for max.block.ms: records come faster than brokers take them."""
+
+
+class TriesExhaustedError(HeadraceError):
+    """A batch was sent as often as `retries` allows, each time without success."""
 
 
 class ProducerClosedError(HeadraceError):

@@ -29,7 +29,7 @@ from storage_engine.core.errors import DeadlineExceededError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -88,7 +88,7 @@ class _Asking:
 def _read(
     asking: _Asking, window: FetchWindow, start_offset: int, end_offset: int
 ) -> Generator[FetchedBatches, None, None]:
-    position = start_offset
+    position, last_epoch = start_offset, -1
     ahead = _FetchesAhead(asking, window)
     try:
         while position < end_offset:
@@ -97,9 +97,10 @@ def _read(
             if fetched is None:
                 patience_ms = max(1, asking.timeout_ms - (monotonic_ms() - asked_at_ms))
                 max_bytes = window.limit(position, ahead.first_start)
-                fetched = _fetch(asking, position, end_offset, max_bytes, patience_ms)
+                fetched = _fetch(asking, position, last_epoch, end_offset, max_bytes, patience_ms)
+                ahead.agree()
                 _learn(window, position, WholeBatches.of(fetched.records))
-            position = fetched.next_offset
+            position, last_epoch = fetched.next_offset, fetched.last_epoch
             ahead.send(position)
             yield fetched
     finally:
@@ -107,9 +108,14 @@ def _read(
 
 
 def _fetch(
-    asking: _Asking, position: int, end_offset: int, max_bytes: int, timeout_ms: int
+    asking: _Asking,
+    position: int,
+    last_epoch: int,
+    end_offset: int,
+    max_bytes: int,
+    timeout_ms: int,
 ) -> FetchedBatches:
-    """In its turn, whatever it takes."""
+    """In its turn, whatever it takes. `last_epoch`: that of the batch read before."""
     reader = FetchReader(
         asking.cluster,
         {asking.tp: (position, end_offset)},
@@ -118,6 +124,7 @@ def _fetch(
         isolation=asking.isolation,
         timeout_ms=timeout_ms,
         read_ahead=False,
+        last_epochs={asking.tp: last_epoch},
     )
     try:
         while not (found := reader.poll(_POLL_MS)):
@@ -145,7 +152,11 @@ class _Sent(NamedTuple):
 
 
 class _FetchesAhead:
-    """One behind the other on one connection to the leader, which answers in that order."""
+    """One behind the other on one connection to the leader, which answers in that order.
+
+    They are sent only to the leader, of an epoch, that a fetch in its turn was answered by: that
+    one has the batches that were read before, which a fetch ahead can't tell it of.
+    """
 
     def __init__(self, asking: _Asking, window: FetchWindow) -> None:
         self._asking = asking
@@ -153,6 +164,8 @@ class _FetchesAhead:
         self._sent: deque[_Sent] = deque()
         self._connection: BrokerConnection | None = None
         self._broker_id = -1
+        # Who has what was read, under which epoch.
+        self._agreed: Leader | None = None
         # When the answer came that the caller works on; None for one that is no measure.
         self._work_began_s: float | None = None
 
@@ -160,6 +173,10 @@ class _FetchesAhead:
     def first_start(self) -> int | None:
         """Where the oldest fetch in flight begins."""
         return self._sent[0].start_offset if self._sent else None
+
+    def agree(self) -> None:
+        """A fetch in its turn was answered."""
+        self._agreed = self._asking.cluster.known_leader(self._asking.tp)
 
     def take(self, position: int) -> FetchedBatches | None:
         """The batches that go on at `position`; None where no fetch in flight has them."""
@@ -214,14 +231,15 @@ class _FetchesAhead:
             answer.last_stable_offset,
             answer.log_start_offset,
             aborted,
+            whole.last_epoch,
         )
 
     def send(self, position: int) -> None:
         """As many as are wanted in flight, when all below `position` is read."""
         leader = self._asking.cluster.known_leader(self._asking.tp)
-        if leader is None or leader.broker_id != self._broker_id:
+        if leader is None or leader.broker_id != self._broker_id or leader != self._agreed:
             self._drop()
-        if leader is None:
+        if leader is None or leader != self._agreed:
             return
         while len(self._sent) < self._window.wanted_in_flight:
             last_start = self._sent[-1].start_offset if self._sent else None

@@ -16,7 +16,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
 )
-from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.record_batch import BatchHeader, iter_headers
 
 FETCH_BYTES = 1 << 20

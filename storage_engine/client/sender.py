@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from storage_engine.client.accumulator import Accumulator, RecordGroup
+from storage_engine.client.broker_discovery import ZooKeeperBrokers
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.group_requests import GroupMetadata
 from storage_engine.client.produce import BatchWriter
@@ -53,12 +54,7 @@ class Sender:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._cluster = Cluster(
-            config.bootstrap_servers,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            deadline_ms=config.delivery_timeout_ms,
-        )
+        self._cluster = _cluster_of(config)
         self._writer: BatchWriter | None = None
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -400,6 +396,7 @@ class Sender:
             idempotent=config.enable_idempotence,
             max_in_flight=config.max_in_flight_requests_per_connection,
             delivery_timeout_ms=config.delivery_timeout_ms,
+            retries=config.retries,
             request_timeout_ms=config.request_timeout_ms,
             max_request_bytes=config.max_request_size,
             buffer_bytes=_UNBOUNDED,
@@ -459,3 +456,19 @@ class Sender:
             groups = [group for group in self._unfinished if group.taken or every]
         for group in groups:
             self._finish(group, -1, error)
+
+
+def _cluster_of(config: ProducerConfig) -> Cluster:
+    where, source = config.bootstrap_servers, None
+    if config.zookeeper_connect is not None:
+        where = f"the cluster of ZooKeeper at {config.zookeeper_connect}"
+        source = ZooKeeperBrokers(
+            config.zookeeper_connect, timeout_ms=config.zookeeper_connection_timeout_ms
+        )
+    return Cluster(
+        where,
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        deadline_ms=config.delivery_timeout_ms,
+        source=source,
+    )

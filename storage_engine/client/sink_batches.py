@@ -8,14 +8,16 @@
 Rule: a lost or retriable answer is followed by the identical request, at whoever coordinates the
 sink by then, until the deadline. KafkaErrors that are raised are final: MEMBER_LOST and
 NOT_COMMITTED end the query, whose restart replays the batch; INVALID_TXN_STATE of a member means
-that it was aborted: join once more. Source: R-SPARK2. Not for several threads at once.
+that it was aborted: join once more; RUN_REPLACED that a newer run of the query is at work. A named
+batch write is a query of its own (`sink_names.named_write`), of which one batch is committed.
+Source: R-SPARK2. Not for several threads at once.
 """
 
 import enum
 import importlib
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
@@ -33,8 +35,19 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import ONCE_PREFIX, member_transactional_id
+from storage_engine.core.sink_names import (
+    ONCE_PREFIX,
+    member_transactional_id,
+    named_write,
+    part_and_number,
+)
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.batch_fields import (
+    FIRST_WITH_RUNS,
+    NOT_TOLD,
+    UNKNOWN_ROWS,
+)
+from storage_engine.protocol.apis.batch_fields import Committed as CommittedBy
 from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import ApiSpec
 
@@ -56,6 +69,12 @@ def unrepeatable_query() -> str:
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
+def repeatable_query(part: str, number: int) -> str:
+    """The query id of the batch write of that number to that part of a sink: it is written once,
+    and known for ever."""
+    return named_write(part, number)
+
+
 class Outcome(enum.Enum):
     """How a commit succeeded."""
 
@@ -67,12 +86,28 @@ class SinkBatches:
     """The batches of one query on one sink."""
 
     def __init__(
-        self, cluster: Cluster, sink: str, query: str, *, deadline_ms: int | None = None
+        self,
+        cluster: Cluster,
+        sink: str,
+        query: str,
+        *,
+        owner: str = "",
+        run: uuid.UUID | None = None,
+        deadline_ms: int | None = None,
     ) -> None:
-        """`deadline_ms`: of each operation with its retries; None: the cluster's."""
+        """`owner`: of a named batch write, the streaming query that it is a part of. `run`: of the
+        streaming query; a newer one replaces it. `deadline_ms`: of each operation with its retries;
+        None: the cluster's."""
         self._cluster = cluster
         self.sink = sink
         self.query = query
+        self._owner = owner
+        self._run = run
+        self._join_spec, self._commit_spec = spec_for(_JOIN), spec_for(_COMMIT)
+        if part_and_number(query) is not None:
+            # An older broker would count all numbers of a sink as one sequence, and drop rows.
+            self._join_spec = replace(self._join_spec, min_version=FIRST_WITH_RUNS)
+            self._commit_spec = replace(self._commit_spec, min_version=FIRST_WITH_RUNS)
         self._deadline_ms = deadline_ms or cluster.deadline_ms
         self._name = member_transactional_id(sink)
 
@@ -80,12 +115,18 @@ class SinkBatches:
         """A transaction of its own for a task attempt, unless the batch is committed."""
         module = _module(_JOIN)
         request = module.JoinBatchRequest(
-            sink=self.sink, query=self.query, batch=batch, timeout_ms=timeout_ms, nonce=uuid.uuid4()
+            sink=self.sink,
+            query=self.query,
+            batch=batch,
+            timeout_ms=timeout_ms,
+            nonce=uuid.uuid4(),
+            owner=self._owner,
+            run=self._run,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(spec_for(_JOIN), request, _outcome, accepted=(already,))
+        answer, code = self._ask(self._join_spec, request, _outcome, accepted=(already,))
         if code is already:
-            return Committed(dict(answer.origins))
+            return Committed(dict(answer.origins), answer.committed)
         return Member(self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins))
 
     def commit(
@@ -97,7 +138,22 @@ class SinkBatches:
         origins: Origins | None = None,
     ) -> Outcome:
         """Commit the batch as these members have written it, all of it or nothing. `drained`: tasks
-        that were told that it is committed. KafkaError MEMBER_LOST, NOT_COMMITTED."""
+        that were told that it is committed. KafkaError MEMBER_LOST, NOT_COMMITTED, RUN_REPLACED,
+        BATCH_ID_TAKEN."""
+        return self.commit_rows(batch, members, drained=drained, origins=origins).outcome
+
+    def commit_rows(
+        self,
+        batch: int,
+        members: Collection[MemberId],
+        *,
+        drained: int = 0,
+        origins: Origins | None = None,
+        rows: int = UNKNOWN_ROWS,
+        dropped: int = UNKNOWN_ROWS,
+    ) -> "Commit":
+        """`commit`, with the rows that the members have written, and those that tasks had and did
+        not write; brokers log them."""
         request = _module(_COMMIT).CommitBatchRequest(
             sink=self.sink,
             query=self.query,
@@ -105,10 +161,17 @@ class SinkBatches:
             members=frozenset(members),
             drained=drained,
             origins=origins or {},
+            owner=self._owner,
+            run=self._run,
+            rows=rows,
+            dropped=dropped,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        _, code = self._ask(spec_for(_COMMIT), request, _outcome, accepted=(already,))
-        return Outcome.ALREADY_COMMITTED if code is already else Outcome.COMMITTED
+        answer, code = self._ask(self._commit_spec, request, _outcome, accepted=(already,))
+        if code is not already:
+            return Commit(Outcome.COMMITTED)
+        is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
+        return Commit(Outcome.ALREADY_COMMITTED, answer.committed, is_own)
 
     def heartbeat(self, batch: int) -> None:
         """A task of the batch is at work: none of its transactions times out. KafkaError
@@ -180,6 +243,19 @@ class Committed:
 
     origins: Origins
     """What the sink has of each source partition."""
+    by: CommittedBy = field(default=NOT_TOLD, compare=False)
+    """Who has committed it, as far as the coordinator still knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """How a batch came to be committed."""
+
+    outcome: Outcome
+    by: CommittedBy = NOT_TOLD
+    """With ALREADY_COMMITTED."""
+    is_own: bool = False
+    """ALREADY_COMMITTED by this very request, whose first answer was lost."""
 
 
 class Member:

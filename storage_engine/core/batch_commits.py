@@ -3,9 +3,11 @@ record commits those that the driver names. Its one rule: a batch is committed b
 (sink, query) ledger, all of it and once, or not at all.
 
     CommitBatch, in this order                            because otherwise
+    0 a newer run was seen: RUN_REPLACED                  two drivers take turns with one counter
     1 batch <= last: ALREADY_COMMITTED; listed members    a commit whose answer was lost, or that
       that are open still are aborted                     another driver did, never succeeds; an
                                                           ended one aborted is a committed one lost
+      by another query: BATCH_ID_TAKEN                    a new checkpoint's rows are dropped
     2 drained > 0: NOT_COMMITTED                          a batch without some tasks' rows
     3 markers of the last batch missing: ask again        batches change places in a partition
     4 a member lost, or origins moved: MEMBER_LOST        a part of a batch; rows doubled
@@ -14,23 +16,34 @@ record commits those that the driver names. Its one rule: a batch is committed b
 A ledger carries the ends of its members until every partition has the marker. Only then come the
 tombstones of the members, and last the ledger without ends: whoever takes over in between sends the
 markers again, which is harmless. Producer ids are used once, and an attempt is never known by
-Spark's ids, which repeat. `last` is kept for ever, but of a batch write without a name, which
-nobody can repeat (`transactional.id.expiration.ms`). Checked as a model: every rule here has a
-counterexample without it. Source: R-SPARK2.
+Spark's ids, which repeat.
+
+A batch write has a ledger of its own, with one batch: so numbers of named ones are committed in any
+order, and a commit ends the members of its own number. What is left of the ledger in the end:
+
+    streaming query             `last`, for ever
+    named batch write           its number, for ever (`committed_numbers`)
+    batch write without a name  nothing (`transactional.id.expiration.ms`): nobody can repeat it
+    origins of a batch write    go to the ledger of NO_QUERY, one for each sink
+
+Checked as a model: every rule here has a counterexample without it. Source: R-SPARK2.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_ledgers import Ledger, SinkLedgers
 from storage_engine.core.sink_names import is_once
-from storage_engine.core.sink_origins import advanced, moved_since, sink_clock, sink_origins
+from storage_engine.core.sink_origins import advanced
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
     Answer,
     CommitBatch,
+    CommittedBatch,
     EnlistPartitions,
     Heartbeat,
     JoinBatch,
@@ -39,12 +52,15 @@ from storage_engine.core.transaction_events import (
     VerifyMember,
 )
 from storage_engine.core.transaction_state import (
+    NO_PRODUCER_ID,
     NO_TIME,
     BatchEnd,
     LedgerKey,
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    NumbersKey,
+    NumbersRecord,
 )
 
 MEMBER_EPOCH = 0
@@ -70,21 +86,6 @@ class _Member:
         return self.record.ledger, self.record.batch
 
 
-class _Ledger:
-    """One query's commits to one sink, with all records that were appended for it."""
-
-    __slots__ = ("members", "record", "seen_at", "unmarked")
-
-    def __init__(self, record: LedgerRecord, seen_at: int) -> None:
-        self.record = record
-        self.seen_at = seen_at
-        """Number of its newest record."""
-        self.unmarked: dict[int, set[TopicPartition]] = {}
-        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
-        self.members: set[int] = set()
-        """The open ones, by producer id."""
-
-
 class BatchCommits:
     """All sinks of one partition of the state log."""
 
@@ -95,11 +96,11 @@ class BatchCommits:
         """No attempt and no driver of a batch is at work for longer."""
         self._members: dict[int, _Member] = {}
         """By producer id: open ones, and those that abort by themselves."""
-        self._ledgers: dict[LedgerKey, _Ledger] = {}
+        self._ledgers = SinkLedgers(log)
         self._ending: dict[int, LedgerKey] = {}
         """The ledger that carries a producer's end."""
         self._touched: dict[Batch, int] = {}
-        """When an attempt of a batch with open members was last heard of."""
+        """When an attempt of a batch with open members was last heard of; monotonic."""
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
         """What is known of it, replicated or not."""
@@ -107,7 +108,11 @@ class BatchCommits:
         return None if ledger is None else ledger.record
 
     def ledgers(self) -> Iterator[tuple[LedgerKey, LedgerRecord]]:
-        return ((key, ledger.record) for key, ledger in self._ledgers.items())
+        return ((key, ledger.record) for key, ledger in self._ledgers)
+
+    def numbers(self, key: NumbersKey) -> NumbersRecord | None:
+        """Committed numbers that have no ledger any more."""
+        return self._ledgers.numbers.record(key)
 
     def members(self) -> Iterator[tuple[int, MemberRecord]]:
         """Of every producer id that has not ended."""
@@ -118,14 +123,15 @@ class BatchCommits:
         ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
         members: Iterable[tuple[int, MemberRecord]],
         now_ms: int,
+        numbers: Iterable[tuple[NumbersKey, NumbersRecord]] = (),
     ) -> None:
         """Take up what the log says, and go on with what it left half done.
 
         The time of an open transaction starts again: nothing says when its batch was last heard of.
         """
-        for key, record in ledgers:
-            ledger = self._ledgers[key] = _Ledger(record, 0)
-            if record.ends:
+        self._ledgers.restore(ledgers, numbers)
+        for key, ledger in self._ledgers:
+            if ledger.record.ends:
                 self._send_ends(key, ledger)
         for producer_id, member_record in members:
             member = _Member(member_record, 0)
@@ -135,8 +141,8 @@ class BatchCommits:
             if member_record.aborting:
                 self._send_abort(producer_id, member)
             else:
-                ledger = self._ledger_of(member_record.ledger)
-                self._ledgers[member_record.ledger] = ledger
+                ledger = self._ledgers.of(member_record.ledger)
+                self._ledgers.keep(member_record.ledger, ledger)
                 ledger.members.add(producer_id)
                 self._touched[member.batch] = now_ms
 
@@ -148,19 +154,30 @@ class BatchCommits:
             log.refuse(event.request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             return
         key = LedgerKey(event.sink, event.query)
-        ledger = self._ledger_of(key)
-        # It may still be lost: so is this answer then, which waits for it or for a record behind.
-        if event.batch <= ledger.record.last:
-            self._tell_committed(event)
+        replaced, seen_at = self._ledgers.note_run(event)
+        ledger = self._ledgers.of(key)
+        seen_at = max(seen_at, ledger.seen_at)
+        if replaced:
+            log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
             return
-        self._ledgers[key] = ledger
+        # It may still be lost: so is this answer then, which waits for it or for a record behind.
+        committed = self._ledgers.committed(key, event.batch)
+        if committed is not None:
+            self._tell_committed(event, committed, seen_at)
+            return
+        refusal = self._ledgers.number_refusal(key, event.owner)
+        if refusal is not ErrorCode.NONE:
+            log.answer(Answer(request=event.request, error=refusal), after=seen_at)
+            return
+        self._ledgers.keep(key, ledger)
+        origins = self._ledgers.origins_of(event.sink)
         record = MemberRecord(
             sink=event.sink,
             query=event.query,
             batch=event.batch,
             epoch=MEMBER_EPOCH,
             timeout_ms=event.timeout_ms,
-            origin_clock=sink_clock(self._of_sink(event.sink)),
+            origin_clock=origins.clock,
         )
         producer_id = event.fresh_producer_id
         assert producer_id not in self._members, "a producer id is given out once"
@@ -173,19 +190,20 @@ class BatchCommits:
             request=event.request,
             producer_id=producer_id,
             producer_epoch=MEMBER_EPOCH,
-            origins=sink_origins(self._of_sink(event.sink)),
+            origins=dict(origins.offsets),
         )
         log.answer(answer, after=member.seen_at)
 
-    def _tell_committed(self, event: JoinBatch) -> None:
+    def _tell_committed(self, event: JoinBatch, committed: CommittedBatch, seen_at: int) -> None:
         """With the sink's origins, so that the task sees whether its rows are among them."""
-        of_sink = [each for each in self._ledgers.items() if each[0].sink == event.sink]
+        origins = self._ledgers.origins_of(event.sink)
         answer = Answer(
             request=event.request,
-            error=ErrorCode.ALREADY_COMMITTED,
-            origins=sink_origins((key, ledger.record) for key, ledger in of_sink),
+            error=_told_of(committed, event.owner),
+            origins=dict(origins.offsets),
+            committed=committed,
         )
-        self._log.answer(answer, after=max(ledger.seen_at for _, ledger in of_sink))
+        self._log.answer(answer, after=max(seen_at, origins.seen_at))
 
     def enlist(self, event: EnlistPartitions) -> None:
         member = self._open_member(event.producer_id, event.producer_epoch)
@@ -221,16 +239,25 @@ class BatchCommits:
         """The five steps; none is done while what it looks at may still be lost."""
         log = self._log
         key = LedgerKey(event.sink, event.query)
-        ledger = self._ledger_of(key)
+        ledger = self._ledgers.of(key)
         if log.in_flight(ledger.seen_at):
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
             return
+        replaced, seen_at = self._ledgers.note_run(event)
+        if replaced:
+            log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
+            return
         refusal = self._commit_refusal(event, ledger)
-        if refusal is ErrorCode.ALREADY_COMMITTED:
+        if refusal in (ErrorCode.ALREADY_COMMITTED, ErrorCode.BATCH_ID_TAKEN):
             aborted_at = self._abort_listed(key, event.members, event.batch)
-            log.answer(Answer(request=event.request, error=refusal), after=aborted_at)
+            answer = Answer(
+                request=event.request,
+                error=refusal,
+                committed=self._ledgers.committed(key, event.batch),
+            )
+            log.answer(answer, after=max(seen_at, aborted_at))
         elif refusal is not ErrorCode.NONE:
-            log.refuse(event.request, refusal)
+            log.answer(Answer(request=event.request, error=refusal), after=seen_at)
         else:
             self._write_commit(event, key, ledger)
             log.answer(Answer(request=event.request), after=ledger.seen_at)
@@ -255,47 +282,51 @@ class BatchCommits:
             member.unmarked -= event.partitions
             self._drop_aborted(producer_id, member)
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, at: Moment) -> None:
         late = [
             (producer_id, member)
             for producer_id, member in self._members.items()
             if member.unmarked is None
-            and now_ms - self._touched[member.batch] >= member.record.timeout_ms
+            and at.now_ms - self._touched[member.batch] >= member.record.timeout_ms
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        over = [key for key, ledger in self._ledgers.items() if self._is_over(ledger, now_ms)]
+        over = [key for key, ledger in self._ledgers if self._is_over(ledger, at.wall_ms)]
         for key in over:
-            del self._ledgers[key]
-            self._log.append(key, None)
+            self._ledgers.forget(key)
 
-    def _is_over(self, ledger: _Ledger, now_ms: int) -> bool:
-        """Whether nobody can ask for it any more. What drops rows by their origin stays."""
+    def _is_over(self, ledger: Ledger, wall_ms: int) -> bool:
+        """Whether nobody can ask for it any more."""
         record = ledger.record
         return (
             record.once_ms != NO_TIME
-            and now_ms - record.once_ms >= self._expiration_ms
-            and not (record.ends or record.origins or ledger.members)
+            and wall_ms - record.once_ms >= self._expiration_ms
+            and not (record.ends or ledger.members)
             and not self._log.in_flight(ledger.seen_at)
         )
 
     # --- the rules of a commit, one by one ---
 
-    def _commit_refusal(self, event: CommitBatch, ledger: _Ledger) -> ErrorCode:
+    def _commit_refusal(self, event: CommitBatch, ledger: Ledger) -> ErrorCode:
         if self._is_committed(event, ledger):
-            return ErrorCode.ALREADY_COMMITTED
+            committed = self._ledgers.committed(LedgerKey(event.sink, event.query), event.batch)
+            return _told_of(committed or CommittedBatch(), event.owner)
         if event.drained > 0:
             return ErrorCode.NOT_COMMITTED
+        refusal = self._ledgers.number_refusal(LedgerKey(event.sink, event.query), event.owner)
+        if refusal is not ErrorCode.NONE:
+            return refusal
         if self._markers_are_missing(ledger):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self._a_member_is_lost(event) or self._origins_moved(event):
             return ErrorCode.MEMBER_LOST
         return ErrorCode.NONE
 
-    def _is_committed(self, event: CommitBatch, ledger: _Ledger) -> bool:
-        return event.batch <= ledger.record.last
+    def _is_committed(self, event: CommitBatch, ledger: Ledger) -> bool:
+        key = LedgerKey(event.sink, event.query)
+        return self._ledgers.committed(key, event.batch) is not None
 
-    def _markers_are_missing(self, ledger: _Ledger) -> bool:
+    def _markers_are_missing(self, ledger: Ledger) -> bool:
         return bool(ledger.record.ends)
 
     def _a_member_is_lost(self, event: CommitBatch) -> bool:
@@ -311,12 +342,9 @@ class BatchCommits:
         if not event.members or not event.origins:
             return False
         joined = min(self._members[each].record.origin_clock for each, _ in event.members)
-        others = (
-            (key, record) for key, record in self._of_sink(event.sink) if key.query != event.query
-        )
-        return moved_since(joined, others, event.origins)
+        return self._ledgers.origins_of(event.sink).moved_since(joined, event.query, event.origins)
 
-    def _write_commit(self, event: CommitBatch, key: LedgerKey, ledger: _Ledger) -> None:
+    def _write_commit(self, event: CommitBatch, key: LedgerKey, ledger: Ledger) -> None:
         winners = {producer_id for producer_id, _ in event.members}
         swept = sorted(
             producer_id
@@ -334,25 +362,28 @@ class BatchCommits:
         )
         for producer_id in swept:
             self._close(producer_id)
-        self._ledgers[key] = ledger
-        ledger.record = LedgerRecord(
+        clock = self._ledgers.origins_of(event.sink).clock + 1
+        record = replace(
+            ledger.record,
             last=event.batch,
             ends=self._carried(ledger) + ends,
-            origins=advanced(
-                ledger.record.origins, event.origins, sink_clock(self._of_sink(event.sink)) + 1
-            ),
+            origins=advanced(ledger.record.origins, event.origins, clock),
             once_ms=event.now_ms if is_once(event.query) else NO_TIME,
+            owner=event.owner,
+            run=event.run,
+            rows=event.rows,
+            winner=min(winners, default=NO_PRODUCER_ID),
         )
-        ledger.seen_at = self._log.append(key, ledger.record)
+        self._ledgers.write(key, ledger, record)
         self._send_ends(key, ledger)
 
-    def _carried(self, ledger: _Ledger) -> tuple[BatchEnd, ...]:
+    def _carried(self, ledger: Ledger) -> tuple[BatchEnd, ...]:
         """Ends whose markers are not all written: this record takes the place of theirs."""
         return ledger.record.ends
 
     # --- ends ---
 
-    def _send_ends(self, key: LedgerKey, ledger: _Ledger) -> None:
+    def _send_ends(self, key: LedgerKey, ledger: Ledger) -> None:
         """See to the markers, as soon as the record can't be lost."""
         ends = ledger.record.ends
         ledger.unmarked = {end.producer_id: set(end.partitions) for end in ends}
@@ -367,7 +398,7 @@ class BatchCommits:
 
         self._log.after(ledger.seen_at, send)
 
-    def _drop_ended(self, key: LedgerKey, ledger: _Ledger) -> None:
+    def _drop_ended(self, key: LedgerKey, ledger: Ledger) -> None:
         """Forget members, once every marker of the commit is written; the ledger says so last."""
         if any(ledger.unmarked.values()) or not ledger.record.ends:
             return
@@ -375,8 +406,7 @@ class BatchCommits:
             del self._ending[end.producer_id]
             self._log.append(MemberKey(end.producer_id), None)
         ledger.unmarked = {}
-        ledger.record = replace(ledger.record, ends=())
-        ledger.seen_at = self._log.append(key, ledger.record)
+        self._ledgers.settle(key)
 
     def _abort_listed(
         self, key: LedgerKey, members: Iterable[tuple[int, int]], batch: int | None
@@ -415,6 +445,7 @@ class BatchCommits:
         if not member.unmarked:
             del self._members[producer_id]
             self._log.append(MemberKey(producer_id), None)
+            self._ledgers.drop_empty(member.record.ledger)
 
     def _send_markers(
         self, producer_id: int, epoch: int, commits: bool, partitions: frozenset[TopicPartition]
@@ -425,11 +456,6 @@ class BatchCommits:
         self._log.emit(markers)
 
     # --- looking up ---
-
-    def _ledger_of(self, key: LedgerKey) -> _Ledger:
-        """An empty one, to be kept by whoever puts something into it, when there is none."""
-        ledger = self._ledgers.get(key)
-        return _Ledger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
 
     def _open_member(self, producer_id: int, epoch: int) -> _Member | None:
         member = self._members.get(producer_id)
@@ -445,5 +471,8 @@ class BatchCommits:
         if not any(self._members[each].batch == member.batch for each in ledger.members):
             self._touched.pop(member.batch, None)
 
-    def _of_sink(self, sink: str) -> Iterator[tuple[LedgerKey, LedgerRecord]]:
-        return ((key, ledger.record) for key, ledger in self._ledgers.items() if key.sink == sink)
+
+def _told_of(committed: CommittedBatch, owner: str) -> ErrorCode:
+    """A number belongs to the query that has committed it, or to no query."""
+    is_same = committed.owner == owner or not committed.owner_is_known
+    return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN

@@ -9,7 +9,26 @@ Source: KIP-98, R-SPARK2.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Moment(NamedTuple):
+    """Time, by both clocks."""
+
+    now_ms: int
+    """Monotonic: sessions, rebalances and the time of transactions are measured by it, since the
+    other one may be set."""
+    wall_ms: int
+    """What records carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """The newest record of a key, sound bytes that mean nothing here: a later version wrote them,
+    or a broken one. What was written before is not true any more, so that whoever asks for the key
+    is refused, and all others are served."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,7 @@ class ErrorCode(enum.IntEnum):
     UNSTABLE_OFFSET_COMMIT = (88, True, "offsets of an open transaction are pending")
     PRODUCER_FENCED = (90, False, "a newer producer has taken over")
     TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
+    FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
     INCONSISTENT_TOPIC_ID = (103, True, "the topic id is that of another topic")
     TRANSACTION_ABORTABLE = (120, False, "the transaction must be aborted")
@@ -131,6 +132,30 @@ class ErrorCode(enum.IntEnum):
         10_003,
         False,
         "tasks were told that the micro-batch is committed, but it is not: restart the query",
+    )
+    BATCH_ID_TAKEN = (
+        10_004,
+        False,
+        "the batchId was committed by another query: go on with the checkpoint of that query, or "
+        "write under another sinkId or sinkPart",
+    )
+    RUN_REPLACED = (
+        10_005,
+        False,
+        "a newer run of the same query writes to this sink, so this one has to end: is its "
+        "checkpoint in use twice?",
+    )
+    TOO_MANY_BATCH_IDS = (
+        10_006,
+        False,
+        "the committed batchIds of this part of the sink lie in too many pieces to take one more "
+        "that continues none of them: use numbers that follow each other, or another sinkPart",
+    )
+    BATCH_ID_UNKNOWN = (
+        10_007,
+        False,
+        "whether the batchId was committed is not known: it lies below the last one that an older "
+        "version has counted, and that version kept no others; write it under another sinkId",
     )
 
     @classmethod
@@ -186,6 +211,20 @@ class OffsetOutOfRangeError(KafkaError):
         super().__init__(message)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+
+
+class LogTruncatedError(OffsetOutOfRangeError):
+    """Records that a client has read are gone, and others may be at their offsets: a replica that
+    did not have them was elected leader.
+    """
+
+    def __init__(self, message: str = "", *, offset: int = -1, truncation_offset: int = -1) -> None:
+        """`offset`: the next one that the client wanted to read. From `truncation_offset` on the
+        log has other records than it has read.
+        """
+        super().__init__(message, log_end_offset=truncation_offset)
+        self.offset = offset
+        self.truncation_offset = truncation_offset
 
 
 class CorruptRecordError(KafkaError):

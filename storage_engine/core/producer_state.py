@@ -11,7 +11,8 @@ with its first offset.
     same epoch, same sequences  one of the last five batches duplicate: offset of the first time
     same epoch                  last sequence + 1 (or wrap)  accepted
     same epoch                  anything else                OutOfOrderSequenceError
-    any sequence but 0          nothing of the producer      accepted if something was forgotten
+    any sequence                a refused one before it      OutOfOrderSequenceError
+    any sequence but 0          nothing of the producer      accepted if it may be forgotten
     no transaction              an open one                  InvalidTxnStateError
 
     marker comes with           state has                    outcome
@@ -20,9 +21,11 @@ with its first offset.
     older coordinator epoch     a newer one                  TransactionCoordinatorFencedError
     anything else               an open transaction or none  accepted; ends it, or is harmless
 
-The line on an unknown producer is where we are stricter than Kafka, which always accepts: with a
-complete history an unknown producer that does not start at 0 has a batch under way that failed and
-will be sent again, and accepting the later one first would lock the earlier one out for good.
+The lines on an unknown producer are where we are stricter than Kafka, which always accepts: where
+nothing of the producer can have been forgotten, one that does not start at 0 has a batch under way
+that failed and will be sent again, and accepting the later one first would lock the earlier one out
+for good. A producer that may be forgotten begins anywhere, but not behind a batch that was refused
+here and will be sent again.
 Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
 """
 
@@ -49,6 +52,14 @@ BATCHES_REMEMBERED = 5
 
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_EPOCH = -1
+
+NONE_FORGOTTEN = -1
+ANY_FORGOTTEN = (1 << 63) - 1
+"""Instead of the highest producer id that may be missing from a table."""
+
+REFUSALS_REMEMBERED = 1000
+"""Producers of one log: more than begin to write while replicas are missing. Each entry takes some
+hundred bytes, and clients choose the ids."""
 
 
 class ProducerBatch(NamedTuple):
@@ -102,24 +113,36 @@ class ProducerEntry:
         )
 
 
+class RefusedBatch(NamedTuple):
+    """The first batch that a producer has to send again."""
+
+    epoch: int
+    first_sequence: int
+
+
 class ProducerStates:
     """All producers of one log, and their transactions."""
 
-    __slots__ = ("_entries", "forgotten", "transactions")
+    __slots__ = ("_entries", "_refused", "forgotten_to", "transactions")
 
     def __init__(
         self,
         entries: Iterable[ProducerEntry] = (),
         *,
-        forgotten: bool = False,
+        forgotten_to: int = NONE_FORGOTTEN,
         transactions: PartitionTransactions | None = None,
     ) -> None:
         self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
         self.transactions = PartitionTransactions() if transactions is None else transactions
-        self.forgotten = forgotten
-        """Whether a producer of this log may be missing here: one expired, or the log no longer
-        begins at offset 0.
+        self.forgotten_to = forgotten_to
+        """No producer of this log with a higher id is missing here: it is that of the highest one
+        that has expired, or ANY_FORGOTTEN where nobody knows what the log had, such as a replica
+        that was made when the log did not begin at offset 0 any more. For those of one transaction
+        see `single_use`: what their log knows of them is never needed again.
         """
+        self._refused: dict[int, RefusedBatch] = {}
+        """By producer of which nothing is known. In memory only: it matters for as long as later
+        batches are under way on the connection that got the refusal."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -160,18 +183,13 @@ class ProducerStates:
         last_sequence: int,
     ) -> ProducerBatch | None:
         if entry is None:
-            if first_sequence != 0 and not self.forgotten:
-                raise OutOfOrderSequenceError(
-                    f"producer {producer_id} starts with sequence {first_sequence}, but this"
-                    " log has nothing of it: expected sequence 0"
-                )
+            self._check_first(producer_id, epoch, first_sequence)
             return None
         if epoch != entry.epoch:
             _check_epoch_change(entry, epoch, first_sequence)
             return None
         if not entry.batches:
-            if first_sequence != 0 and not self.forgotten:
-                raise _gap(entry, first_sequence, 0)
+            self._check_first(producer_id, epoch, first_sequence)
             return None
         expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
         if first_sequence == expected:
@@ -180,6 +198,42 @@ class ProducerStates:
         if duplicate is None:
             raise _gap(entry, first_sequence, expected)
         return duplicate
+
+    def _check_first(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """Of a producer without a batch here."""
+        refused = self._refused.get(producer_id)
+        if (
+            refused is not None
+            and refused.epoch == epoch
+            and _is_behind(first_sequence, refused.first_sequence)
+        ):
+            raise OutOfOrderSequenceError(
+                f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, but"
+                f" {refused.first_sequence} was refused here and comes first: send both again"
+            )
+        if first_sequence != 0 and producer_id > self.forgotten_to:
+            raise OutOfOrderSequenceError(
+                f"producer {producer_id} starts with sequence {first_sequence}, but this"
+                " log has nothing of it: expected sequence 0"
+            )
+
+    def note_refused(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """A batch was refused in a way after which it is sent again. What the producer has sent
+        behind it must not be taken before it.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.batches:
+            # Its sequence says what comes next.
+            return
+        known = self._refused.get(producer_id)
+        if known is not None and (
+            known.epoch > epoch
+            or (known.epoch == epoch and _is_behind(first_sequence, known.first_sequence))
+        ):
+            return
+        self._refused[producer_id] = RefusedBatch(epoch, first_sequence)
+        if len(self._refused) > REFUSALS_REMEMBERED:
+            del self._refused[next(iter(self._refused))]
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """That of the first record that the producer writes next under this epoch."""
@@ -230,6 +284,8 @@ class ProducerStates:
         """
         if in_transaction:
             self.transactions.note_data(producer_id, batch.base_offset)
+        if self._refused:
+            self._refused.pop(producer_id, None)
         entry = self._entries.get(producer_id)
         if entry is None:
             self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms, (batch,))
@@ -282,9 +338,21 @@ class ProducerStates:
         ]
         for producer_id in gone:
             del self._entries[producer_id]
-        if gone:
-            self.forgotten = True
+            self._note_forgotten(producer_id)
         return len(gone)
+
+    def _note_forgotten(self, producer_id: int) -> None:
+        if not is_single_use(producer_id):
+            self.forgotten_to = max(self.forgotten_to, producer_id)
+
+    def cut_from(self, before: "ProducerStates") -> None:
+        """This is the table of the same log as `before`, cut off: what that one knew, or had
+        forgotten, is all that can be missing.
+        """
+        if self.forgotten_to == ANY_FORGOTTEN:
+            self.forgotten_to = before.forgotten_to
+            for producer_id in before._entries.keys() - self._entries.keys():
+                self._note_forgotten(producer_id)
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
         """A small table with copies of these producers, to try several batches of one request
@@ -293,11 +361,19 @@ class ProducerStates:
         wanted = set(producer_ids)
         entries = (self._entries.get(producer_id) for producer_id in wanted)
         ongoing = (each for each in self.transactions.ongoing.items() if each[0] in wanted)
-        return ProducerStates(
+        copy = ProducerStates(
             (entry.copy() for entry in entries if entry is not None),
-            forgotten=self.forgotten,
+            forgotten_to=self.forgotten_to,
             transactions=PartitionTransactions(ongoing),
         )
+        for producer_id in wanted & self._refused.keys():
+            copy._refused[producer_id] = self._refused[producer_id]
+        return copy
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether a batch with `sequence` comes after one with `other`; sequences wrap."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
 
 
 def _check_epoch_change(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:

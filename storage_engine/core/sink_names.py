@@ -3,12 +3,21 @@ Its one rule: no transactional producer can have such a name, and no member goes
 
 AddPartitionsToTxn and Produce carry a transactional id; that of a sink's members begins with a
 prefix, and leads to the coordinator of the sink id behind it. A batch write that its user has not
-named is a query that nobody can repeat, and says so by its prefix. Source: R-SPARK2.
+named is a query that nobody can repeat, and says so by its prefix. One that is named is a query of
+its own, too: its name says the part of the sink and the number. Source: R-SPARK2.
 """
 
 MEMBER_PREFIX = "__headrace_sink/"
 ONCE_PREFIX = "__headrace_once/"
 """Of the query id of a batch write; what follows is never used again."""
+NAMED_PREFIX = "__headrace_number/"
+"""Of the query id of a named batch write; its number and its part follow."""
+FORMER_SEQUENCE = "batch-writes"
+"""The query id that all named batch writes of a sink shared, when only their last number was kept.
+Nobody is given it any more; state logs still have it."""
+NO_QUERY = ""
+"""Where a batch write is no part of a streaming query. No query has this name, so a sink keeps
+under it what belongs to all of them."""
 
 
 def member_transactional_id(sink: str) -> str:
@@ -24,6 +33,21 @@ def is_member(transactional_id: str) -> bool:
 def is_once(query: str) -> bool:
     """Whether nobody will ask for the query's batch again, once its job has ended."""
     return query.startswith(ONCE_PREFIX)
+
+
+def named_write(part: str, number: int) -> str:
+    """The query id of the batch write of that number to that part of a sink."""
+    return f"{NAMED_PREFIX}{number}/{part}"
+
+
+def part_and_number(query: str) -> tuple[str, int] | None:
+    """Of a named batch write; None for other queries, and for a name that is not of its form."""
+    if not query.startswith(NAMED_PREFIX):
+        return None
+    number, slash, part = query.removeprefix(NAMED_PREFIX).partition("/")
+    if not slash or not number.isascii() or not number.isdigit():
+        return None
+    return part, int(number)
 
 
 def coordinated_name(transactional_id: str) -> str:

@@ -2,32 +2,53 @@
 Its one rule: origins only advance, and each move has a number, the sink's clock.
 
 The clock tells a task attempt what it could not know when it joined: origins that have moved since.
-It lies in the ledgers, so that it outlives a coordinator. Source: R-SPARK2, R-SPARK3.
+Both lie in the ledgers, so that they outlive a coordinator; here they are gathered by sink, so that
+a question costs the same whatever was committed before. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections.abc import Iterable, Mapping
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_state import LedgerKey, LedgerRecord, Origin
+from storage_engine.core.transaction_state import LedgerRecord, Origin
 
-Ledgers = Iterable[tuple[LedgerKey, LedgerRecord]]
-"""Of one sink."""
-
-
-def sink_origins(ledgers: Ledgers) -> dict[TopicPartition, int]:
-    """By source partition the highest offset of any query, inclusive."""
-    origins: dict[TopicPartition, int] = {}
-    for _, record in ledgers:
-        for source, origin in record.origins.items():
-            origins[source] = max(origin.offset, origins.get(source, origin.offset))
-    return origins
+_Move = tuple[int, str]
+"""(clock, query)."""
 
 
-def sink_clock(ledgers: Ledgers) -> int:
-    """How many commits have moved the origins of the sink."""
-    return max(
-        (origin.clock for _, record in ledgers for origin in record.origins.values()), default=0
-    )
+class SinkOrigins:
+    """One sink."""
+
+    __slots__ = ("_moves", "clock", "offsets", "seen_at")
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, int] = {}
+        """By source partition the highest offset of any query, inclusive."""
+        self.clock = 0
+        """How many commits have moved the origins."""
+        self.seen_at = 0
+        """Number of the newest record that has moved them."""
+        self._moves: dict[TopicPartition, tuple[_Move, ...]] = {}
+        """The last move, and the last one of another query; whoever asks, made one of them at
+        most."""
+
+    def note(self, query: str, origins: Mapping[TopicPartition, Origin], number: int) -> None:
+        """The record of that number says so."""
+        self.seen_at = max(self.seen_at, number)
+        for source, origin in origins.items():
+            self.offsets[source] = max(origin.offset, self.offsets.get(source, origin.offset))
+            self.clock = max(self.clock, origin.clock)
+            last = {name: clock for clock, name in self._moves.get(source, ())}
+            last[query] = max(origin.clock, last.get(query, 0))
+            moves = sorted(((clock, name) for name, clock in last.items()), reverse=True)
+            self._moves[source] = tuple(moves[:2])
+
+    def moved_since(self, clock: int, query: str, sources: Iterable[TopicPartition]) -> bool:
+        """Whether another query has moved one of the sources after that clock."""
+        return any(
+            moved > clock and name != query
+            for source in sources
+            for moved, name in self._moves.get(source, ())
+        )
 
 
 def advanced(
@@ -42,12 +63,10 @@ def advanced(
     return origins
 
 
-def moved_since(clock: int, others: Ledgers, sources: Iterable[TopicPartition]) -> bool:
-    """Whether a commit of these ledgers has moved one of the sources after that clock."""
-    wanted = frozenset(sources)
-    return any(
-        origin.clock > clock
-        for _, record in others
-        for source, origin in record.origins.items()
-        if source in wanted
-    )
+def folded(into: LedgerRecord, ended: LedgerRecord) -> Mapping[TopicPartition, Origin]:
+    """The origins of a record that keeps those of queries that have ended, with one more."""
+    origins = dict(into.origins)
+    for source, origin in ended.origins.items():
+        known = origins.get(source, origin)
+        origins[source] = Origin(max(known.offset, origin.offset), max(known.clock, origin.clock))
+    return origins

@@ -6,13 +6,15 @@ once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_ROWS,
 )
 
 # --- requests of transactional producers ---
@@ -89,7 +91,12 @@ class JoinBatch:
     batch: int
     timeout_ms: int
     now_ms: int
+    """Monotonic, as in the other requests by which a batch is heard of."""
     fresh_producer_id: int
+    owner: str = ""
+    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    run: UUID | None = None
+    """Of the streaming query; None where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +147,11 @@ class CommitBatch:
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """By source partition the highest offset in the batch, inclusive; empty without
     `idempotentKey`."""
+    owner: str = ""
+    run: UUID | None = None
+    """Both as in JoinBatch."""
+    rows: int = NO_ROWS
+    """That the members have written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +182,7 @@ class MarkersWritten:
 class Tick:
     """Look for transactions whose time is over, and ids that nobody uses."""
 
-    now_ms: int
+    at: Moment
 
 
 Event = (
@@ -206,6 +218,20 @@ class SendMarkers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedBatch:
+    """Who has committed a batch, as far as it is still known."""
+
+    owner: str = ""
+    """Of a named batch write, as in JoinBatch."""
+    run: UUID | None = None
+    rows: int = NO_ROWS
+    winner: int = NO_PRODUCER_ID
+    """One of its members."""
+    owner_is_known: bool = True
+    """False for one that was counted when nothing but its number was kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to a request."""
 
@@ -216,6 +242,8 @@ class Answer:
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Of JoinBatch, also when the batch is committed: by source partition the highest offset that
     the sink has, inclusive."""
+    committed: CommittedBatch | None = None
+    """With ALREADY_COMMITTED and BATCH_ID_TAKEN."""
 
 
 Effect = AppendRecord | SendMarkers | Answer

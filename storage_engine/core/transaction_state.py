@@ -4,22 +4,28 @@ Its one rule: the newest record of each key is all that a new coordinator needs.
     key                    record              ends when
     TransactionalIdKey     TransactionRecord   the id expires (tombstone)
     MemberKey              MemberRecord        its markers are written (tombstone)
-    LedgerKey              LedgerRecord        never: it is what makes a replay harmless
+    LedgerKey              LedgerRecord        never: it is what makes a replay harmless; but that
+                                               of a batch write ends, see below
+    NumbersKey             NumbersRecord       never
 
-The first is Kafka's; the other two belong to the batch commit of Headrace's sink: a member is the
-transaction of one task attempt, a ledger is what one query has committed to one sink. Source:
-KIP-98, KIP-890, R-SPARK2.
+The first is Kafka's; the others belong to the batch commit of Headrace's sink: a member is the
+transaction of one task attempt, a ledger is what one query has committed to one sink. A batch write
+has a ledger of its own. That of a write without a name is forgotten in time, that of a named one
+ends in the numbers of its part of the sink. Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from storage_engine.core.ids import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIME = -1
+NO_ROWS = -1
+"""Where nobody told how many rows there were."""
 MAX_PRODUCER_EPOCH = 32_767
 
 NO_BATCH = -1
@@ -77,7 +83,15 @@ class LedgerKey:
     query: str
 
 
-StateKey = TransactionalIdKey | MemberKey | LedgerKey
+@dataclass(frozen=True, slots=True)
+class NumbersKey:
+    """One part of a sink that named batch writes go to."""
+
+    sink: str
+    part: str
+
+
+StateKey = TransactionalIdKey | MemberKey | LedgerKey | NumbersKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +163,41 @@ class LedgerRecord:
     once_ms: int = NO_TIME
     """When a query that nobody can repeat has committed; NO_TIME for all others, which are kept for
     ever."""
+    owner: str = ""
+    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    run: UUID | None = None
+    """The run of the query that has committed `last`, where it was told."""
+    rows: int = NO_ROWS
+    """In the batch `last`."""
+    winner: int = NO_PRODUCER_ID
+    """One of the members that have written `last`: who names it asks about a commit of its own."""
+    runs: tuple[UUID, ...] = ()
+    """Runs of the query that have been seen, the newest last; all others are replaced by it."""
 
 
-StateRecord = TransactionRecord | MemberRecord | LedgerRecord
+@dataclass(frozen=True, slots=True)
+class NumberInterval:
+    """Numbers of named batch writes that are all committed, by the same streaming query or by none.
+
+    Invariant: `first` <= `last`, both inclusive.
+    """
+
+    first: int
+    last: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersRecord:
+    """Committed numbers of one part of a sink, but for the newest, which have ledgers.
+
+    Invariant: ascending, disjoint; neighbours that touch have different owners.
+    """
+
+    intervals: tuple[NumberInterval, ...] = ()
+
+
+StateRecord = TransactionRecord | MemberRecord | LedgerRecord | NumbersRecord
 
 
 def state_partition(name: str, partitions: int) -> int:

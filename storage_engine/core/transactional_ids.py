@@ -24,6 +24,7 @@ complete. Source: KIP-98, KIP-360, KIP-890.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.producer_epochs import (
@@ -59,7 +60,7 @@ from storage_engine.core.transaction_state import (
 class _Entry:
     """One transactional id, with all records that were appended for it."""
 
-    __slots__ = ("previous_epoch", "record", "seen_at", "unmarked")
+    __slots__ = ("open_ms", "previous_epoch", "record", "seen_at", "unmarked")
 
     def __init__(self, record: TransactionRecord, seen_at: int) -> None:
         self.record = record
@@ -69,6 +70,8 @@ class _Entry:
         """What the producer had before it asked for a next one: tells a repeat (KIP-360)."""
         self.unmarked: set[TopicPartition] = set()
         """Where the marker is not acknowledged, while the transaction is ending."""
+        self.open_ms: int | None = None
+        """Monotonic: since when the transaction is open; None until the next tick looks."""
 
 
 class TransactionalIds:
@@ -81,6 +84,8 @@ class TransactionalIds:
         self._entries: dict[str, _Entry] = {}
         self._ending: dict[int, str] = {}
         """Transactional id by the producer id of its markers, while they are under way."""
+        self._looked_ms = 0
+        """Monotonic: when it was last looked for transactions whose time is over."""
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
         """What is known of it, replicated or not."""
@@ -90,9 +95,18 @@ class TransactionalIds:
     def __iter__(self) -> Iterator[tuple[str, TransactionRecord]]:
         return ((name, entry.record) for name, entry in self._entries.items())
 
-    def restore(self, transactional_id: str, record: TransactionRecord) -> None:
-        """Take up what the log says, and go on with what it left half done."""
+    def begin(self, at: Moment) -> None:
+        """Once, before anything else."""
+        self._looked_ms = at.now_ms
+
+    def restore(self, transactional_id: str, record: TransactionRecord, at: Moment) -> None:
+        """Take up what the log says, and go on with what it left half done.
+
+        Since when a transaction is open is told by the wall clock alone; from now on the monotonic
+        one counts.
+        """
         entry = self._entries[transactional_id] = _Entry(record, 0)
+        entry.open_ms = at.now_ms - max(0, at.wall_ms - record.start_ms)
         if record.state.is_ending:
             self._end(transactional_id, entry)
 
@@ -148,6 +162,7 @@ class TransactionalIds:
         if not open_already:
             # A producer that goes on has had the answers to all that came before.
             entry.previous_epoch = NO_PRODUCER_EPOCH
+            entry.open_ms = None
             new = replace(
                 new,
                 state=TransactionState.ONGOING,
@@ -204,20 +219,29 @@ class TransactionalIds:
                 self._complete(transactional_id, entry, event.now_ms)
         return True
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, at: Moment) -> None:
         gone = []
         for transactional_id, entry in self._entries.items():
             record = entry.record
             if self._log.in_flight(entry.seen_at) or record.state.is_ending:
                 continue
             if record.state is TransactionState.ONGOING:
-                if now_ms - record.start_ms >= record.timeout_ms:
-                    self._fence(transactional_id, entry, now_ms)
-            elif now_ms - record.last_update_ms >= self._expiration_ms:
+                if self._open_for_ms(entry, at) >= record.timeout_ms:
+                    self._fence(transactional_id, entry, at.wall_ms)
+            elif at.wall_ms - record.last_update_ms >= self._expiration_ms:
                 gone.append(transactional_id)
+        self._looked_ms = at.now_ms
         for transactional_id in gone:
             del self._entries[transactional_id]
             self._log.append(TransactionalIdKey(transactional_id), None)
+
+    def _open_for_ms(self, entry: _Entry, at: Moment) -> int:
+        """What the wall clock says of a new transaction is believed as far as it can be true: it
+        has begun since the last look."""
+        if entry.open_ms is None:
+            by_wall_ms = max(0, at.wall_ms - entry.record.start_ms)
+            entry.open_ms = at.now_ms - min(by_wall_ms, at.now_ms - self._looked_ms)
+        return at.now_ms - entry.open_ms
 
     # --- transitions ---
 

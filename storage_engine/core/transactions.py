@@ -11,11 +11,12 @@ drops the coordinator when an append fails or the partition is led elsewhere: re
 answer then are answered NOT_COORDINATOR, and the log says what became of them.
 """
 
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
-from storage_engine.core.coordination import Replicated
+from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -39,6 +40,8 @@ from storage_engine.core.transaction_state import (
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    NumbersKey,
+    NumbersRecord,
     StateKey,
     StateRecord,
     TransactionalIdKey,
@@ -74,28 +77,41 @@ class TransactionCoordinator:
             self._log, timeout_max_ms=sink_timeout_max_ms, expiration_ms=expiration_ms
         )
         """To look at, as `producers` is."""
+        self._unreadable: set[StateKey] = set()
+        """What has a record that means nothing here."""
 
-    def restore(self, content: Mapping[StateKey, StateRecord], now_ms: int) -> list[Effect]:
+    def restore(
+        self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
+    ) -> list[Effect]:
         """Begin with the newest record of each key in the log; once, before any event.
 
         What follows from them waits until they are replicated: `Replicated(number=0)`.
         """
+        self.producers.begin(at)
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
+        numbers: list[tuple[NumbersKey, NumbersRecord]] = []
         for key, record in content.items():
             match key, record:
                 case TransactionalIdKey(), TransactionRecord():
-                    self.producers.restore(key.transactional_id, record)
+                    self.producers.restore(key.transactional_id, record, at)
                 case MemberKey(), MemberRecord():
                     members.append((key.producer_id, record))
                 case LedgerKey(), LedgerRecord():
                     ledgers.append((key, record))
+                case NumbersKey(), NumbersRecord():
+                    numbers.append((key, record))
+                case _, UnreadableRecord():
+                    self._unreadable.add(key)
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
-        self.batches.restore(ledgers, members, now_ms)
+        self.batches.restore(ledgers, members, at.now_ms, numbers)
         return self._log.take_effects()
 
     def step(self, event: Event) -> list[Effect]:
+        if self._unreadable and not self._unreadable.isdisjoint(_keys(event)):
+            request: int = event.request  # type: ignore[union-attr]
+            return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
             case InitProducer():
                 self.producers.init_producer(event)
@@ -111,8 +127,8 @@ class TransactionCoordinator:
             case Replicated():
                 self._log.note_replicated(event.number)
             case Tick():
-                self.producers.tick(event.now_ms)
-                self.batches.tick(event.now_ms)
+                self.producers.tick(event.at)
+                self.batches.tick(event.at)
             case _:
                 self._step_batches(event)
         return self._log.take_effects()
@@ -136,3 +152,11 @@ class TransactionCoordinator:
                 self.batches.abort(event)
             case _:
                 assert_never(event)
+
+
+def _keys(event: Any) -> Iterator[StateKey]:
+    """Of what a request is about."""
+    if hasattr(event, "transactional_id"):
+        yield TransactionalIdKey(event.transactional_id)
+    if hasattr(event, "query"):
+        yield LedgerKey(event.sink, event.query)

@@ -98,8 +98,9 @@ class Undecided:
         return any(tp.topic == topic for tp in self._writing.keys() | self.reading)
 
     def set_aside(self, partition: TopicPartition) -> None:
-        """The partition is not to be decided on any more."""
+        """The partition is not to be decided on any more, whatever a read of its state brings."""
         self._dirty.discard(partition)
+        self.reading.discard(partition)
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is gone."""

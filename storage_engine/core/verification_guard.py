@@ -24,14 +24,25 @@ class VerificationGuards:
     __slots__ = ("_asked", "_numbers", "_open")
 
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}
-        """Epoch by producer id, from the coordinator's word to the next marker."""
+        self._open: dict[int, Question] = {}
+        """By producer id what the coordinator said yes to, from its word to the next marker."""
         self._asked: dict[int, Question] = {}
         self._numbers = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether a transactional batch of the producer may be appended."""
-        return self._open.get(producer_id) == epoch
+        word = self._open.get(producer_id)
+        return word is not None and word.epoch == epoch
+
+    def word(self, producer_id: int, epoch: int) -> Question | None:
+        """What the coordinator said yes to, if the producer may write now."""
+        word = self._open.get(producer_id)
+        return word if word is not None and word.epoch == epoch else None
+
+    def holds(self, word: Question) -> bool:
+        """Whether no marker has come since that word: under one epoch a producer can have the next
+        transaction by now, which is none of the first one's business."""
+        return self._open.get(word.producer_id) == word
 
     def ask(self, producer_id: int, epoch: int) -> Question:
         """What to ask the coordinator; the same question as long as it is not answered."""
@@ -49,7 +60,7 @@ class VerificationGuards:
             return False
         del self._asked[question.producer_id]
         if enlisted:
-            self._open[question.producer_id] = question.epoch
+            self._open[question.producer_id] = question
         return enlisted
 
     def note_marker(self, producer_id: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from storage_engine.core.errors import LogShortageError, LogStorageError
-from storage_engine.core.producer_state import ProducerStates
+from storage_engine.core.producer_state import ANY_FORGOTTEN, NONE_FORGOTTEN, ProducerStates
 from storage_engine.core.retention import DeletionPolicy, KafkaDeletionPolicy
 from storage_engine.log.aborted_transactions import check_transaction_index
 from storage_engine.log.producer_replay import load_producers
@@ -55,6 +55,7 @@ class CuttableLog(StatefulLog):
             self.compaction.log_is_cut_to(self.log_end_offset)
             self.damaged = tuple(b for b in self.damaged if b.end_offset <= self.log_end_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
+            before = self._tail.producers
             self._tail.producers = load_producers(
                 self._snapshots,
                 self._segments.all,
@@ -62,6 +63,7 @@ class CuttableLog(StatefulLog):
                 has_gaps=self.compaction.may_have_gaps,
                 now_ms=self._clock.wall_ms(),
             )
+            self._tail.producers.cut_from(before)
         if self.log_end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(self.log_start_offset)
         logger.info(
@@ -150,7 +152,10 @@ class CuttableLog(StatefulLog):
             self._segments.start_anew_at(offset)
             self.damaged = ()
             self._snapshots.remove_all()
-        self._tail.producers = ProducerStates(forgotten=offset > 0)
+        # Of what lay before `offset` in the log that is followed from now on nobody here knows.
+        self._tail.producers = ProducerStates(
+            forgotten_to=ANY_FORGOTTEN if offset > 0 else NONE_FORGOTTEN
+        )
         self._epochs.truncate_from_end(0)
 
     @property

@@ -58,7 +58,7 @@ class FlushState:
         self._is_topic_id_flushed = False
         self._is_used = False
         self._is_settling = False
-        self._last_flush_ms = clock.wall_ms()
+        self._last_flush_ms = clock.monotonic_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 
     def is_behind(self, log_end_offset: int) -> bool:
@@ -147,7 +147,7 @@ class FlushState:
         for index in unflushed.indexes:
             index.is_unsynced = False
         self._epochs.unsynced = False
-        self._last_flush_ms = self._clock.wall_ms()
+        self._last_flush_ms = self._clock.monotonic_ms()
         return job
 
     def run(self, job: FlushJob) -> None:

@@ -7,15 +7,17 @@ out is in the classes below: `ReadableLog`, `StatefulLog`, `CuttableLog`, `Repai
 R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R-REP8.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storage_engine.core.errors import KafkaError, LogStorageError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
+from storage_engine.core.producer_state import ANY_FORGOTTEN
 from storage_engine.log.append_check import follower_batches, has_gaps
 from storage_engine.log.append_result import AppendResult
 from storage_engine.log.disk import REAL_DISK, Disk
@@ -29,6 +31,7 @@ from storage_engine.log.placing import MAX_RELATIVE_OFFSET, runs_of
 from storage_engine.log.repairable_log import RepairableLog
 from storage_engine.log.storage_errors import storage_errors
 from storage_engine.protocol.batch_columns import BatchColumns
+from storage_engine.protocol.record_batch import read_header
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +196,15 @@ class PartitionLog(RepairableLog):
             producer_id, producer_epoch, marker, leader_epoch=leader_epoch, now_ms=now_ms
         )
 
+    def note_refused(self, records: memoryview) -> None:
+        """The leader has refused these batches of a producer, who will send them again."""
+        with contextlib.suppress(CorruptRecordError):
+            first = read_header(records)
+            if first.producer_id >= 0:
+                self.producer_state.note_refused(
+                    first.producer_id, first.producer_epoch, first.base_sequence
+                )
+
     def append_as_follower(self, records: memoryview) -> AppendResult:
         """Stores a leader's batches at the leader's offsets; a batch cut off at the end is left
         out.
@@ -212,7 +224,7 @@ class PartitionLog(RepairableLog):
             self._start_anew_at(base_offset)
         self._epochs.note_batches(batches)
         if has_gaps(batches, self.log_end_offset):
-            self.producer_state.forgotten = True
+            self.producer_state.forgotten_to = ANY_FORGOTTEN
             if self.compaction.expect_gaps() and not self._config.compacts:
                 try:
                     with storage_errors("keep that offsets are missing in", self.directory):

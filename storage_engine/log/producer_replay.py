@@ -9,7 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.partition_transactions import AbortedTransaction, TransactionMarker
-from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerBatch,
+    ProducerStates,
+)
 from storage_engine.log.log_segment import LogSegment
 from storage_engine.log.producer_snapshots import ProducerSnapshots
 from storage_engine.protocol.control_record import read_marker
@@ -69,7 +74,8 @@ def load_producers(
         rebuild_transaction_indexes(snapshots, segments, damaged)
         damaged = ()
     if loaded is None:
-        states = ProducerStates(forgotten=log_start_offset > 0 or has_gaps)
+        is_whole = log_start_offset == 0 and not has_gaps
+        states = ProducerStates(forgotten_to=NONE_FORGOTTEN if is_whole else ANY_FORGOTTEN)
     else:
         states = loaded[1]
     _replay_into(states, segments, start, damaged, now_ms)
@@ -135,7 +141,7 @@ def _replay(
                     yield segment, aborted
         except CorruptRecordError as error:
             # What is behind the damage can't be read by anybody either.
-            states.forgotten = True
+            states.forgotten_to = ANY_FORGOTTEN
             logger.error("producers unknown from here on segment=%s: %s", segment.file.path, error)
 
 

@@ -4,9 +4,9 @@ exist.
 `<offset>.snapshot` holds the producers as they were when the log ended at `offset` (big endian):
 
     field            bytes  meaning
-    magic             4     "HPS2"
+    magic             4     "HPS3"
     crc               4     CRC-32C of all that follows
-    forgotten         1     1 when producers of the log may be missing (see core.producer_state)
+    forgotten_to      8     highest producer id that may be missing (see core.producer_state)
     count             4     number of producers
     ongoing           4     number of open transactions
     ended             4     number of ended ones (see core.partition_transactions)
@@ -23,8 +23,9 @@ exist.
     then per ended one:
         first_offset 8, last_offset 8
 
-"HPS1", of versions without transactions, has neither the two numbers nor what belongs to them, nor
-coordinator epochs.
+"HPS2" has a byte instead of `forgotten_to`: 1 when any producer may be missing, 0 when none is.
+"HPS1", of versions without transactions, has that byte, and neither the two numbers of transactions
+nor what belongs to them, nor coordinator epochs.
 
 Written when the log rolls and when it is closed, so that opening a log scans one segment's headers
 at most. Source: KIP-98.
@@ -41,7 +42,13 @@ from storage_engine.core.partition_transactions import (
     EndedTransaction,
     PartitionTransactions,
 )
-from storage_engine.core.producer_state import ProducerBatch, ProducerEntry, ProducerStates
+from storage_engine.core.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerStates,
+)
 from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.disk import Disk, replace_file
 from storage_engine.log.log_segment import file_name, offset_in_name
@@ -52,10 +59,12 @@ SNAPSHOTS_KEPT = 3
 for.
 """
 
-_MAGIC = b"HPS2"
+_MAGIC = b"HPS3"
+_MAGIC_WITHOUT_ID = b"HPS2"
 _MAGIC_WITHOUT_TRANSACTIONS = b"HPS1"
 _START = struct.Struct(">4sI")
-_TABLE = struct.Struct(">BI")
+_TABLE = struct.Struct(">qI")
+_TABLE_WITHOUT_ID = struct.Struct(">BI")
 _TRANSACTIONS = struct.Struct(">II")
 _PRODUCER = struct.Struct(">qhqiB")
 _PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
@@ -67,7 +76,7 @@ logger = logging.getLogger(__name__)
 
 def encode(states: ProducerStates) -> bytes:
     ongoing, ended = states.transactions.ongoing, states.transactions.ended
-    body = bytearray(_TABLE.pack(states.forgotten, len(states)))
+    body = bytearray(_TABLE.pack(states.forgotten_to, len(states)))
     body += _TRANSACTIONS.pack(len(ongoing), len(ended))
     for entry in states:
         body += _PRODUCER.pack(
@@ -86,10 +95,10 @@ def encode(states: ProducerStates) -> bytes:
 
 def decode(data: bytes) -> ProducerStates:
     """The inverse of `encode`; ValueError when the bytes are not intact."""
-    if len(data) < _START.size + _TABLE.size:
+    if len(data) < _START.size:
         raise ValueError("it is cut off")
     magic, crc = _START.unpack_from(data)
-    if magic not in (_MAGIC, _MAGIC_WITHOUT_TRANSACTIONS):
+    if magic not in (_MAGIC, _MAGIC_WITHOUT_ID, _MAGIC_WITHOUT_TRANSACTIONS):
         raise ValueError("it is of another format")
     if crc != crc32c(memoryview(data)[_START.size :]):
         raise ValueError("its CRC does not match")
@@ -100,15 +109,20 @@ def decode(data: bytes) -> ProducerStates:
 
 
 def _decode(data: bytes, magic: bytes) -> ProducerStates:
-    forgotten, count = _TABLE.unpack_from(data, _START.size)
-    at = _START.size + _TABLE.size
+    at = _START.size
+    table = _TABLE if magic == _MAGIC else _TABLE_WITHOUT_ID
+    forgotten_to, count = table.unpack_from(data, at)
+    at += table.size
+    if magic != _MAGIC:
+        forgotten_to = ANY_FORGOTTEN if forgotten_to else NONE_FORGOTTEN
     ongoing_count = ended_count = 0
-    if magic == _MAGIC:
+    with_transactions = magic != _MAGIC_WITHOUT_TRANSACTIONS
+    if with_transactions:
         ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
         at += _TRANSACTIONS.size
     entries = []
     for _ in range(count):
-        entry, at = _decode_producer(data, at, with_transactions=magic == _MAGIC)
+        entry, at = _decode_producer(data, at, with_transactions=with_transactions)
         entries.append(entry)
     ongoing_end = at + ongoing_count * _PAIR.size
     ended_end = ongoing_end + ended_count * _PAIR.size
@@ -116,7 +130,7 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
         raise ValueError(f"it has {len(data)} bytes, its counts say {ended_end}")
     return ProducerStates(
         entries,
-        forgotten=bool(forgotten),
+        forgotten_to=forgotten_to,
         transactions=PartitionTransactions(
             _PAIR.iter_unpack(data[at:ongoing_end]),
             map(EndedTransaction._make, _PAIR.iter_unpack(data[ongoing_end:ended_end])),

@@ -215,7 +215,7 @@ class SegmentList:
         self._doomed.append((self._due_ms(), segment, paths))
 
     def _due_ms(self) -> int:
-        return self._clock.wall_ms() + self.folder.config.file_delete_delay_ms
+        return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms
 
 
 def _base_offset_of(segment: LogSegment) -> int:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+
 log = logging.getLogger(__name__)
 
 BACKGROUND_THREADS = 4
@@ -17,13 +19,14 @@ BACKGROUND_THREADS = 4
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The machine's clocks. The lease of a broker ends by this one, so it runs on while the machine
+    is suspended."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_with_sleep_ms()
 
 
 class LoopScheduler:

@@ -7,7 +7,9 @@ Batches of transactions wait for their markers. Keys of later versions are skipp
 
 from collections.abc import Iterable
 
-from storage_engine.core.groups.records import GroupContent, Record, RecordKey
+from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
 from storage_engine.protocol.control_record import read_marker
 from storage_engine.protocol.group_records import (
     decode_key,
@@ -16,7 +18,7 @@ from storage_engine.protocol.group_records import (
     encode_record,
 )
 from storage_engine.protocol.record_batch import BatchHeader, BytesLike, iter_headers
-from storage_engine.protocol.state_batches import encode_raw, iter_raw
+from storage_engine.protocol.state_batches import encode_parts, readable
 
 Entry = tuple[RecordKey, Record | None]
 """A key with its new record; None: a tombstone."""
@@ -29,28 +31,45 @@ def new_content() -> GroupContent:
     return GroupContent()
 
 
-def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> memoryview:
-    """One batch, so that all of them are appended or none; writable, at least one entry."""
-    return encode_raw(
-        (
-            (encode_key(key), None if record is None else encode_record(record))
-            for key, record in entries
-        ),
-        now_ms=now_ms,
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
     )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
-def replay(batches: BytesLike, content: GroupContent) -> None:
-    """Take up whole batches of the log into `content`; CorruptRecordError for what can't be
-    read."""
+def replay(batches: BytesLike, content: GroupContent) -> list[str]:
+    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    troubles: list[str] = []
     of_transactions = _OfTransactions(batches)
-    for offset, raw_key, raw in iter_raw(batches, LOG):
+    for offset, raw_key, raw in readable(batches, LOG, troubles):
         of_transactions.end_before(offset, content)
-        key = decode_key(raw_key)
+        try:
+            key = decode_key(raw_key)
+        except CorruptRecordError as failure:
+            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
+            continue
         if key is not None:
-            record = None if raw is None else decode_record(key, raw)
+            record = None if raw is None else _record(key, raw, offset, troubles)
             content.put(key, record, of_transactions.producer_at(offset))
     of_transactions.end_before(None, content)
+    return troubles
+
+
+def _record(
+    key: RecordKey, raw: bytes, offset: int, troubles: list[str]
+) -> Record | UnreadableRecord:
+    try:
+        return decode_record(key, raw)
+    except CorruptRecordError as failure:
+        what = "it begins anew" if isinstance(key, GroupKey) else "commit another offset"
+        troubles.append(f"the record of {key} at offset {offset} is lost, {what}: {failure}")
+        return UnreadableRecord(str(failure))
 
 
 class _OfTransactions:

@@ -1,5 +1,7 @@
-"""A coordinator's records as record batches, and back. Its one rule: one step's records are one
-batch, so that all of them are appended or none.
+"""A coordinator's records as record batches, and back. Its one rule: what a batch has is appended
+as a whole or not at all.
+
+The records of one step are one batch, unless that would be larger than the log takes.
 
 A tombstone is a null value. What a key and a value are is told by the records of each kind of
 coordinator: `transaction_records`, `group_records`. Source: KIP-98.
@@ -20,6 +22,7 @@ from storage_engine.protocol.record_batch import (
     NO_SEQUENCE,
     BatchHeader,
     BytesLike,
+    iter_headers,
     seal,
 )
 from storage_engine.protocol.record_decoder import iter_decoded
@@ -30,6 +33,9 @@ RawEntry = tuple[bytes, bytes | None]
 
 FEW = 16
 """Up to so many entries are cheaper one by one than as columns."""
+
+ENTRY_BYTES = 32
+"""What an entry takes in a batch beside its key and value, at most."""
 
 _SAME_TIME = b"\0\0"
 """No attributes; at the base timestamp."""
@@ -49,6 +55,26 @@ def encode_raw(entries: Iterable[RawEntry], *, now_ms: int) -> memoryview:
         batch_bytes=LARGEST_BATCH_BYTES,
     )
     return batch.data
+
+
+def encode_parts(
+    entries: Iterable[RawEntry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """As `encode_raw`, in several batches of about `part_bytes` at most, in order, each with the
+    number of its entries; an entry that is larger has a batch of its own."""
+    parts: list[tuple[int, memoryview]] = []
+    part: list[RawEntry] = []
+    size = 0
+    for key, value in entries:
+        entry_bytes = len(key) + len(value or b"") + ENTRY_BYTES
+        if part and size + entry_bytes > part_bytes:
+            parts.append((len(part), encode_raw(part, now_ms=now_ms)))
+            part, size = [], 0
+        part.append((key, value))
+        size += entry_bytes
+    if part:
+        parts.append((len(part), encode_raw(part, now_ms=now_ms)))
+    return parts
 
 
 def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: int) -> memoryview:
@@ -84,6 +110,26 @@ def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: i
     )
     seal(data, 0, header)
     return memoryview(data)
+
+
+def readable(
+    batches: BytesLike, log: str, troubles: list[str]
+) -> list[tuple[int, bytes, bytes | None]]:
+    """As `iter_raw`, without the batches that can't be read: why is put into `troubles`."""
+    try:
+        return list(iter_raw(batches, log))
+    except CorruptRecordError:
+        pass
+    view = memoryview(batches)
+    found: list[tuple[int, bytes, bytes | None]] = []
+    for position, header in iter_headers(view):
+        try:
+            found += list(iter_raw(view[position : position + header.size_in_bytes], log))
+        except CorruptRecordError as failure:
+            troubles.append(
+                f"the batch at offset {header.base_offset} counts for nothing: {failure}"
+            )
+    return found
 
 
 def iter_raw(batches: BytesLike, log: str) -> Iterator[tuple[int, bytes, bytes | None]]:

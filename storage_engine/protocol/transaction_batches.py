@@ -7,9 +7,11 @@ Keys of later versions are skipped. Source: KIP-98.
 
 from collections.abc import Iterable, MutableMapping
 
+from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transaction_state import StateKey, StateRecord
 from storage_engine.protocol.record_batch import BytesLike
-from storage_engine.protocol.state_batches import encode_raw, iter_raw
+from storage_engine.protocol.state_batches import encode_parts, readable
 from storage_engine.protocol.transaction_records import (
     decode_key,
     decode_record,
@@ -20,7 +22,9 @@ from storage_engine.protocol.transaction_records import (
 Entry = tuple[StateKey, StateRecord | None]
 """A key with its new record; None: a tombstone."""
 
-Content = dict[StateKey, StateRecord]
+Known = StateRecord | UnreadableRecord
+
+Content = dict[StateKey, Known]
 
 LOG = "transaction state log"
 
@@ -30,25 +34,38 @@ def new_content() -> Content:
     return {}
 
 
-def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> memoryview:
-    """One batch, so that all of them are appended or none; writable, at least one entry."""
-    return encode_raw(
-        (
-            (encode_key(key), None if record is None else encode_record(record))
-            for key, record in entries
-        ),
-        now_ms=now_ms,
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
     )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
-def replay(batches: BytesLike, content: MutableMapping[StateKey, StateRecord]) -> None:
-    """Take up whole batches of the log into `content`; CorruptRecordError for what can't be
-    read."""
-    for _, raw_key, raw in iter_raw(batches, LOG):
-        key = decode_key(raw_key)
+def replay(batches: BytesLike, content: MutableMapping[StateKey, Known]) -> list[str]:
+    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    troubles: list[str] = []
+    for offset, raw_key, raw in readable(batches, LOG, troubles):
+        try:
+            key = decode_key(raw_key)
+        except CorruptRecordError as failure:
+            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
+            continue
         if key is None:
             continue
         if raw is None:
             content.pop(key, None)
-        else:
+            continue
+        try:
             content[key] = decode_record(key, raw)
+        except CorruptRecordError as failure:
+            content[key] = UnreadableRecord(str(failure))
+            troubles.append(
+                f"requests for {key} are refused until a broker that can read its record at offset "
+                f"{offset} leads: {failure}"
+            )
+    return troubles

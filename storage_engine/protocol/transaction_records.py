@@ -5,6 +5,7 @@ bytes are trusted no further than they can be read; anything else is a CorruptRe
     0            transactional id                     Kafka's TransactionLogValue, version 0 or 1
     1000         producer id                          a member of a micro-batch, version 0
     1001         sink, query                          a ledger, version 0
+    1002         sink, part                           numbers of named batch writes, version 0
 
 Kafka's part is Kafka's byte for byte (written as version 1); ours begin far above, so that neither
 takes the other's for its own. Big endian; key and value begin with their version as int16. Keys,
@@ -14,7 +15,11 @@ and version 0 of Kafka's value, are plain, all other values flexible (KIP-482):
                  aborting int8; partitions
     ledger       last int64; sets array of partitions; ends array of (producer_id int64, epoch
                  int16, commits int8, index into sets int32); origins array of (topic string, array
-                 of (partition int32, offset int64, clock int64)); tagged: 0 once_ms int64
+                 of (partition int32, offset int64, clock int64)); tagged: 0 once_ms int64,
+                 1 owner string, 2 run uuid, 3 rows int64, 4 runs uuids, one behind the other,
+                 5 winner int64
+    numbers      owners array of string; intervals array of (first int64, last int64, index into
+                 owners int32); ascending and disjoint
     partitions   array of (topic string, array of int32)
 
 The tasks of a job mostly write to the same partitions: so ends share sets. Source: KIP-98, KIP-915
@@ -22,18 +27,23 @@ The tasks of a job mostly write to the same partitions: so ends share sets. Sour
 """
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import (
     MAX_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_ROWS,
     NO_TIME,
     BatchEnd,
     LedgerKey,
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    NumberInterval,
+    NumbersKey,
+    NumbersRecord,
     Origin,
     StateKey,
     StateRecord,
@@ -47,6 +57,7 @@ from storage_engine.protocol.state_fields import StateFields
 TRANSACTION_KEY = 0
 MEMBER_KEY = 1000
 LEDGER_KEY = 1001
+NUMBERS_KEY = 1002
 
 _TRANSACTION_VALUE = 1
 _OWN_VALUE = 0
@@ -56,7 +67,14 @@ _TAG_PREVIOUS_PRODUCER_ID = 0
 _TAG_NEXT_PRODUCER_ID = 1
 _TAG_CLIENT_VERSION = 2
 _TAG_ONCE_MS = 0
-"""Of a ledger."""
+_TAG_OWNER = 1
+_TAG_RUN = 2
+_TAG_ROWS = 3
+_TAG_RUNS = 4
+_TAG_WINNER = 5
+"""These six of a ledger. Who does not know one of them skips it."""
+
+_UUID_BYTES = 16
 
 _fields = StateFields("transaction state log")
 Partitions = frozenset[TopicPartition]
@@ -78,13 +96,17 @@ def encode_key(key: StateKey) -> bytes:
             writer.int16(LEDGER_KEY)
             writer.string(key.sink)
             writer.string(key.query)
+        case NumbersKey():
+            writer.int16(NUMBERS_KEY)
+            writer.string(key.sink)
+            writer.string(key.part)
     return bytes(writer.data)
 
 
 def decode_key(data: bytes) -> StateKey | None:
     """None for a key of a version that is not known: a later one wrote it, and it is not for us."""
     version = _fields.version(data, "key")
-    if version not in (TRANSACTION_KEY, MEMBER_KEY, LEDGER_KEY):
+    if version not in (TRANSACTION_KEY, MEMBER_KEY, LEDGER_KEY, NUMBERS_KEY):
         return None
 
     def read(reader: Reader) -> StateKey:
@@ -93,6 +115,8 @@ def decode_key(data: bytes) -> StateKey | None:
             return TransactionalIdKey(reader.string())
         if version == MEMBER_KEY:
             return MemberKey(reader.int64())
+        if version == NUMBERS_KEY:
+            return NumbersKey(reader.string(), reader.string())
         return LedgerKey(reader.string(), reader.string())
 
     return _fields.decoded("a key", data, False, read)
@@ -110,6 +134,8 @@ def encode_record(record: StateRecord) -> bytes:
             _write_member(writer, record)
         case LedgerRecord():
             _write_ledger(writer, record)
+        case NumbersRecord():
+            _write_numbers(writer, record)
     return bytes(writer.data)
 
 
@@ -124,6 +150,8 @@ def decode_record(key: StateKey, data: bytes) -> StateRecord:
         reader.int16()
         if isinstance(key, TransactionalIdKey):
             return _read_transaction(reader)
+        if isinstance(key, NumbersKey):
+            return _read_numbers(reader)
         return _read_member(reader) if isinstance(key, MemberKey) else _read_ledger(reader)
 
     flexible = newest == _OWN_VALUE or version >= _FIRST_FLEXIBLE_TRANSACTION
@@ -156,6 +184,8 @@ def _read_transaction(reader: Reader) -> TransactionRecord:
     partitions = _read_partitions(reader)
     last_update_ms, start_ms = reader.int64(), reader.int64()
     tags = reader.tags()
+    if producer_id < 0 or timeout_ms < 0:
+        raise InvalidRequestError(f"no producer has id {producer_id} and {timeout_ms} ms")
     if epoch < 0 or (epoch == MAX_PRODUCER_EPOCH and state is TransactionState.ONGOING):
         raise InvalidRequestError(f"no producer can have epoch {epoch} in state {state.name}")
     return TransactionRecord(
@@ -179,9 +209,27 @@ def _state(number: int) -> TransactionState:
         raise InvalidRequestError(f"there is no transaction state {number}") from None
 
 
-def _tagged_int64(tags: Mapping[int, memoryview], tag: int) -> int:
+def _tagged_int64(
+    tags: Mapping[int, memoryview], tag: int, *, default: int = NO_PRODUCER_ID
+) -> int:
     value = tags.get(tag)
-    return NO_PRODUCER_ID if value is None else int(INT64.unpack(value)[0])
+    return default if value is None else Reader(value, flexible=True).int64()
+
+
+def _tagged_text(tags: Mapping[int, memoryview], tag: int) -> str:
+    value = tags.get(tag, b"")
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError:
+        raise InvalidRequestError(f"the text under tag {tag} is no UTF-8") from None
+
+
+def _tagged_uuids(tags: Mapping[int, memoryview], tag: int) -> tuple[UUID, ...]:
+    value = bytes(tags.get(tag, b""))
+    if len(value) % _UUID_BYTES:
+        raise InvalidRequestError(f"{len(value)} bytes under tag {tag} are no uuids")
+    places = range(0, len(value), _UUID_BYTES)
+    return tuple(UUID(bytes=value[at : at + _UUID_BYTES]) for at in places)
 
 
 def _tagged_int16(tags: Mapping[int, memoryview], tag: int) -> int:
@@ -243,10 +291,24 @@ def _write_ledger(writer: Writer, record: LedgerRecord) -> None:
             writer.int32(partition)
             writer.int64(origin.offset)
             writer.int64(origin.clock)
-    once: list[tuple[int, bytes]] = []
+    writer.tags(_ledger_tags(record))
+
+
+def _ledger_tags(record: LedgerRecord) -> list[tuple[int, bytes]]:
+    tags: list[tuple[int, bytes]] = []
     if record.once_ms != NO_TIME:
-        once.append((_TAG_ONCE_MS, INT64.pack(record.once_ms)))
-    writer.tags(once)
+        tags.append((_TAG_ONCE_MS, INT64.pack(record.once_ms)))
+    if record.owner:
+        tags.append((_TAG_OWNER, record.owner.encode()))
+    if record.run is not None:
+        tags.append((_TAG_RUN, record.run.bytes))
+    if record.rows != NO_ROWS:
+        tags.append((_TAG_ROWS, INT64.pack(record.rows)))
+    if record.runs:
+        tags.append((_TAG_RUNS, b"".join(run.bytes for run in record.runs)))
+    if record.winner != NO_PRODUCER_ID:
+        tags.append((_TAG_WINNER, INT64.pack(record.winner)))
+    return tags
 
 
 def _read_ledger(reader: Reader) -> LedgerRecord:
@@ -267,9 +329,49 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
         for _ in range(reader.count(20)):
             source = TopicPartition(topic, reader.int32())
             origins[source] = Origin(reader.int64(), reader.int64())
-    once = reader.tags().get(_TAG_ONCE_MS)
-    once_ms = NO_TIME if once is None else Reader(once, flexible=True).int64()
-    return LedgerRecord(last=last, ends=ends, origins=origins, once_ms=once_ms)
+    tags = reader.tags()
+    runs = _tagged_uuids(tags, _TAG_RUN)
+    return LedgerRecord(
+        last=last,
+        ends=ends,
+        origins=origins,
+        once_ms=_tagged_int64(tags, _TAG_ONCE_MS, default=NO_TIME),
+        owner=_tagged_text(tags, _TAG_OWNER),
+        run=runs[0] if runs else None,
+        rows=_tagged_int64(tags, _TAG_ROWS, default=NO_ROWS),
+        winner=_tagged_int64(tags, _TAG_WINNER),
+        runs=_tagged_uuids(tags, _TAG_RUNS),
+    )
+
+
+def _write_numbers(writer: Writer, record: NumbersRecord) -> None:
+    owners: dict[str, int] = {}
+    for interval in record.intervals:
+        owners.setdefault(interval.owner, len(owners))
+    writer.int16(_OWN_VALUE)
+    writer.count(len(owners))
+    for owner in owners:
+        writer.string(owner)
+    writer.count(len(record.intervals))
+    for interval in record.intervals:
+        writer.int64(interval.first)
+        writer.int64(interval.last)
+        writer.int32(owners[interval.owner])
+    writer.tags()
+
+
+def _read_numbers(reader: Reader) -> NumbersRecord:
+    owners = reader.array(1, reader.string)
+    intervals: list[NumberInterval] = []
+    for _ in range(reader.count(20)):
+        first, last, index = reader.int64(), reader.int64(), reader.int32()
+        if not 0 <= index < len(owners):
+            raise InvalidRequestError(f"there is no owner {index}")
+        if not (intervals[-1].last if intervals else -1) < first <= last:
+            raise InvalidRequestError(f"numbers {first} to {last} are not behind those before")
+        intervals.append(NumberInterval(first, last, owners[index]))
+    reader.tags()
+    return NumbersRecord(intervals=tuple(intervals))
 
 
 def _write_partitions(writer: Writer, partitions: Partitions) -> None:

@@ -24,6 +24,7 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.broker_settings import parse_setting
+from storage_engine.tools.log_format import OneLineFormatter
 from storage_engine.tools.state_change_log import FILE_NAME, write_state_changes_to
 
 LOG_FILE_BYTES = 16 << 20
@@ -98,7 +99,8 @@ def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
         handler = logging.handlers.RotatingFileHandler(
             file, maxBytes=file_bytes, backupCount=LOG_FILE_COUNT, encoding="utf-8"
         )
-    logging.basicConfig(level=level.upper(), format=_FORMAT, handlers=[handler], force=True)
+    handler.setFormatter(OneLineFormatter(_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
 
 

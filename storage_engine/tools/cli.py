@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.printable import printable
 from storage_engine.tools.errors import OutputClosedError, UsageError
 
 DONE = 0
@@ -169,7 +170,7 @@ def _without_command(arguments: list[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    print(f"headrace: {' '.join(text.split())}", file=sys.stderr)
+    print(f"headrace: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def _os_error_text(error: OSError) -> str:

@@ -27,6 +27,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from typing import Any
 
+from storage_engine.broker import unexpected
 from storage_engine.simulation.run import Outcome, run_seed
 from storage_engine.simulation.shrink import shrink
 from storage_engine.tools.arguments import add_json, positive_integer
@@ -155,6 +156,7 @@ def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 def _begin_worker() -> None:
     logging.disable(logging.CRITICAL)
+    unexpected.is_fatal = True
     # What there is stays; what a run makes goes with it (see run_seed).
     gc.freeze()
     gc.disable()

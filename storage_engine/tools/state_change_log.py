@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.log_format import OneLineFormatter
 
 STATE_CHANGE_LOGGER = "headrace.state_change"
 FILE_NAME = "state-change.log"
@@ -56,7 +57,7 @@ def write_state_changes_to(file: Path, *, broker_id: int, file_bytes: int, file_
     handler = _StateChangeFile(
         file, maxBytes=file_bytes, backupCount=file_count, encoding="utf-8", delay=True
     )
-    formatter = logging.Formatter(
+    formatter = OneLineFormatter(
         f"%(asctime)s.%(msecs)03dZ broker={broker_id} %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
     )
     formatter.converter = time.gmtime

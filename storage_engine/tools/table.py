@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from storage_engine.core.printable import printable
 from storage_engine.tools.errors import OutputClosedError
 
 _GAP = "  "
@@ -40,7 +41,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 def print_json(value: Any) -> None:
     """Print one JSON document, indented."""
-    write_line(json.dumps(value, indent=2, ensure_ascii=False))
+    _print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_results(columns: Sequence[str], results: Sequence[Any], *, as_json: bool) -> None:
@@ -54,11 +55,15 @@ def print_results(columns: Sequence[str], results: Sequence[Any], *, as_json: bo
 
 def tell(line: str) -> None:
     """One line of progress to stderr, at once."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def write_line(text: str) -> None:
-    """One line to stdout; OutputClosedError when its reader has gone."""
+    """One line to stdout, or several; OutputClosedError when its reader has gone."""
+    _print("\n".join(map(printable, text.split("\n"))))
+
+
+def _print(text: str) -> None:
     try:
         print(text)
     except BrokenPipeError:
@@ -80,8 +85,8 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value) or "-"
-    return str(value)
+        return printable(",".join(str(item) for item in value)) or "-"
+    return printable(str(value))
 
 
 def _is_number(value: object) -> bool:

@@ -6,21 +6,29 @@ Rule: a node exists while its request is open; the controller removes it when it
 Source: the JSON of the design documents (admin), R-CTL6, R-CTL7, R-CTL8.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.zookeeper.znode_json import (
+    BROKER_IDS,
+    PARTITIONS,
     ZnodeFormatError,
+    broker_ids,
     decode_object,
     encode_object,
+    entries,
     int_field,
-    int_list,
-    object_list,
+    legal_topic,
     required_value,
     str_field,
+    text,
+    told,
+    topic_field,
 )
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,8 @@ class DeleteTopicsZNode:
     PATH: ClassVar[str] = "/admin/delete_topics"
 
     topics: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    """What is wrong with the entries that can't be read; of those there is nothing else here."""
 
     @classmethod
     def topic_path(cls, topic: str) -> str:
@@ -47,10 +57,12 @@ class DeleteTopicsZNode:
         """Of the node's own data; empty data (the parent of children) names no topic."""
         if not data.strip():
             return cls(topics=())
-        topics = required_value(cls.PATH, decode_object(cls.PATH, data), "topics")
-        if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-            raise ZnodeFormatError(f"znode {cls.PATH}: 'topics' must be a list of strings")
-        return cls(topics=tuple(dict.fromkeys(topics)))
+        topics, problems = _readable(cls.PATH, data, "topics", cls._entry)
+        return cls(topics=topics, problems=problems)
+
+    @classmethod
+    def _entry(cls, item: object) -> str:
+        return legal_topic(cls.PATH, text(cls.PATH, "topics", item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +72,16 @@ class PreferredReplicaElectionZNode:
     PATH: ClassVar[str] = "/admin/preferred_replica_election"
 
     partitions: tuple[TopicPartition, ...]
+    problems: tuple[str, ...] = ()
+    """What is wrong with the entries that can't be read; of those there is nothing else here."""
 
     def encode(self) -> bytes:
         return _encode_partitions(self.partitions)
 
     @classmethod
     def decode(cls, data: bytes) -> "PreferredReplicaElectionZNode":
-        return cls(partitions=_decode_partitions(cls.PATH, data))
+        partitions, problems = _decode_partitions(cls.PATH, data)
+        return cls(partitions=partitions, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +111,7 @@ class ReassignPartitionsZNode:
         there are no entries at all to be found."""
         targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         problems: list[str] = []
-        items = required_value(cls.PATH, decode_object(cls.PATH, data), "partitions")
-        if not isinstance(items, list):
-            raise ZnodeFormatError(f"znode {cls.PATH}: 'partitions' must be a list of objects")
-        for item in items:
+        for item in entries(cls.PATH, decode_object(cls.PATH, data), "partitions"):
             try:
                 tp, replicas = cls._entry(item)
             except ZnodeFormatError as failure:
@@ -109,18 +121,16 @@ class ReassignPartitionsZNode:
                 problems.append(f"znode {cls.PATH} names {tp} twice: the first counts")
             else:
                 targets[tp] = replicas
-        return cls(target_replicas=targets, problems=tuple(problems))
+        return cls(target_replicas=targets, problems=told(problems))
 
     @classmethod
     def _entry(cls, item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
-        if not isinstance(item, dict):
-            raise ZnodeFormatError(f"znode {cls.PATH}: 'partitions' must be a list of objects")
-        tp = TopicPartition(
-            str_field(cls.PATH, item, "topic"), int_field(cls.PATH, item, "partition")
+        tp, fields = _partition(cls.PATH, item)
+        replicas = broker_ids(
+            cls.PATH, f"replicas of {tp}", required_value(cls.PATH, fields, "replicas")
         )
-        replicas = int_list(cls.PATH, "replicas", required_value(cls.PATH, item, "replicas"))
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise ZnodeFormatError(f"znode {cls.PATH}: {tp} needs one or more brokers, each once")
+        if not replicas:
+            raise ZnodeFormatError(f"znode {cls.PATH}: {tp} needs one or more brokers")
         return tp, tuple(BrokerId(broker) for broker in replicas)
 
 
@@ -133,6 +143,8 @@ class IsrChangeZNode:
     """ZooKeeper appends the number."""
 
     partitions: tuple[TopicPartition, ...]
+    problems: tuple[str, ...] = ()
+    """What is wrong with the entries that can't be read; of those there is nothing else here."""
 
     @classmethod
     def path(cls, child: str) -> str:
@@ -143,7 +155,8 @@ class IsrChangeZNode:
 
     @classmethod
     def decode(cls, child: str, data: bytes) -> "IsrChangeZNode":
-        return cls(partitions=_decode_partitions(cls.path(child), data))
+        partitions, problems = _decode_partitions(cls.path(child), data)
+        return cls(partitions=partitions, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +181,9 @@ class LogDirEventZNode:
     @classmethod
     def decode(cls, child: str, data: bytes) -> "LogDirEventZNode":
         path = cls.path(child)
-        return cls(broker_id=BrokerId(int_field(path, decode_object(path, data), "broker")))
+        return cls(
+            broker_id=BrokerId(int_field(path, decode_object(path, data), "broker", BROKER_IDS))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +218,29 @@ def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
     )
 
 
-def _decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
-    items = object_list(path, decode_object(path, data), "partitions")
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(str_field(path, item, "topic"), int_field(path, item, "partition"))
-            for item in items
-        )
-    )
+def _decode_partitions(
+    path: str, data: bytes
+) -> tuple[tuple[TopicPartition, ...], tuple[str, ...]]:
+    return _readable(path, data, "partitions", lambda item: _partition(path, item)[0])
+
+
+def _partition(path: str, item: object) -> tuple[TopicPartition, dict[str, Any]]:
+    """What an entry of 'partitions' is about, and all its fields."""
+    if not isinstance(item, dict):
+        raise ZnodeFormatError(f"znode {path}: 'partitions' must be a list of objects")
+    partition = int_field(path, item, "partition", PARTITIONS)
+    return TopicPartition(topic_field(path, item, "topic"), partition), item
+
+
+def _readable(
+    path: str, data: bytes, key: str, read: Callable[[object], Entry]
+) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The entries of a list, each once, and what is wrong with those that can't be read."""
+    found: dict[Entry, None] = {}
+    problems: list[str] = []
+    for item in entries(path, decode_object(path, data), key):
+        try:
+            found[read(item)] = None
+        except ZnodeFormatError as failure:
+            problems.append(str(failure))
+    return tuple(found), told(problems)

@@ -63,7 +63,14 @@ class CallWindow:
     def send_now(self, call: Call) -> None:
         """Past the backlog."""
         call.sent_monotonic_ms = self._clock.monotonic_ms()
-        call.send().rawlink(functools.partial(self._on_result, call))
+        try:
+            result = call.send()
+        except Exception:
+            # Others' calls come after it, and who made this one waits for an answer.
+            log.exception("zookeeper %s not sent path=%.200s", call.name, call.path)
+            self.refuse(call)
+        else:
+            result.rawlink(functools.partial(self._on_result, call))
 
     def refuse(self, call: Call) -> None:
         """Finish as UNKNOWN, in the loop's next turn."""
@@ -92,7 +99,11 @@ class CallWindow:
         answered = error is None or replies.is_answer(error)
         if answered:
             self._on_answer(call.sent_monotonic_ms)
-        reply = call.decode(result.value) if error is None else replies.from_error(error)
+        try:
+            reply = call.decode(result.value) if error is None else replies.from_error(error)
+        except Exception:
+            log.exception("zookeeper %s: answer not read path=%.200s", call.name, call.path)
+            reply = replies.UNKNOWN
         if error is not None and reply.status is ZkStatus.UNKNOWN and not call.done:
             # An answer that has no status of its own is a mistake of ours.
             level = logging.ERROR if answered else logging.INFO

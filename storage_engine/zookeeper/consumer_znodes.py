@@ -20,10 +20,13 @@ from storage_engine.zookeeper.znode_json import (
     ZnodeFormatError,
     decode_object,
     encode_object,
+    in_range,
     int_field,
 )
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
+_OFFSETS = range(2**63)
+_STREAMS = range(1, 2**31)
 
 
 class ConsumerGroupPaths:
@@ -74,11 +77,7 @@ class ConsumerIdZNode:
     @classmethod
     def decode(cls, path: str, data: bytes) -> "ConsumerIdZNode":
         fields: dict[str, Any] = decode_object(path, data)
-        streams = {topic: int_field(path, fields, topic) for topic in fields}
-        for topic, count in streams.items():
-            if count < 1:
-                raise ZnodeFormatError(f"znode {path}: '{topic}' has {count} streams")
-        return cls(streams)
+        return cls({topic: int_field(path, fields, topic, _STREAMS) for topic in fields})
 
 
 class OffsetZNode:
@@ -92,4 +91,4 @@ class OffsetZNode:
     def decode(path: str, data: bytes) -> int:
         if not _NUMBER.fullmatch(data):
             raise ZnodeFormatError(f"znode {path} holds {data[:40]!r} where an offset is expected")
-        return int(data)
+        return in_range(path, "the offset", int(data), _OFFSETS)

@@ -9,6 +9,9 @@ owns the epoch; a controller that can't be sure of its node has resigned.
         └────── another was first ────┘ └── session lost, ─────┘
                                             node gone or another's
 
+A broker that has resigned under an epoch never acts under it again, since its orders are numbered
+within the epoch: where the node is still its own, it gives the node away and runs for a new one.
+
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
 
@@ -38,6 +41,10 @@ log = logging.getLogger(__name__)
 
 RETRY_DELAY_MS = 100
 """After an answer that says nothing: long enough to spin on nothing, short against a failover."""
+UNREADABLE_DELAY_MS = 5_000
+"""Before an epoch is read again that could not be made out: only a person can mend it."""
+GIVEN_UP_DELAY_MS = 1_000
+"""Before a broker runs again that has given the node away: others come first."""
 
 
 class ControllerElection:
@@ -64,6 +71,8 @@ class ControllerElection:
         self._running = False
         self._elected = False
         self._epoch_version = -1
+        self._resigned_version = -1
+        """Of /controller_epoch, when this broker resigned last."""
         self._controller_id: BrokerId | None = None
         # Answers and watches of an earlier attempt are recognised by it and dropped.
         self._attempt = 0
@@ -89,19 +98,32 @@ class ControllerElection:
         self._attempt += 1
         if not self._elected:
             return
+        self._remove_node(self._epoch_version)
+        self._resign("stopped")
+
+    def give_up(self) -> None:
+        """Resign, so that another broker takes over; run again only after it had its chance."""
+        if not self._elected:
+            return
+        version = self._epoch_version
+        self._resign("it can't do its work")
+        self._give_node_away(version)
+
+    def _give_node_away(self, version: int) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+        self._remove_node(version)
+        self._scheduler.call_later(GIVEN_UP_DELAY_MS, lambda: self._on_watch(attempt))
+
+    def _remove_node(self, version: int) -> None:
         # Guarded by the epoch: should another have taken over already, its node stays.
         self._coordination.multi(
             [
-                ZkOp(
-                    kind=ZkOpKind.CHECK,
-                    path=ControllerEpochZNode.PATH,
-                    version=self._epoch_version,
-                ),
+                ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
                 ZkOp(kind=ZkOpKind.DELETE, path=ControllerZNode.PATH),
             ],
             lambda reply: log.info("controller node given up status=%s", reply.status.value),
         )
-        self._resign("stopped")
 
     def reconsider(self) -> None:
         """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
@@ -142,7 +164,7 @@ class ControllerElection:
             case ZkStatus.OK:
                 owner = reply.stat.ephemeral_owner if reply.stat else 0
                 if owner != 0 and owner == self._coordination.session_id:
-                    self._on_own_node()
+                    self._on_own_node(reply)
                 else:
                     self._follow(reply.value)
             case ZkStatus.NO_NODE:
@@ -152,10 +174,23 @@ class ControllerElection:
             case _:
                 self._look_later()
 
-    def _on_own_node(self) -> None:
+    def _on_own_node(self, reply: ZkReply) -> None:
         """The node of this session: seen again, or created by a multi whose answer was lost."""
+        self._set_right(reply)
         if not self._elected:
             self._read_epoch(self._become_controller)
+
+    def _set_right(self, reply: ZkReply) -> None:
+        """Others may have written into the node; brokers take orders of whom it names only."""
+        try:
+            if ControllerZNode.decode(reply.value).broker_id == self._broker_id:
+                return
+        except ZnodeFormatError as error:
+            log.error("%s", error)
+        log.error("the controller's node names another broker: set right")
+        node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
+        version = reply.stat.version if reply.stat else -1
+        self._coordination.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)
 
     def _follow(self, data: bytes) -> None:
         try:
@@ -177,8 +212,12 @@ class ControllerElection:
                 try:
                     epoch = ControllerEpochZNode.decode(reply.value)
                 except ZnodeFormatError as error:
-                    log.error("no controller can be elected: %s", error)
-                    self._look_later()
+                    log.error(
+                        "no controller can be elected: %s; set it to a number above that of the "
+                        "last controller, which the brokers' logs name",
+                        error,
+                    )
+                    self._look_later(UNREADABLE_DELAY_MS)
                     return
                 then(epoch, reply.stat.version if reply.stat else -1)
             case ZkStatus.NO_NODE:
@@ -226,6 +265,9 @@ class ControllerElection:
             self._look()
 
     def _become_controller(self, epoch: ControllerEpoch, version: int) -> None:
+        if version == self._resigned_version:
+            self._give_node_away(version)
+            return
         # Nobody can have raised the epoch since: that takes the node, which this session has.
         log.info("controller elected broker=%d controller_epoch=%d", self._broker_id, epoch)
         self._elected = True
@@ -238,15 +280,15 @@ class ControllerElection:
             return
         log.info("controller resigned broker=%d reason=%s", self._broker_id, reason)
         self._elected = False
-        self._epoch_version = -1
+        self._resigned_version, self._epoch_version = self._epoch_version, -1
         self._on_resigned()
 
     # ---- helpers ----
 
-    def _look_later(self) -> None:
+    def _look_later(self, delay_ms: int = RETRY_DELAY_MS) -> None:
         """After an answer without content; a change of the session's state looks sooner."""
         attempt = self._attempt
-        self._scheduler.call_later(RETRY_DELAY_MS, lambda: self._on_watch(attempt))
+        self._scheduler.call_later(delay_ms, lambda: self._on_watch(attempt))
 
     def _of_attempt(self, then: Callable[[ZkReply], None]) -> Callable[[ZkReply], None]:
         """`then`, unless a newer attempt has begun by the time of the answer."""

@@ -49,7 +49,8 @@ def from_error(error: Exception) -> ZkReply:
 
 def from_get(result: Any) -> ZkReply:
     data, stat = result
-    return ZkReply(status=ZkStatus.OK, value=bytes(data), stat=_stat(stat))
+    # A node made by another program may have no data at all: null, not empty.
+    return ZkReply(status=ZkStatus.OK, value=bytes(data or b""), stat=_stat(stat))
 
 
 def from_children(result: Any) -> ZkReply:

@@ -283,14 +283,14 @@ class ZooKeeperSession:
         size_bytes: int = 0,
     ) -> None:
         call = Call(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
-        problem = self._why_not(size_bytes)
+        problem = self._why_not(path, size_bytes)
         if problem is None:
             self._calls.submit(call)
         else:
             log.warning("zookeeper %s not sent path=%.200s reason=%s", name, path, problem)
             self._calls.refuse(call)
 
-    def _why_not(self, size_bytes: int) -> str | None:
+    def _why_not(self, path: str, size_bytes: int) -> str | None:
         if self._closed:
             return "the session is closed"
         if self._state is SessionState.LOST:
@@ -299,6 +299,9 @@ class ZooKeeperSession:
             return f"{MAX_BACKLOG} operations are waiting already"
         if size_bytes > MAX_ZNODE_BYTES:
             return f"{size_bytes} bytes are more than ZooKeeper takes"
+        if not path.isprintable():
+            # kazoo's thread would end by a path that has no form in UTF-8.
+            return "the path has characters that are none"
         return None
 
     def _on_answer(self, sent_monotonic_ms: int) -> None:
@@ -358,7 +361,11 @@ class ZooKeeperSession:
             self._calls.refuse_backlog()
         self._state = state
         for listener in tuple(self._listeners):
-            listener(state)
+            try:
+                listener(state)
+            except Exception:
+                # The others must hear of it all the same: a broker that is not fenced leads on.
+                log.exception("session state=%s not processed", state.value)
 
     def _on_beat(self) -> None:
         if self._state is SessionState.CONNECTED and not self._closed:

@@ -1,16 +1,42 @@
 """Reading and writing the JSON of znodes.
 
-Rule: what others wrote is checked field by field before it is used.
+Rule: what others wrote is checked field by field, for its type and for its range, before it is
+used. So whatever has been decoded can be sent in a request: no number is too large for its field,
+no text without a form in UTF-8.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from storage_engine.core.errors import StorageError
+from storage_engine.core.ids import topic_name_problem
+
+BROKER_IDS = range(2**31)
+PARTITIONS = range(2**31)
+LEADERS = range(-1, 2**31)
+"""A broker's id, or -1 for none."""
+EPOCHS = range(2**31 - 1)
+"""The next one fits into 32 bits, too."""
+BROKER_EPOCHS = range(-1, 2**63)
+PORTS = range(1, 2**16)
+
+MAX_NAME_BYTES = 2**15 - 1
+"""What the length of a string in a request can say."""
+MAX_TOLD = 5
+"""Of the problems of one znode so many are named."""
+
+_MAX_ERROR_CHARACTERS = 400
+"""A znode may hold a megabyte, and a name of one as long."""
 
 
 class ZnodeFormatError(StorageError):
     """A znode's data is not of its documented form."""
+
+    def __init__(self, message: str) -> None:
+        if len(message) > _MAX_ERROR_CHARACTERS:
+            message = f"{message[:_MAX_ERROR_CHARACTERS]}…"
+        super().__init__(message)
 
 
 def encode_object(fields: dict[str, Any]) -> bytes:
@@ -22,8 +48,10 @@ def decode_object(path: str, data: bytes) -> dict[str, Any]:
     """The JSON object in a znode."""
     try:
         decoded = json.loads(data)
-    except ValueError as error:  # also UnicodeDecodeError
+    except ValueError as error:  # also UnicodeDecodeError, and numbers of thousands of digits
         raise ZnodeFormatError(f"znode {path} holds no JSON: {error}") from None
+    except RecursionError:
+        raise ZnodeFormatError(f"znode {path} holds no JSON of its form: it is too deep") from None
     if not isinstance(decoded, dict):
         raise ZnodeFormatError(
             f"znode {path} holds {_kind(decoded)} where a JSON object is expected"
@@ -31,38 +59,90 @@ def decode_object(path: str, data: bytes) -> dict[str, Any]:
     return decoded
 
 
-def int_field(path: str, fields: dict[str, Any], key: str) -> int:
-    """A whole number that must be there."""
+def int_field(path: str, fields: dict[str, Any], key: str, allowed: range) -> int:
+    """A whole number of `allowed` that must be there."""
     value = _required(path, fields, key)
     if not _is_int(value):
         raise ZnodeFormatError(
             f"znode {path}: '{key}' is {_kind(value)} where a whole number is expected"
         )
-    return int(value)
+    return in_range(path, f"'{key}'", value, allowed)
 
 
-def str_field(path: str, fields: dict[str, Any], key: str) -> str:
-    """A string that must be there."""
-    value = _required(path, fields, key)
-    if not isinstance(value, str):
+def in_range(path: str, what: str, value: int, allowed: range) -> int:
+    """`value`, if it is one of `allowed`."""
+    if value not in allowed:
         raise ZnodeFormatError(
-            f"znode {path}: '{key}' is {_kind(value)} where a string is expected"
+            f"znode {path}: {what} is {str(value)[:40]}, not from {allowed[0]} to {allowed[-1]}"
         )
     return value
 
 
-def int_list(path: str, key: str, value: object) -> tuple[int, ...]:
-    """`value` as broker ids."""
+def str_field(
+    path: str, fields: dict[str, Any], key: str, *, max_bytes: int = MAX_NAME_BYTES
+) -> str:
+    """A string that must be there."""
+    return text(path, key, _required(path, fields, key), max_bytes=max_bytes)
+
+
+def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES) -> str:
+    """`value` as a string of so many bytes at most."""
+    if not isinstance(value, str):
+        raise ZnodeFormatError(
+            f"znode {path}: '{key}' is {_kind(value)} where a string is expected"
+        )
+    if not _is_text(value):
+        raise ZnodeFormatError(f"znode {path}: '{key}' has characters that are none (surrogates)")
+    if len(value.encode()) > max_bytes:
+        raise ZnodeFormatError(f"znode {path}: '{key}' is longer than {max_bytes} bytes")
+    return value
+
+
+def topic_field(path: str, fields: dict[str, Any], key: str) -> str:
+    """The name of a topic that must be there. It becomes a part of other znodes' paths."""
+    return legal_topic(path, str_field(path, fields, key))
+
+
+def legal_topic(path: str, topic: str) -> str:
+    """`topic`, if topics can have that name."""
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise ZnodeFormatError(f"znode {path}: {problem}")
+    return topic
+
+
+def number_named(name: str, allowed: range) -> int | None:
+    """The number that a znode is named for, or the key of an object; None when it is none of
+    `allowed`, or not in its shortest form."""
+    if not (name.isascii() and name.isdigit() and len(name) <= len(str(allowed[-1]))):
+        return None
+    number = int(name)
+    return number if number in allowed and str(number) == name else None
+
+
+def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
+    """`value` as broker ids, each once."""
     if not isinstance(value, list) or not all(_is_int(item) for item in value):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be a list of whole numbers")
+    for item in value:
+        in_range(path, f"a broker of '{key}'", item, BROKER_IDS)
+    if len(set(value)) != len(value):
+        raise ZnodeFormatError(f"znode {path}: '{key}' names a broker twice")
     return tuple(value)
 
 
-def object_list(path: str, fields: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """A list of JSON objects that must be there."""
+def told(problems: Sequence[str]) -> tuple[str, ...]:
+    """As many of the problems as the log has room for."""
+    if len(problems) <= MAX_TOLD:
+        return tuple(problems)
+    return (*problems[:MAX_TOLD], f"and {len(problems) - MAX_TOLD} more of that znode")
+
+
+def entries(path: str, fields: dict[str, Any], key: str) -> list[Any]:
+    """A list that must be there; of what, its reader finds out one by one."""
     value = _required(path, fields, key)
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ZnodeFormatError(f"znode {path}: '{key}' must be a list of objects")
+    if not isinstance(value, list):
+        raise ZnodeFormatError(f"znode {path}: '{key}' must be a list")
     return value
 
 
@@ -71,6 +151,8 @@ def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
     value = _required(path, fields, key)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be an object of strings")
+    if not all(_is_text(name) and _is_text(item) for name, item in value.items()):
+        raise ZnodeFormatError(f"znode {path}: '{key}' has characters that are none (surrogates)")
     return value
 
 
@@ -87,6 +169,15 @@ def _required(path: str, fields: dict[str, Any], key: str) -> Any:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 has a form for it: JSON can name single halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(value: object) -> str:

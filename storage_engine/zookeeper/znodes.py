@@ -7,8 +7,9 @@ controller are in `admin_znodes`.
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """
 
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -22,18 +23,39 @@ from storage_engine.core.ids import (
     topic_id_to_text,
 )
 from storage_engine.zookeeper.znode_json import (
+    BROKER_EPOCHS,
+    BROKER_IDS,
+    EPOCHS,
+    LEADERS,
+    PARTITIONS,
+    PORTS,
     ZnodeFormatError,
+    broker_ids,
     decode_object,
     encode_object,
+    in_range,
     int_field,
-    int_list,
+    legal_topic,
+    number_named,
     required_value,
     str_field,
     str_map,
+    text,
 )
 
 INITIAL_CONTROLLER_EPOCH = ControllerEpoch(0)
 """What /controller_epoch holds before the first election; the first controller has epoch 1."""
+
+MAX_HOST_BYTES = 255
+"""Of a name in the DNS."""
+MAX_CLUSTER_ID_BYTES = 255
+
+_HOST = re.compile(r"[A-Za-z0-9._:%-]+")
+"""A name, or an address of either kind. Whoever lists hosts puts commas between them."""
+
+_WHOLE_NUMBER = re.compile(rb"[0-9]{1,10}")
+_PRODUCER_IDS = range(2**63 - 2**20)
+"""The block after the last fits into 64 bits, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +78,12 @@ class BrokerIdZNode:
     def path(cls, broker_id: int) -> str:
         return f"{cls.PARENT}/{broker_id}"
 
+    @staticmethod
+    def ids(children: Iterable[str]) -> list[BrokerId]:
+        """Of the children of PARENT; other names are nobody's."""
+        numbers = (number_named(name, BROKER_IDS) for name in children)
+        return [BrokerId(number) for number in numbers if number is not None]
+
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
             "jmx_port": -1,
@@ -77,17 +105,18 @@ class BrokerIdZNode:
         fields = decode_object(path, data)
         rack = fields.get("rack")
         endpoints = fields.get("endpoints") or []
-        if rack is not None and not isinstance(rack, str):
-            raise ZnodeFormatError(f"znode {path}: 'rack' must be a string")
-        if not isinstance(endpoints, list) or not all(isinstance(e, str) for e in endpoints):
+        host = str_field(path, fields, "host", max_bytes=MAX_HOST_BYTES)
+        if not _HOST.fullmatch(host):
+            raise ZnodeFormatError(f"znode {path}: 'host' is no name or address of a machine")
+        if not isinstance(endpoints, list):
             raise ZnodeFormatError(f"znode {path}: 'endpoints' must be a list of strings")
         return cls(
             broker_id=BrokerId(broker_id),
-            host=str_field(path, fields, "host"),
-            port=int_field(path, fields, "port"),
-            rack=rack,
-            endpoints=tuple(endpoints),
-            tail_lost_epoch=BrokerEpoch(int_field(path, fields, "tail_lost_epoch"))
+            host=host,
+            port=int_field(path, fields, "port", PORTS),
+            rack=None if rack is None else text(path, "rack", rack),
+            endpoints=tuple(text(path, "endpoints", each) for each in endpoints),
+            tail_lost_epoch=BrokerEpoch(int_field(path, fields, "tail_lost_epoch", BROKER_EPOCHS))
             if "tail_lost_epoch" in fields
             else NO_TAIL_LOST,
         )
@@ -127,7 +156,7 @@ class TopicZNode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> "TopicZNode":
-        path = cls.path(topic)
+        path = cls.path(legal_topic(cls.PARENT, topic))
         fields = decode_object(path, data)
         assignment = _replicas_of(path, fields, "partitions")
         original = _replicas_of(path, fields, "original_replicas", optional=True)
@@ -161,15 +190,14 @@ def _replicas_of(
     if not isinstance(partitions, dict):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be an object")
     found: dict[int, tuple[BrokerId, ...]] = {}
-    for partition, value in partitions.items():
-        if not (partition.isascii() and partition.isdigit()):
-            raise ZnodeFormatError(f"znode {path}: '{partition}' is not a partition id")
-        replicas = int_list(path, f"{key}.{partition}", value)
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise ZnodeFormatError(
-                f"znode {path}: partition {partition} needs brokers, each once, not {value}"
-            )
-        found[int(partition)] = tuple(BrokerId(broker) for broker in replicas)
+    for name, value in partitions.items():
+        partition = number_named(name, PARTITIONS)
+        if partition is None:
+            raise ZnodeFormatError(f"znode {path}: '{name[:40]}' is not a partition id")
+        replicas = broker_ids(path, f"{key}.{name}", value)
+        if not replicas:
+            raise ZnodeFormatError(f"znode {path}: partition {name} needs one or more brokers")
+        found[partition] = tuple(BrokerId(broker) for broker in replicas)
     return dict(sorted(found.items()))
 
 
@@ -223,24 +251,26 @@ class PartitionStateZNode:
     def decode(cls, topic: str, partition: int, data: bytes) -> "PartitionStateZNode":
         path = cls.path(topic, partition)
         fields = decode_object(path, data)
-        isr = int_list(path, "isr", required_value(path, fields, "isr"))
+        isr = broker_ids(path, "isr", required_value(path, fields, "isr"))
         return cls(
-            leader=BrokerId(int_field(path, fields, "leader")),
-            leader_epoch=LeaderEpoch(int_field(path, fields, "leader_epoch")),
+            leader=BrokerId(int_field(path, fields, "leader", LEADERS)),
+            leader_epoch=LeaderEpoch(int_field(path, fields, "leader_epoch", EPOCHS)),
             isr=tuple(BrokerId(broker) for broker in isr),
-            controller_epoch=ControllerEpoch(int_field(path, fields, "controller_epoch")),
+            controller_epoch=ControllerEpoch(int_field(path, fields, "controller_epoch", EPOCHS)),
             joined_epochs=_joined_epochs(path, fields.get("joined_epochs", {})),
         )
 
 
 def _joined_epochs(path: str, value: object) -> dict[BrokerId, BrokerEpoch]:
-    if not isinstance(value, dict) or not all(
-        broker.isdecimal() and type(epoch) is int for broker, epoch in value.items()
-    ):
-        raise ZnodeFormatError(
-            f"znode {path}: 'joined_epochs' must be an object of whole numbers by broker id"
-        )
-    return {BrokerId(int(broker)): BrokerEpoch(epoch) for broker, epoch in value.items()}
+    if not isinstance(value, dict):
+        raise ZnodeFormatError(f"znode {path}: 'joined_epochs' must be an object")
+    found = {}
+    for name in value:
+        broker = number_named(name, BROKER_IDS)
+        if broker is None:
+            raise ZnodeFormatError(f"znode {path}: '{name[:40]}' is not a broker's id")
+        found[BrokerId(broker)] = BrokerEpoch(int_field(path, value, name, BROKER_EPOCHS))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +292,9 @@ class ControllerZNode:
     @classmethod
     def decode(cls, data: bytes) -> "ControllerZNode":
         fields = decode_object(cls.PATH, data)
-        timestamp = fields.get("timestamp")
         return cls(
-            broker_id=BrokerId(int_field(cls.PATH, fields, "brokerid")),
-            timestamp_ms=int(str(timestamp)) if str(timestamp).isdecimal() else None,
+            broker_id=BrokerId(int_field(cls.PATH, fields, "brokerid", BROKER_IDS)),
+            timestamp_ms=number_named(str(fields.get("timestamp")), range(2**63)),
         )
 
 
@@ -280,12 +309,11 @@ class ControllerEpochZNode:
 
     @classmethod
     def decode(cls, data: bytes) -> ControllerEpoch:
-        try:
-            return ControllerEpoch(int(data))
-        except ValueError:
+        if not _WHOLE_NUMBER.fullmatch(data.strip()):
             raise ZnodeFormatError(
                 f"znode {cls.PATH} holds {data[:40]!r} where a whole number is expected"
-            ) from None
+            )
+        return ControllerEpoch(in_range(cls.PATH, "it", int(data), EPOCHS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,18 +365,20 @@ class ProducerIdBlockZNode:
     @classmethod
     def decode(cls, data: bytes) -> "ProducerIdBlockZNode":
         fields = decode_object(cls.PATH, data)
-        try:
-            first_id = int(str_field(cls.PATH, fields, "block_start"))
-            last_id = int(str_field(cls.PATH, fields, "block_end"))
-        except ValueError:
-            raise ZnodeFormatError(
-                f"znode {cls.PATH}: the block's bounds are not whole numbers"
-            ) from None
         return cls(
-            broker_id=BrokerId(int_field(cls.PATH, fields, "broker")),
-            first_id=first_id,
-            last_id=last_id,
+            broker_id=BrokerId(int_field(cls.PATH, fields, "broker", BROKER_IDS)),
+            first_id=cls._bound(fields, "block_start"),
+            last_id=cls._bound(fields, "block_end"),
         )
+
+    @classmethod
+    def _bound(cls, fields: dict[str, Any], key: str) -> int:
+        bound = number_named(str_field(cls.PATH, fields, key), _PRODUCER_IDS)
+        if bound is None:
+            raise ZnodeFormatError(
+                f"znode {cls.PATH}: '{key}' is not a whole number below {_PRODUCER_IDS.stop}"
+            )
+        return bound
 
     @classmethod
     def next_block(
@@ -372,7 +402,11 @@ class ClusterIdZNode:
 
     @classmethod
     def decode(cls, data: bytes) -> "ClusterIdZNode":
-        return cls(cluster_id=str_field(cls.PATH, decode_object(cls.PATH, data), "id"))
+        fields = decode_object(cls.PATH, data)
+        cluster_id = str_field(cls.PATH, fields, "id", max_bytes=MAX_CLUSTER_ID_BYTES)
+        if not cluster_id.isprintable() or not cluster_id:
+            raise ZnodeFormatError(f"znode {cls.PATH}: 'id' is no name: {cluster_id!r}")
+        return cls(cluster_id=cluster_id)
 
     @classmethod
     def random(cls) -> "ClusterIdZNode":

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from storage_engine.broker.coordination.load_troubles import LoadTroubles
 from storage_engine.broker.coordination.runner import (
     CoordinatorKind,
     CoordinatorRunner,
@@ -23,19 +24,26 @@ from storage_engine.core.ids import TopicPartition
 log = logging.getLogger(__name__)
 
 RELOAD_PAUSE_MS = 1_000
-"""Before a partition is read again whose coordinator has ended by itself: a full disk refuses every
-append for a while."""
+"""Before a partition is read again whose coordinator has ended by itself after it was read: a full
+disk refuses every append for a while."""
 
 
 class Coordinators:
     """Runners by partition."""
 
     def __init__(
-        self, kind: CoordinatorKind, ports: RunnerPorts, topic: StateTopic, *, tick_ms: int
+        self,
+        kind: CoordinatorKind,
+        ports: RunnerPorts,
+        topic: StateTopic,
+        *,
+        troubles: LoadTroubles,
+        tick_ms: int,
     ) -> None:
         self._kind = kind
         self._ports = ports
         self._topic = topic
+        self._troubles = troubles
         self._tick_ms = tick_ms
         self._runners: dict[TopicPartition, CoordinatorRunner] = {}
         self._closed = False
@@ -56,12 +64,16 @@ class Coordinators:
         tp = partition.topic_partition
         if tp.topic != self._kind.topic or self._closed or partition.leader is None:
             return
-        known = self._runners.pop(tp, None)
+        known = self._runners.get(tp)
+        if known is not None and known.partition is partition and not known.try_complete():
+            # It leads on, and knows all that is in the log.
+            return
         if known is not None:
+            self._runners.pop(tp, None)
             known.end()
         self._topic.learn()
         runner = self._runners[tp] = CoordinatorRunner(
-            partition, self._kind, self._ports, self._ended
+            partition, self._kind, self._ports, self._ended, self._troubles.loaded
         )
         runner.start()
 
@@ -112,13 +124,18 @@ class Coordinators:
         del self._runners[tp]
         log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
         partition = runner.partition
+        pause_ms = RELOAD_PAUSE_MS
+        if partition.leader is None:
+            self._troubles.forget(tp)
+        elif runner.load_failure is not None:
+            pause_ms = self._troubles.failed(partition, runner.load_failure)
 
         def look() -> None:
             leads = partition.leader is not None and tp not in self._runners
             if leads and partition.leader_epoch == runner.leader_epoch:
                 self.lead(partition)
 
-        self._ports.scheduler.call_later(RELOAD_PAUSE_MS, look)
+        self._ports.scheduler.call_later(pause_ms, look)
 
     def _tick(self) -> None:
         if self._closed:

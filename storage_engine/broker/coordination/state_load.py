@@ -7,9 +7,11 @@ more, ends of transactions aside: those are told to it once it is made. Source: 
 """
 
 import importlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.broker.coordination.load_troubles import DamagedLogError
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ports import Background
 from storage_engine.log.partition_log import PartitionLog
@@ -18,6 +20,11 @@ from storage_engine.protocol.record_batch import crc_matches, iter_headers
 
 PIECE_BYTES = 1 << 20
 """What is read and replayed at a time: a copy of it is made on the event loop."""
+
+TROUBLES_TOLD = 100
+"""Of one load, at most."""
+
+log = logging.getLogger(__name__)
 
 Content = Any
 """What the codec makes of the log."""
@@ -42,6 +49,7 @@ class StateLoad:
         self._background = background
         self._on_loaded = on_loaded
         self._on_failed = on_failed
+        self._told = 0
         self._offset = log.log_start_offset
         self.end_offset = log.log_end_offset
         """Exclusive: what is read."""
@@ -66,7 +74,10 @@ class StateLoad:
         try:
             piece = self._log.read(self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset)
             job = None if piece is None else piece.load_job()
-        except KafkaError as failure:
+        except CorruptRecordError as failure:
+            self._failed(DamagedLogError(self._offset, str(failure)))
+            return
+        except (KafkaError, OSError) as failure:
             self._failed(failure)
             return
         if piece is None or job is None:
@@ -79,6 +90,8 @@ class StateLoad:
     def _warm(self, piece: SegmentSlice, failure: KafkaError | None) -> None:
         if self._cancelled:
             return
+        if isinstance(failure, CorruptRecordError):
+            failure = DamagedLogError(self._offset, str(failure))
         if failure is not None:
             self._failed(failure)
             return
@@ -87,10 +100,20 @@ class StateLoad:
         except (KafkaError, OSError) as error:
             self._failed(error)
             return
-        self._offset = piece.end_offset
+        start_offset, self._offset = self._offset, piece.end_offset
         self._background.submit(
-            lambda: _replay(self._codec, data, self._content), lambda _: self._next(), self._failed
+            lambda: _replay(self._codec, data, self._content, start_offset),
+            self._replayed,
+            self._failed,
         )
+
+    def _replayed(self, troubles: list[str]) -> None:
+        if self._cancelled:
+            return
+        for text in troubles[: TROUBLES_TOLD - self._told]:
+            log.error("unreadable in the state log %s: %s", self._log.topic_partition, text)
+        self._told = min(TROUBLES_TOLD, self._told + len(troubles))
+        self._next()
 
     def _failed(self, failure: Exception) -> None:
         if not self._cancelled:
@@ -98,10 +121,14 @@ class StateLoad:
             self._on_failed(failure)
 
 
-def _replay(codec: str, data: bytes, content: Content) -> None:
-    for position, header in iter_headers(data):
-        if not crc_matches(data, position, header.size_in_bytes):
-            raise CorruptRecordError(
-                f"the CRC of the batch at offset {header.base_offset} does not match"
-            )
-    importlib.import_module(codec).replay(data, content)
+def _replay(codec: str, data: bytes, content: Content, start_offset: int) -> list[str]:
+    offset = start_offset
+    try:
+        for position, header in iter_headers(data):
+            if not crc_matches(data, position, header.size_in_bytes):
+                raise CorruptRecordError(f"the CRC of the batch at offset {offset} does not match")
+            offset = header.last_offset + 1
+    except CorruptRecordError as failure:
+        raise DamagedLogError(offset, str(failure)) from None
+    troubles: list[str] = importlib.import_module(codec).replay(data, content)
+    return troubles

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.broker.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -135,7 +136,8 @@ class StateTopic:
             self._complain(str(failure))
             return
         self._busy = True
-        self._topic_admin.write(planned, on_written)
+        if guarded("a new topic", self._topic_admin.write, planned, on_written) is FAILED:
+            self._busy = False
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:

@@ -9,14 +9,13 @@ from typing import Any
 
 from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.coordination.coordinators import Coordinators
-from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner
+from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner, moment
 from storage_engine.broker.coordination.state_topic import StateTopicPlan
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
     Answer,
     ExpireOffsets,
-    Moment,
     Tick,
     TransactionEnded,
     WakeAt,
@@ -35,10 +34,6 @@ PLAN = StateTopicPlan(
 )
 
 
-def moment(clock: Clock) -> Moment:
-    return Moment(clock.monotonic_ms(), clock.wall_ms())
-
-
 def group_coordinators(
     config: BrokerConfig, *, scheduler: Scheduler, clock: Clock
 ) -> CoordinatorKind:
@@ -55,8 +50,7 @@ def group_coordinators(
         codec="storage_engine.protocol.group_batches",
         new_core=lambda: GroupCoordinator(settings),
         new_carrier=lambda runner: _AlarmClock(runner, scheduler, clock),
-        now=lambda: moment(clock),
-        tick=lambda: ExpireOffsets(at=moment(clock)),
+        tick=lambda at: ExpireOffsets(at=at),
         answer_types=(Answer,),
         refusal=refusal,
     )
@@ -88,6 +82,9 @@ class _AlarmClock:
         self.close()
         delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
+
+    def lead_on(self, leader_epoch: int) -> None:
+        """Its alarms do not depend on it."""
 
     def close(self) -> None:
         if self._timer is not None:

@@ -55,7 +55,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
         partitions,
-        context.clock.wall_ms(),
+        context.clock,
         on_outcomes,
     )
 
@@ -79,7 +79,7 @@ def _handle_leaders(context: BrokerContext, call: Call, request: Any) -> None:
     answer_leaders(
         context.coordinators,
         request.transactions,
-        context.clock.wall_ms(),
+        context.clock,
         on_outcomes,
         refused=lambda partitions: _refused(context, partitions, offsets=True),
     )

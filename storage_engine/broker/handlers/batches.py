@@ -2,7 +2,8 @@
 at the coordinator of the sink id.
 
 Rule: what a request means is decided by the core alone (`core.batch_commits`); here it only gets a
-producer id that is used once, and its answer. Source: R-SPARK2.
+producer id that is used once, and its answer; and rows that are dropped are told in the log.
+Source: R-SPARK2.
 """
 
 import logging
@@ -11,18 +12,30 @@ from storage_engine.broker.coordination.runner import EventOf, OnAnswer
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.single_use import single_use
-from storage_engine.core.sink_names import member_transactional_id
+from storage_engine.core.sink_names import (
+    FORMER_SEQUENCE,
+    NAMED_PREFIX,
+    member_transactional_id,
+    part_and_number,
+)
 from storage_engine.core.transaction_events import (
     AbortMembers,
     Answer,
     CommitBatch,
+    CommittedBatch,
     Heartbeat,
     JoinBatch,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
-from storage_engine.protocol.apis.batch_fields import BatchResponse
+from storage_engine.protocol.apis.batch_fields import (
+    FIRST_WITH_RUNS,
+    NOT_TOLD,
+    UNKNOWN_ROWS,
+    BatchResponse,
+    Committed,
+)
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
-from storage_engine.protocol.apis.commit_batch import CommitBatchRequest
+from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 
 log = logging.getLogger(__name__)
@@ -42,8 +55,10 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
                 query=request.query,
                 batch=request.batch,
                 timeout_ms=request.timeout_ms,
-                now_ms=context.clock.wall_ms(),
+                now_ms=context.clock.monotonic_ms(),
                 fresh_producer_id=single_use(producer_id),
+                owner=request.owner,
+                run=request.run,
             ),
             respond,
         )
@@ -58,14 +73,15 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
         call.respond(
             JoinBatchResponse(
                 error_code=int(code),
-                error_message=None if code is ErrorCode.NONE else code.meaning,
+                error_message=_text(request, answer),
                 producer_id=answer.producer_id,
                 producer_epoch=answer.producer_epoch,
                 origins=answer.origins,
+                committed=_told(answer.committed),
             )
         )
 
-    problem = _problem(request.sink, request.query, request.batch)
+    problem = _problem(request, request.batch) or _name_problem(request, call.version)
     if problem is not None:
         call.respond(JoinBatchResponse(error_code=_INVALID, error_message=problem))
         return
@@ -78,11 +94,8 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
 
 
 def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest) -> None:
-    _answer_outcome(
-        context,
-        call,
-        request,
-        lambda number: CommitBatch(
+    def event_of(number: int) -> CommitBatch:
+        return CommitBatch(
             request=number,
             sink=request.sink,
             query=request.query,
@@ -91,9 +104,26 @@ def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest
             drained=request.drained,
             now_ms=context.clock.wall_ms(),
             origins=request.origins,
-        ),
-        request.batch,
-    )
+            owner=request.owner,
+            run=request.run,
+            rows=request.rows,
+        )
+
+    def respond(answer: Answer) -> None:
+        _log_dropped(request, answer)
+        call.respond(
+            CommitBatchResponse(
+                error_code=int(answer.error),
+                error_message=_text(request, answer),
+                committed=_told(answer.committed),
+            )
+        )
+
+    problem = _problem(request, request.batch) or _name_problem(request, call.version)
+    if problem is not None:
+        call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
+    else:
+        _ask(context, request.sink, event_of, respond)
 
 
 def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest) -> None:
@@ -106,7 +136,7 @@ def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest
             sink=request.sink,
             query=request.query,
             batch=request.batch,
-            now_ms=context.clock.wall_ms(),
+            now_ms=context.clock.monotonic_ms(),
         ),
         request.batch,
     )
@@ -125,16 +155,87 @@ def abort_members(context: BrokerContext, call: Call, request: AbortMembersReque
 
 _INVALID = int(ErrorCode.INVALID_REQUEST)
 
-_Request = CommitBatchRequest | BatchHeartbeatRequest | AbortMembersRequest
+MOST_NAME_LENGTH = 1_000
+"""Of an owner and of a part: both are kept as long as the sink is."""
+
+_Named = JoinBatchRequest | CommitBatchRequest
+_Request = BatchHeartbeatRequest | AbortMembersRequest
 
 
-def _problem(sink: str, query: str, batch: int) -> str | None:
+def _problem(request: _Named | _Request, batch: int) -> str | None:
     """Why there can be no such batch."""
-    if not sink or not query:
+    if not request.sink or not request.query:
         return "a sink and a query need a name"
     if batch < 0:
         return f"batches count from 0, there is no batch {batch}"
     return None
+
+
+def _name_problem(request: _Named, version: int) -> str | None:
+    """Why nobody may write under that name."""
+    if request.query == FORMER_SEQUENCE or (
+        request.query.startswith(NAMED_PREFIX) and version < FIRST_WITH_RUNS
+    ):
+        return (
+            "this client counts all batchIds of a sink as one sequence, and would drop rows: "
+            "install the connector of the brokers' version"
+        )
+    if not request.query.startswith(NAMED_PREFIX):
+        return None
+    named = part_and_number(request.query)
+    if named is None or named[1] != request.batch:
+        return f"the query {request.query!r} does not name the number {request.batch} of a part"
+    if len(request.owner) > MOST_NAME_LENGTH or len(named[0]) > MOST_NAME_LENGTH:
+        return f"the names of a query and of a part have {MOST_NAME_LENGTH} characters at most"
+    return None
+
+
+def _text(request: _Named, answer: Answer) -> str | None:
+    """What is wrong, with its name; None when nothing is."""
+    code = answer.error
+    if code is ErrorCode.NONE:
+        return None
+    named = part_and_number(request.query)
+    if named is None:
+        return code.meaning
+    by = answer.committed
+    owner = "" if by is None or not by.owner else f", committed by the query {by.owner}"
+    return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
+
+
+def _told(committed: CommittedBatch | None) -> Committed:
+    if committed is None:
+        return NOT_TOLD
+    return Committed(committed.owner, committed.run, committed.rows, committed.winner)
+
+
+def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
+    """Rows that tasks had, and that are not written by this commit."""
+    by = answer.committed
+    if answer.error is ErrorCode.NONE and request.dropped > 0:
+        log.warning(
+            "rows dropped sink=%r query=%r batch=%d rows=%d: the sink has them, by their origin",
+            request.sink, request.query, request.batch, request.dropped,
+        )  # fmt: skip
+    if by is None or by.winner in {producer_id for producer_id, _ in request.members}:
+        return  # the answer to the commit itself was lost
+    rows = UNKNOWN_ROWS if request.rows == UNKNOWN_ROWS else request.rows + request.dropped
+    if rows and (rows > 0 or request.members or request.drained):
+        log.warning(
+            "rows dropped sink=%r query=%r batch=%d rows=%s: %s, by owner=%r run=%s rows=%s",
+            request.sink, request.query, request.batch, _count(rows), answer.error.meaning,
+            by.owner, by.run, _count(by.rows),
+        )  # fmt: skip
+    if UNKNOWN_ROWS not in (rows, by.rows) and rows != by.rows:
+        log.warning(
+            "a replay has another number of rows sink=%r query=%r batch=%d run=%s rows=%d: "
+            "run=%s has committed rows=%d",
+            request.sink, request.query, request.batch, request.run, rows, by.run, by.rows,
+        )  # fmt: skip
+
+
+def _count(rows: int) -> str:
+    return "unknown" if rows == UNKNOWN_ROWS else str(rows)
 
 
 def _answer_outcome(
@@ -145,7 +246,7 @@ def _answer_outcome(
         text = None if code is ErrorCode.NONE else code.meaning
         call.respond(BatchResponse(error_code=int(code), error_message=text))
 
-    problem = _problem(request.sink, request.query, batch)
+    problem = _problem(request, batch)
     if problem is not None:
         call.respond(BatchResponse(error_code=_INVALID, error_message=problem))
     else:

@@ -16,6 +16,7 @@ from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import Orders
 from storage_engine.broker.producer_ids import ProducerIds
 from storage_engine.broker.replica_manager import ReplicaManager
@@ -26,13 +27,11 @@ from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.cluster_state import BrokerInfo
-from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import Clock, Coordination, Scheduler
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.protocol.framing import encode_response_frame
-
-NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +61,7 @@ class BrokerContext:
     verifier: Verifier
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
+    order_gate: OrderGate
     orders: Orders
     strays: Strays
     coordination: Coordination
@@ -69,9 +69,6 @@ class BrokerContext:
     clock: Clock
     broker_epoch: Callable[[], BrokerEpoch]
     """This broker's present incarnation; -1 while it is not registered."""
-    highest_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
-    highest_order_number: int = 0
-    """Of that controller epoch."""
     leaving: bool = False
     """In controlled shutdown: it still follows, but no leader takes it into an ISR again."""
 

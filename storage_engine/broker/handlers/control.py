@@ -1,21 +1,24 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata: what the controller orders (keys 4, 5, 6).
 
-Rule: an order of an older controller, one older than another of the same controller, and one meant
-for an earlier incarnation of this broker are refused; orders are carried out one after another,
-each once the settings of its topics are known, and a long one in several turns of the event loop,
-each of which asks again whether it is refused.
+Rule: an order of another than the controller, one older than another of the same controller, and
+one meant for an earlier incarnation of this broker are refused (`order_gate`); orders are carried
+out one after another, each once the settings of its topics are known, and a long one in several
+turns of the event loop, each of which asks again whether it is refused. A partition that can't be
+led, followed or stopped keeps no other from it.
 Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 """
 
 import logging
 from collections.abc import Iterator
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
 from storage_engine.core.groups.events import TopicsDeleted
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
@@ -32,29 +35,15 @@ from storage_engine.protocol.apis.update_metadata import (
 log = logging.getLogger(__name__)
 
 
-def _refusal(
-    context: BrokerContext, order: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
-) -> ErrorCode:
-    """NONE when the order is to be taken; remembers the newest controller epoch and order."""
-    newest = context.highest_controller_epoch, context.highest_order_number
-    if order.controller_epoch < newest[0]:
-        return ErrorCode.STALE_CONTROLLER_EPOCH
-    if (order.controller_epoch, order.order_number) < newest:
-        # Its connection was given up, and what it said has been said again since.
-        return ErrorCode.REQUEST_TIMED_OUT
-    context.highest_controller_epoch = order.controller_epoch
-    context.highest_order_number = order.order_number
-    if order.broker_epoch not in (-1, context.broker_epoch()):
-        return ErrorCode.STALE_BROKER_EPOCH
-    return ErrorCode.NONE
-
-
 def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequest) -> None:
+    def refuse(code: ErrorCode) -> None:
+        call.respond(LeaderAndIsrResponse(error_code=int(code)))
+
     def refused() -> bool:
-        refusal = _refusal(context, request)
+        refusal = context.order_gate.refusal(request)
         if refusal is ErrorCode.NONE:
             return False
-        call.respond(LeaderAndIsrResponse(error_code=int(refusal)))
+        refuse(refusal)
         return True
 
     def apply() -> Iterator[None]:
@@ -76,7 +65,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
                     PartitionOutcome(
                         topic=item.topic,
                         partition=item.partition,
-                        error_code=int(context.replicas.apply_leadership(item, endpoints)),
+                        error_code=int(_apply(context, item, endpoints)),
                     )
                 )
                 yield
@@ -90,7 +79,22 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
             context.replicas.unfence()
         call.respond(LeaderAndIsrResponse(partitions=outcomes))
 
-    context.orders.submit({item.topic for item in request.partitions}, apply)
+    topics = {item.topic for item in request.partitions}
+    context.order_gate.admit(
+        request,
+        carry_out=lambda: context.orders.submit(topics, apply, refuse),
+        refuse=refuse,
+    )
+
+
+def _apply(
+    context: BrokerContext, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
+) -> ErrorCode:
+    try:
+        return context.replicas.apply_leadership(item, endpoints)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are led and followed
+        unexpected.report(f"leadership of {item.topic}-{item.partition} not taken", error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _stop_all_but(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
@@ -117,12 +121,15 @@ def _end_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
 
 
 def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest) -> None:
+    def refuse(code: ErrorCode) -> None:
+        call.respond(StopReplicaResponse(error_code=int(code)))
+
     def apply() -> Iterator[None]:
         outcomes = []
         for item in request.partitions:
-            refusal = _refusal(context, request)
+            refusal = context.order_gate.refusal(request)
             if refusal is not ErrorCode.NONE:
-                call.respond(StopReplicaResponse(error_code=int(refusal)))
+                refuse(refusal)
                 return
             code = _stop(context, TopicPartition(item.topic, item.partition), item.delete)
             outcomes.append(
@@ -133,7 +140,11 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
             context.topic_configs.forget(topic)
         call.respond(StopReplicaResponse(partitions=outcomes))
 
-    context.orders.submit(set(), apply)
+    context.order_gate.admit(
+        request,
+        carry_out=lambda: context.orders.submit(set(), apply, refuse),
+        refuse=refuse,
+    )
 
 
 def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode:
@@ -144,20 +155,36 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
         # Only a folder that failed makes the controller wait for a restart of this broker.
         failed = isinstance(failure, LogFolderError)
         return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are stopped
+        unexpected.report(f"replica of {tp} not stopped", error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
 def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataRequest) -> None:
-    refusal = _refusal(context, request)
-    if refusal is ErrorCode.NONE:
-        context.metadata.update(request)
-        # Who waits for a replica that has died waits no longer.
-        for partition in context.replicas.led_here():
-            if len(partition.deletion_waiters):
-                partition.deletion_waiters.wake()
-        for topic in request.removed_topics:
-            context.topic_configs.forget(topic)
-        if request.removed_topics:
-            removed = frozenset(request.removed_topics)
-            context.group_coordinators.tell_all(TopicsDeleted(topics=removed))
-    call.respond(UpdateMetadataResponse(error_code=int(refusal)))
+    def refuse(code: ErrorCode) -> None:
+        call.respond(UpdateMetadataResponse(error_code=int(code)))
+
+    def carry_out() -> None:
+        try:
+            _take_metadata(context, request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the controller says it again
+            refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            unexpected.report("metadata not taken", error)
+        else:
+            call.respond(UpdateMetadataResponse())
+
+    context.order_gate.admit(request, carry_out, refuse)
+
+
+def _take_metadata(context: BrokerContext, request: UpdateMetadataRequest) -> None:
+    context.metadata.update(request)
+    # Who waits for a replica that has died waits no longer.
+    for partition in context.replicas.led_here():
+        if len(partition.deletion_waiters):
+            partition.deletion_waiters.wake()
+    for topic in request.removed_topics:
+        context.topic_configs.forget(topic)
+    if request.removed_topics:
+        removed = frozenset(request.removed_topics)
+        context.group_coordinators.tell_all(TopicsDeleted(topics=removed))

@@ -3,13 +3,21 @@
 Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
 
 Rule: below here every request names all its partitions; what a session leaves out is added and
-taken away by `fetch_sessions`. Source: R-REP2, R-NET2, KIP-227.
+taken away by `fetch_sessions`, ids of topics by `fetched_topics`. Source: R-REP2, R-NET2, KIP-227,
+KIP-516.
 """
 
 from storage_engine.broker.delayed_fetch import DelayedFetch, must_answer
 from storage_engine.broker.fetch_reads import FetchRead
+from storage_engine.broker.fetched_topics import nodes_of, with_ids, with_names
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis.fetch import (
+    FIRST_WITH_NODES,
+    FIRST_WITH_TOPIC_IDS,
+    FetchRequest,
+    FetchResponse,
+)
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
 
@@ -22,7 +30,14 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
     if isinstance(fetch, FetchResponse):
         call.respond(fetch)
         return
-    request = fetch.request
+    asked = request = fetch.request
+    by_id = call.version >= FIRST_WITH_TOPIC_IDS
+    if by_id:
+        try:
+            request = with_names(context.metadata, asked)
+        except ValueError:
+            call.respond(FetchResponse((), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
+            return
     reader = context.reader
     reader.note_progress(request)
     read = reader.read(request)
@@ -32,7 +47,11 @@ def handle(context: BrokerContext, call: Call, request: FetchRequest) -> None:
 
     def send(result: FetchRead) -> None:
         reader.note_sent(request, result.partitions)
-        call.respond(fetch.response(result.partitions))
+        answers = with_ids(asked, result.partitions) if by_id else result.partitions
+        response = fetch.response(answers)
+        if call.version >= FIRST_WITH_NODES and result.failed:
+            response = response._replace(nodes=nodes_of(context.metadata, response.partitions))
+        call.respond(response)
 
     def respond(result: FetchRead) -> None:
         context.cold_reads.answer(request, result, send, gone)

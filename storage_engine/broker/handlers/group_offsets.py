@@ -15,6 +15,7 @@ from storage_engine.broker.handlers.group_requests import (
     are_too_long,
     ask_in_time,
 )
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     Caller,
@@ -68,18 +69,16 @@ def offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
         generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
     )
-    ask_in_time(
-        context,
-        request.group_id,
-        lambda number, at: CommitOffsets(
-            request=number,
-            group_id=request.group_id,
-            caller=caller,
-            offsets=given.offsets,
-            at=at,
-        ),
-        on_answer,
-    )
+
+    def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
+        offsets = given.still_there()
+        if not offsets:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return CommitOffsets(
+            request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
+        )
+
+    ask_in_time(context, request.group_id, event_of, on_answer)
 
 
 def offset_fetch(context: BrokerContext, call: Call, request: Any) -> None:
@@ -156,17 +155,22 @@ def _respond_many(call: Call, request: Any, answers: list[Any]) -> None:
 def _rows(topic_class: Any, partition_class: Any, topics: Any, answer: Any) -> list[Any]:
     """`topics` None: all that there are."""
     read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
-    wanted = sorted({*read.offsets, *read.unstable}) if topics is None else _partitions(topics)
+    known = {*read.offsets, *read.unstable, *read.unreadable}
+    wanted = sorted(known) if topics is None else _partitions(topics)
     by_topic: dict[str, list[Any]] = {}
     for tp in wanted:
         found = read.offsets.get(tp)
-        unstable = tp in read.unstable
+        code = ErrorCode.NONE
+        if tp in read.unstable:
+            code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        elif tp in read.unreadable:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
         row = partition_class(
             partition_index=tp.partition,
             committed_offset=NO_OFFSET if found is None else found.offset,
             committed_leader_epoch=NO_LEADER_EPOCH if found is None else found.leader_epoch,
             metadata="" if found is None else found.metadata,
-            error_code=int(ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE),
+            error_code=int(code),
         )
         by_topic.setdefault(tp.topic, []).append(row)
     return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import uuid4
 
-from storage_engine.broker.groups.kind import moment
+from storage_engine.broker.coordination.runner import moment
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.purgatory import Deadline
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import refusal
-from storage_engine.core.groups.events import Moment
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 
@@ -29,7 +29,8 @@ COMMITTED_OFFSET_BYTES = 400
 """What an offset takes of that beside its metadata, with the longest name of a topic."""
 
 EventOf = Callable[[int, Moment], Any]
-"""Makes an event from the number of the request and the time."""
+"""Makes an event from the number of the request and the time of the step, or says by an ErrorCode
+why there may be none any more."""
 
 
 def ask(
@@ -76,6 +77,7 @@ class OffsetsToCommit:
         self, context: BrokerContext, topics: Any, wall_ms: int, *, retention_ms: int = -1
     ) -> None:
         """`topics` as in OffsetCommit and TxnOffsetCommit."""
+        self._context = context
         self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.codes: dict[TopicPartition, ErrorCode] = {}
         """Of all, in their order; NONE for those in `offsets`."""
@@ -104,6 +106,15 @@ class OffsetsToCommit:
                         commit_ms=wall_ms,
                         expire_ms=expire_ms,
                     )
+
+    def still_there(self) -> dict[TopicPartition, OffsetRecord]:
+        """What can be stored now: a topic may have gone while the commit waited, and nobody would
+        delete what is committed for it from then on."""
+        known = self._context.metadata.partitions
+        for tp in [tp for tp in self.offsets if tp.partition not in (known(tp.topic) or {})]:
+            del self.offsets[tp]
+            self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self.offsets
 
     def settle(self, code: ErrorCode) -> None:
         """The same for all that could be stored."""

@@ -1,21 +1,29 @@
 """AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a producer's transaction.
 
 Rule: offsets are appended only while the group's partition of the offsets topic is known to be part
-of the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. Source:
-KIP-98, KIP-447, KIP-890.
+of the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. That is
+looked at when the coordinator steps the commit, whatever the commit has waited for: behind the
+transaction's marker it would open another that nobody ends. Source: KIP-98, KIP-447, KIP-890.
 """
 
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.fenced_producers import code_for
-from storage_engine.broker.handlers.group_requests import OffsetsToCommit, are_too_long, ask_in_time
+from storage_engine.broker.handlers.group_requests import (
+    EventOf,
+    OffsetsToCommit,
+    are_too_long,
+    ask_in_time,
+)
+from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
 from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Caller, CommitOffsets
-from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import is_member
+from storage_engine.core.verification_guard import Question
 from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from storage_engine.protocol.apis.txn_offset_commit import TxnOffsetCommitResponse
 
@@ -56,7 +64,7 @@ def add_offsets_to_txn(context: BrokerContext, call: Call, request: Any) -> None
         request.producer_id,
         request.producer_epoch,
         [tp],
-        context.clock.wall_ms(),
+        context.clock,
         on_outcomes,
     )
 
@@ -79,25 +87,6 @@ def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
         respond()
         return
 
-    def commit() -> None:
-        ask_in_time(
-            context,
-            request.group_id,
-            lambda number, at: CommitOffsets(
-                request=number,
-                group_id=request.group_id,
-                caller=Caller(
-                    member_id=request.member_id,
-                    generation=request.generation_id,
-                    instance_id=request.group_instance_id,
-                ),
-                offsets=given.offsets,
-                producer=producer,
-                at=at,
-            ),
-            lambda answer: settle(answer.error),
-        )
-
     tp = context.group_topic.partition_of(request.group_id)
     partition = None if tp is None else context.replicas.get(tp)
     if partition is None or partition.leader is None:
@@ -105,25 +94,54 @@ def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> None:
         return
 
     def on_verified(code: ErrorCode) -> None:
+        word = partition.guards.word(*producer)
         if code is not ErrorCode.NONE:
             settle(code)
-        elif _is_open(context, partition.topic_partition, producer):
-            commit()
-        else:
+        elif word is None:
             settle(ErrorCode.CONCURRENT_TRANSACTIONS)
+        else:
+            event_of = _commit_of(context, request, given, partition, word)
+            ask_in_time(context, request.group_id, event_of, lambda answer: settle(answer.error))
 
     if partition.guards.is_open(*producer):
-        commit()
+        on_verified(ErrorCode.NONE)
     else:
         name = request.transactional_id
         enlists = call.version >= FIRST_VERSION_THAT_ENLISTS and not is_member(name)
         context.verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
 
 
-def _is_open(context: BrokerContext, tp: TopicPartition, producer: tuple[int, int]) -> bool:
-    """Whether the producer may write, now, under the present leader epoch."""
-    partition = context.replicas.get(tp)
-    return partition is not None and partition.guards.is_open(*producer)
+def _commit_of(
+    context: BrokerContext,
+    request: Any,
+    given: OffsetsToCommit,
+    partition: HostedPartition,
+    word: Question,
+) -> EventOf:
+    """The commit, as long as nothing has happened to the transaction since `word`."""
+    guards = partition.guards
+
+    def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
+        is_here = context.replicas.get(partition.topic_partition) is partition
+        if not is_here or partition.guards is not guards or not guards.holds(word):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        offsets = given.still_there()
+        if not offsets:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return CommitOffsets(
+            request=number,
+            group_id=request.group_id,
+            caller=Caller(
+                member_id=request.member_id,
+                generation=request.generation_id,
+                instance_id=request.group_instance_id,
+            ),
+            offsets=offsets,
+            producer=(request.producer_id, request.producer_epoch),
+            at=at,
+        )
+
+    return event_of
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:

@@ -45,7 +45,6 @@ class MarkerPorts:
 
 
 def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> CoordinatorKind:
-    clock = ports.clock
     return CoordinatorKind(
         name="transactions",
         topic=TRANSACTION_STATE_TOPIC,
@@ -55,8 +54,7 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Coordi
             expiration_ms=config.integer("transactional.id.expiration.ms"),
         ),
         new_carrier=lambda runner: _Markers(runner, ports),
-        now=clock.wall_ms,
-        tick=lambda: Tick(now_ms=clock.wall_ms()),
+        tick=lambda at: Tick(at=at),
         answer_types=(Answer,),
         refusal=lambda request, error: Answer(request=request, error=error),
     )
@@ -81,6 +79,9 @@ class _Markers:
 
     def carry_out(self, effect: Any) -> None:
         self.sender.send(effect)
+
+    def lead_on(self, leader_epoch: int) -> None:
+        self.sender.coordinator_epoch = leader_epoch
 
     def close(self) -> None:
         self.sender.close()

@@ -16,6 +16,7 @@ from storage_engine.broker.transactions.marker_messages import (
     request_of_targets,
 )
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -79,7 +80,8 @@ class MarkerSender:
         writes: MarkerWrites,
         on_written: OnWritten,
     ) -> None:
-        self._coordinator_epoch = coordinator_epoch
+        self.coordinator_epoch = coordinator_epoch
+        """Of the markers that are sent from now on."""
         self._broker_id = broker_id
         self._metadata = metadata
         self._coordination = coordination
@@ -95,7 +97,7 @@ class MarkerSender:
 
     def send(self, order: SendMarkers) -> None:
         self._endings[order.producer_id, order.producer_epoch] = _Ending(
-            marker=TransactionMarker(order.commits, self._coordinator_epoch, order.has_own_epoch),
+            marker=TransactionMarker(order.commits, self.coordinator_epoch, order.has_own_epoch),
             left=set(order.partitions),
         )
         self._pump_soon()
@@ -149,16 +151,23 @@ class MarkerSender:
             return
         for target in targets:
             self._endings[target.producer_id, target.producer_epoch].under_way.add(target.partition)
+        if guarded("the sending of markers", self._hand_over, leader, targets) is FAILED:
+            # What of it went out is sent again, which is harmless.
+            self._answered(targets, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets))
+
+    def _hand_over(self, leader: BrokerInfo, targets: list[MarkerTarget]) -> None:
         if leader.broker_id == self._broker_id:
             self._writes.write(targets, lambda codes: self._answered(targets, codes))
             return
 
         def on_reply(reply: object) -> None:
+            codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets)
             if isinstance(reply, TransportError):
                 log.info("markers not written broker=%d: %s", leader.broker_id, reply.reason)
-                self._answered(targets, [ErrorCode.NETWORK_EXCEPTION] * len(targets))
             else:
-                self._answered(targets, codes_of_response(reply, targets))
+                read = guarded("an answer about markers", codes_of_response, reply, targets)
+                codes = codes if read is FAILED else read
+            self._answered(targets, codes)
 
         self._transport.request(
             Endpoint(broker_id=leader.broker_id, host=leader.host, port=leader.port),

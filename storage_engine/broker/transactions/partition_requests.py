@@ -13,6 +13,7 @@ from typing import Any
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Clock
 from storage_engine.core.sink_names import is_member
 from storage_engine.core.transaction_events import (
     AddPartitions,
@@ -33,7 +34,7 @@ def enlist(
     producer_id: int,
     producer_epoch: int,
     partitions: Sequence[TopicPartition],
-    now_ms: int,
+    clock: Clock,
     on_outcomes: OnOutcomes,
     *,
     by_leader: bool = False,
@@ -47,7 +48,7 @@ def enlist(
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 partitions=frozenset(partitions),
-                now_ms=now_ms,
+                now_ms=clock.monotonic_ms(),
             )
         return AddPartitions(
             request=request,
@@ -55,7 +56,7 @@ def enlist(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             partitions=frozenset(partitions),
-            now_ms=now_ms,
+            now_ms=clock.wall_ms(),
             by_leader=by_leader,
         )
 
@@ -68,7 +69,7 @@ def enlist(
 def answer_leaders(
     coordinators: Coordinators,
     transactions: Sequence[Any],
-    now_ms: int,
+    clock: Clock,
     on_outcomes: Callable[[list[Outcomes]], None],
     *,
     refused: Callable[[list[TopicPartition]], Outcomes] = lambda _: {},
@@ -105,7 +106,7 @@ def answer_leaders(
             transaction.producer_id,
             transaction.producer_epoch,
             partitions,
-            now_ms,
+            clock,
             lambda outcome, index=index: note([index], [outcome]),  # type: ignore[misc]
             by_leader=True,
         )

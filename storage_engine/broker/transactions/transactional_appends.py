@@ -14,6 +14,7 @@ from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition import LeaderPartition
 from storage_engine.core.sink_names import is_member
 from storage_engine.log.append_result import AppendResult
 from storage_engine.protocol.apis.produce import (
@@ -53,14 +54,21 @@ class TransactionalAppends:
         """Append what a request (of that version) with a transactional id has; the outcomes come in
         the order of its partitions."""
         outcomes: list[Outcome | None] = [None] * len(request.partitions)
+        leaders: list[LeaderPartition | None] = [None] * len(request.partitions)
         left = len(outcomes)
 
         def settle(index: int, outcome: Outcome) -> None:
             nonlocal left
             outcomes[index] = outcome
+            leaders[index] = self._leader_of(request, index)
             left -= 1
             if not left:
-                on_outcomes([each for each in outcomes if each is not None])
+                on_outcomes(
+                    [
+                        self._still(request, index, outcomes[index], leaders[index])
+                        for index in range(len(outcomes))
+                    ]
+                )
 
         if not left:
             on_outcomes([])
@@ -85,6 +93,11 @@ class TransactionalAppends:
         on_outcome: Callable[[Outcome], None],
     ) -> None:
         appends = self._replicas.appends
+
+        def refuse(data: memoryview, failure: KafkaError) -> None:
+            appends.note_refused(tp, data, failure)
+            on_outcome(failure)
+
         try:
             producer = _producer_of(records)
             if producer is None:
@@ -93,7 +106,7 @@ class TransactionalAppends:
                 return
             partition = appends.writable_by_producers(tp, request.acks)
         except KafkaError as failure:
-            on_outcome(failure)
+            refuse(records, failure)
             return
 
         def write(data: memoryview) -> None:
@@ -107,17 +120,40 @@ class TransactionalAppends:
 
         def on_verified(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                on_outcome(_refused(tp, code, version))
+                refuse(kept, _refused(tp, code, version))
             elif self._may_write(tp, producer):
                 write(kept)
             else:
-                on_outcome(_refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
+                refuse(kept, _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
 
         name = request.transactional_id
         assert name is not None
         # Members of a sink join and enlist by themselves.
         enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
         self._verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
+
+    def _leader_of(self, request: ProduceRequest, index: int) -> LeaderPartition | None:
+        item = request.partitions[index]
+        partition = self._replicas.get(TopicPartition(item.topic, item.partition))
+        return None if partition is None else partition.leader
+
+    def _still(
+        self,
+        request: ProduceRequest,
+        index: int,
+        outcome: Outcome | None,
+        leader: LeaderPartition | None,
+    ) -> Outcome:
+        """The outcome, unless another broker has led since the append, while other partitions of
+        the request waited: what was appended may be gone, and something else be at its offsets."""
+        assert outcome is not None, "all are settled"
+        if isinstance(outcome, KafkaError) or self._leader_of(request, index) is leader:
+            return outcome
+        item = request.partitions[index]
+        return KafkaError(
+            f"{item.topic}-{item.partition} was led elsewhere before all of the request was stored",
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
 
     def _may_write(self, tp: TopicPartition, producer: tuple[int, int]) -> bool:
         """Whether its guard is open, now, under the present leader epoch."""

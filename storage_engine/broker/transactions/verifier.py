@@ -16,6 +16,7 @@ from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
@@ -123,7 +124,12 @@ class Verifier:
             else:
                 by_coordinator.setdefault(coordinator, []).append(asked)
         for coordinator, questions in by_coordinator.items():
-            self._ask(coordinator, questions)
+            if (
+                guarded("the verification of transactions", self._ask, coordinator, questions)
+                is FAILED
+            ):
+                for asked in questions:
+                    self._settle(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _ask(self, coordinator: BrokerInfo, questions: list[_Asked]) -> None:
         groups: dict[tuple[str, int, int, bool], list[_Asked]] = {}
@@ -151,11 +157,11 @@ class Verifier:
                 for asked in questions:
                     self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
             else:
-                answered([_codes(result) for result in reply.results_by_transaction])
+                read = guarded("an answer about transactions", _outcomes, reply)
+                answered([] if read is FAILED else read)
 
         if coordinator.broker_id == self._broker_id:
-            now_ms = self._clock.wall_ms()
-            answer_leaders(self._coordinators, request.transactions, now_ms, answered)
+            answer_leaders(self._coordinators, request.transactions, self._clock, answered)
             return
         self._transport.request(
             Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),
@@ -168,6 +174,9 @@ class Verifier:
         )
 
     def _settle(self, asked: _Asked, code: ErrorCode) -> None:
+        if self._asked.get(asked.key) is not asked:
+            # It was answered before what it was asked with has failed.
+            return
         del self._asked[asked.key]
         counts = asked.guards.note_answer(asked.question, enlisted=code is ErrorCode.NONE)
         if code is ErrorCode.NONE and not counts:
@@ -177,7 +186,7 @@ class Verifier:
             self._ask_again(asked)
             return
         for on_verified in asked.waiting:
-            on_verified(code)
+            guarded("a batch that was verified", on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:
         """Take the question up anew, now, so that later batches wait behind these, and send it in
@@ -208,6 +217,10 @@ def _transaction(group: Sequence[_Asked]) -> Any:
             for topic, numbers in topics.items()
         ],
     )
+
+
+def _outcomes(reply: Any) -> list[Outcomes]:
+    return [_codes(result) for result in reply.results_by_transaction]
 
 
 def _codes(result: Any) -> Outcomes:

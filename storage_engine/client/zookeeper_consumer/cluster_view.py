@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from storage_engine.client.addresses import address_text
 from storage_engine.client.zookeeper_consumer.assignment import LedPartition, assign_topic
 from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
 from storage_engine.core.ids import NO_LEADER, TopicPartition
@@ -39,13 +40,14 @@ class ClusterView:
         if listed is None:
             return None
         nodes = [
-            self._read(BrokerIdZNode.path(int(name)), _decoder(BrokerIdZNode.decode, int(name)))
-            for name in listed.children
-            if name.isdecimal()
+            self._read(BrokerIdZNode.path(broker), _decoder(BrokerIdZNode.decode, broker))
+            for broker in BrokerIdZNode.ids(listed.children)
         ]
         if not all(known for known, _ in nodes):
             return None
-        return ",".join(sorted(f"{node.host}:{node.port}" for _, node in nodes if node is not None))
+        return ",".join(
+            sorted(address_text(node.host, node.port) for _, node in nodes if node is not None)
+        )
 
     def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:
         """What `consumer`, which wants streams of these topics, gets: by partition the number of

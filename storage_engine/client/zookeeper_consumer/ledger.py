@@ -12,7 +12,7 @@ from typing import Protocol
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import monotonic_ms
+from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 
 class Lease(Protocol):
@@ -137,7 +137,7 @@ class Ledger:
     @property
     def may_hand_out(self) -> bool:
         """Nobody else can own what is this stream's."""
-        return monotonic_ms() < self._session.lease_end_monotonic_ms
+        return monotonic_with_sleep_ms() < self._session.lease_end_monotonic_ms
 
     def hand_out(self, claim: Claim, next_offset: int, *, consumes: bool = False) -> bool:
         """Whether the reader may have the records of `claim` below `next_offset`. With `consumes`

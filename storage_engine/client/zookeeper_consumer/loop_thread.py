@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from storage_engine.net.deadline import monotonic_ms
+from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 
 class Timer:
@@ -73,7 +74,9 @@ class LoopThread:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return monotonic_ms()
+        """What a session's lease is measured by. (Timers wait by a clock that sleeps with the
+        machine, as all waits of threads do.)"""
+        return monotonic_with_sleep_ms()
 
     def _stop(self) -> None:
         self._stopped = True

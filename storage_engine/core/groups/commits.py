@@ -6,13 +6,13 @@ Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KI
 
 from collections.abc import Collection
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     NO_MEMBER,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
-    Moment,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
@@ -102,12 +102,15 @@ class Commits:
             return
         committed = group.offsets.committed
         unstable = group.offsets.unstable() if event.require_stable else set()
+        unreadable = group.offsets.unreadable
         every = event.partitions is None
-        wanted = {*committed, *unstable} if every else set(event.partitions or ())
+        known = {*committed, *unstable, *unreadable}
+        wanted = known if every else set(event.partitions or ())
         answer = OffsetsRead(
             request=event.request,
             offsets={tp: each for tp, each in committed.items() if tp in wanted - unstable},
             unstable=frozenset(wanted & unstable),
+            unreadable=frozenset(wanted & (unreadable - unstable)),
         )
         self._log.answer(answer, after=group.number)
 

@@ -10,22 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from storage_engine.core.coordination import Replicated
+from storage_engine.core.coordination import Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.records import OffsetRecord
 from storage_engine.core.ids import TopicPartition
 
 NO_GENERATION = -1
 NO_MEMBER = ""
-
-
-class Moment(NamedTuple):
-    """Time, by both clocks."""
-
-    now_ms: int
-    """Monotonic: sessions and rebalances are measured by it."""
-    wall_ms: int
-    """What records carry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +254,8 @@ class OffsetsRead(Answer):
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
     """Of these a transaction will tell: ask again."""
+    unreadable: frozenset[TopicPartition] = frozenset()
+    """Of these there is a record that means nothing here: another commit takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ Source: KIP-98, KIP-211, KIP-447.
 
 from collections.abc import Iterable, Mapping
 
+from storage_engine.core.coordination import UnreadableRecord
 from storage_engine.core.groups.records import (
     NO_EXPIRY,
     NO_TIME,
@@ -30,11 +31,23 @@ class GroupOffsets:
 
     @property
     def committed(self) -> Mapping[TopicPartition, OffsetRecord]:
-        return {tp: placed.record for tp, placed in self._committed.items()}
+        return {
+            tp: placed.record
+            for tp, placed in self._committed.items()
+            if not isinstance(placed.record, UnreadableRecord)
+        }
+
+    @property
+    def unreadable(self) -> set[TopicPartition]:
+        """Those of which there is an offset that nobody here can read."""
+        return {
+            tp
+            for tp, placed in self._committed.items()
+            if isinstance(placed.record, UnreadableRecord)
+        }
 
     def get(self, tp: TopicPartition) -> OffsetRecord | None:
-        placed = self._committed.get(tp)
-        return None if placed is None else placed.record
+        return self.committed.get(tp)
 
     def put(self, tp: TopicPartition, placed: PlacedOffset) -> None:
         self._committed[tp] = placed
@@ -86,7 +99,7 @@ class GroupOffsets:
         unstable = self.unstable()
         gone = []
         for tp, (_, record) in self._committed.items():
-            if tp in unstable or tp.topic in but_for:
+            if tp in unstable or tp.topic in but_for or isinstance(record, UnreadableRecord):
                 continue
             if record.expire_ms != NO_EXPIRY:
                 is_over = wall_ms >= record.expire_ms

@@ -8,8 +8,9 @@ gathered), KIP-345, KIP-394, KIP-447.
 
 from dataclasses import dataclass
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Answer, Joined, Moment, Synced
+from storage_engine.core.groups.events import Answer, Joined, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
 from storage_engine.core.state_log import StateLog

@@ -13,6 +13,7 @@ KIP-211, KIP-345.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from storage_engine.core.coordination import UnreadableRecord
 from storage_engine.core.ids import TopicPartition
 
 NO_EXPIRY = -1
@@ -82,7 +83,7 @@ class PlacedOffset(NamedTuple):
     """An offset with its place in the order of the log."""
 
     order: int
-    record: OffsetRecord
+    record: OffsetRecord | UnreadableRecord
 
 
 @dataclass(slots=True)
@@ -98,11 +99,14 @@ class GroupContent:
     def __len__(self) -> int:
         return len(self.groups) + len(self.offsets)
 
-    def put(self, key: RecordKey, record: Record | None, producer_id: int | None) -> None:
+    def put(
+        self, key: RecordKey, record: Record | UnreadableRecord | None, producer_id: int | None
+    ) -> None:
         """The next record of the log; `producer_id` when it is part of a transaction."""
         order, self.next_order = self.next_order, self.next_order + 1
         match key, record:
-            case GroupKey(), None:
+            case GroupKey(), None | UnreadableRecord():
+                # Its members join anew.
                 self.groups.pop(key.group_id, None)
             case GroupKey(), GroupRecord():
                 self.groups[key.group_id] = record
@@ -110,7 +114,7 @@ class GroupContent:
                 self.offsets.pop(key, None)
                 for offsets in self.pending.values():
                     offsets.pop(key, None)
-            case OffsetKey(), OffsetRecord():
+            case OffsetKey(), OffsetRecord() | UnreadableRecord():
                 placed = PlacedOffset(order, record)
                 if producer_id is None:
                     self.offsets[key] = placed

@@ -3,18 +3,25 @@ error code or none.
 
     members    array of (producer_id int64, epoch int16)
     origins    array of (topic string, array of (partition int32, offset int64)); inclusive
+    committed  owner string; run uuid, or zeros; rows, winner int64: -1 where it is not known
 
 All of these APIs are Headrace's own, and flexible (KIP-482) from version 0 on. Source: R-SPARK2.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
 
 FIRST_FLEXIBLE = 0
+FIRST_WITH_RUNS = 1
+"""Of JoinBatch and CommitBatch: the version that tells whose batch it is, and how many rows."""
+
+UNKNOWN_ROWS = -1
+NOBODY = -1
 
 MEMBER_BYTES = 10
 ORIGIN_BYTES = 12
@@ -32,6 +39,44 @@ class BatchResponse:
 
     error_code: int = 0
     error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Who has committed a batch, as far as the coordinator still knows."""
+
+    owner: str = ""
+    run: UUID | None = None
+    rows: int = UNKNOWN_ROWS
+    winner: int = NOBODY
+    """The producer id of one of its members: a driver that has named it asks about its own commit,
+    whose answer was lost."""
+
+
+NOT_TOLD = Committed()
+
+
+def write_committed(writer: Writer, committed: Committed) -> None:
+    writer.string(committed.owner)
+    write_run(writer, committed.run)
+    writer.int64(committed.rows)
+    writer.int64(committed.winner)
+
+
+def read_committed(reader: Reader) -> Committed:
+    return Committed(reader.name(), read_run(reader), reader.int64(), reader.int64())
+
+
+_NO_RUN = UUID(int=0)
+
+
+def write_run(writer: Writer, run: UUID | None) -> None:
+    writer.uuid(run or _NO_RUN)
+
+
+def read_run(reader: Reader) -> UUID | None:
+    run = reader.uuid()
+    return None if run == _NO_RUN else run
 
 
 def write_members(writer: Writer, members: Members) -> None:

@@ -1,36 +1,45 @@
 """CommitBatch: the driver of the exactly-once sink names the task attempts that make up a
 micro-batch.
 
-    request    sink, query string; batch int64; members; drained int32; origins
-    response   error_code int16; error_message string or null
+    request    sink, query string; batch int64; members; drained int32; origins; from version 1 on:
+               owner string; run uuid, or zeros; rows, dropped int64
+    response   error_code int16; error_message string or null; from version 1 on: committed
 
 OK and ALREADY_COMMITTED are success; after a retriable error, or none at all, the identical request
-is sent again. One of Headrace's own APIs; version 0. Source: R-SPARK2.
+is sent again. One of Headrace's own APIs; versions 0 and 1, named batch writes from version 1 on.
+Source: R-SPARK2.
 """
 
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_FLEXIBLE,
-    BatchResponse,
+    FIRST_WITH_RUNS,
+    NOT_TOLD,
+    UNKNOWN_ROWS,
+    Committed,
     Members,
     Origins,
-    decode_outcome,
-    encode_outcome,
+    read_committed,
     read_members,
     read_origins,
+    read_run,
+    write_committed,
     write_members,
     write_origins,
+    write_run,
 )
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
+from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
 
 KEY = 20_001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBatchRequest:
-    """`drained`: tasks that were told ALREADY_COMMITTED, and wrote nothing."""
+    """`drained`: tasks that were told ALREADY_COMMITTED, and wrote nothing. `owner` and `run` as in
+    JoinBatch."""
 
     sink: str
     query: str
@@ -38,26 +47,45 @@ class CommitBatchRequest:
     members: Members
     drained: int = 0
     origins: Origins = field(default_factory=dict)
+    owner: str = ""
+    run: UUID | None = None
+    rows: int = UNKNOWN_ROWS
+    """That the members have written."""
+    dropped: int = UNKNOWN_ROWS
+    """That tasks had and did not write: the batch is committed, or the sink has them by origin."""
 
 
-def decode_request(_version: int, body: memoryview) -> CommitBatchRequest:
-    return decode_with("CommitBatch request", body, True, _read_request)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitBatchResponse:
+    """`committed` with ALREADY_COMMITTED."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    committed: Committed = NOT_TOLD
 
 
-def _read_request(reader: Reader) -> CommitBatchRequest:
-    request = CommitBatchRequest(
-        sink=reader.name(),
-        query=reader.name(),
-        batch=reader.int64(),
-        members=read_members(reader),
-        drained=reader.int32(),
-        origins=read_origins(reader),
-    )
-    reader.tags()
-    return request
+def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
+    def read(reader: Reader) -> CommitBatchRequest:
+        has_runs = version >= FIRST_WITH_RUNS
+        request = CommitBatchRequest(
+            sink=reader.name(),
+            query=reader.name(),
+            batch=reader.int64(),
+            members=read_members(reader),
+            drained=reader.int32(),
+            origins=read_origins(reader),
+            owner=reader.name() if has_runs else "",
+            run=read_run(reader) if has_runs else None,
+            rows=reader.int64() if has_runs else UNKNOWN_ROWS,
+            dropped=reader.int64() if has_runs else UNKNOWN_ROWS,
+        )
+        reader.tags()
+        return request
+
+    return decode_with("CommitBatch request", body, True, read)
 
 
-def encode_request(_version: int, request: CommitBatchRequest) -> list[Buffer]:
+def encode_request(version: int, request: CommitBatchRequest) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.string(request.sink)
     writer.string(request.query)
@@ -65,22 +93,46 @@ def encode_request(_version: int, request: CommitBatchRequest) -> list[Buffer]:
     write_members(writer, request.members)
     writer.int32(request.drained)
     write_origins(writer, request.origins)
+    if version >= FIRST_WITH_RUNS:
+        writer.string(request.owner)
+        write_run(writer, request.run)
+        writer.int64(request.rows)
+        writer.int64(request.dropped)
     writer.tags()
     return [writer.data]
 
 
-def decode_response(_version: int, body: memoryview) -> BatchResponse:
-    return decode_outcome("CommitBatch response", body)
+def decode_response(version: int, body: memoryview) -> CommitBatchResponse:
+    def read(reader: Reader) -> CommitBatchResponse:
+        response = CommitBatchResponse(
+            error_code=reader.int16(),
+            error_message=reader.nullable_string(),
+            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else NOT_TOLD,
+        )
+        reader.tags()
+        return response
+
+    return decode_leniently("CommitBatch response", body, True, read)
+
+
+def encode_response(version: int, response: CommitBatchResponse) -> list[Buffer]:
+    writer = Writer(flexible=True)
+    writer.int16(response.error_code)
+    writer.nullable_string(response.error_message)
+    if version >= FIRST_WITH_RUNS:
+        write_committed(writer, response.committed)
+    writer.tags()
+    return [writer.data]
 
 
 API = ApiSpec(
     key=KEY,
     name="CommitBatch",
     min_version=0,
-    max_version=0,
+    max_version=1,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,
-    encode_response=encode_outcome,
+    encode_response=encode_response,
 )

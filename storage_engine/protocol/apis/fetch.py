@@ -2,19 +2,26 @@
 
 Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-227). 9 leader epoch
 of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the
-diverging epoch (KIP-595). Between our brokers version 12 carries the follower's incarnation
-(R-CTL4) in tagged field 1, which Kafka has from version 15 on, and per partition a tagged field of
-our own, empty, by which a follower reports bad bytes.
+diverging epoch (KIP-595). 13 topics by their ids, which then stand as text where the name was
+(KIP-516). 14 an error of tiered storage, which is never sent. 15 the follower and its incarnation
+in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's data folder,
+which nobody looks at (KIP-853). Between our brokers version 12 carries the follower's incarnation
+(R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower
+reports bad bytes.
 
 Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a
 length goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
 FetchRequest.json and FetchResponse.json.
 """
 
+import dataclasses
+import functools
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
+from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
 from storage_engine.core.ports import LogSlice
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
@@ -30,6 +37,9 @@ from storage_engine.protocol.apis.wire import (
 )
 
 FIRST_FLEXIBLE = 12
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITHOUT_REPLICA_ID = 15
+FIRST_WITH_NODES = 16
 CONSUMER_REPLICA_ID = -1
 ANY_REPLICA_ID = -2
 """As a consumer, but any replica answers, not only the leader (Kafka's debugging consumer)."""
@@ -41,12 +51,17 @@ _WAS_DAMAGED_TAG = 10_000
 """Of a partition; far from the numbers that Kafka will ever use."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
+_NODES_TAG = 0
+
+_IDS_CACHED = 4096
+"""Topic ids whose other form is remembered: clients fetch the same topics again and again."""
 
 
 class FetchPartition(NamedTuple):
     """From where to read one partition."""
 
     topic: str
+    """From FIRST_WITH_TOPIC_IDS on the id as text, on the wire."""
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -58,6 +73,9 @@ class FetchPartition(NamedTuple):
     """The follower's log start; -1 from consumers."""
     was_damaged: bool = False
     """The follower has been sent bad bytes from `fetch_offset` on."""
+    topic_id: UUID | None = None
+    """By which the request named the topic; not on the wire. A topic that was created again since
+    is another one."""
 
 
 class FetchRequest(NamedTuple):
@@ -74,7 +92,8 @@ class FetchRequest(NamedTuple):
     forgotten: Sequence[tuple[str, Sequence[int]]] = ()
     rack_id: str = ""
     replica_epoch: int = -1
-    """The follower's incarnation; carried by version 12 between our brokers."""
+    """The follower's incarnation, -1 where it has none; carried by version 12 between our brokers.
+    One that is leaving says -2 less its number."""
 
 
 class FetchPartitionResponse(NamedTuple):
@@ -97,6 +116,15 @@ class FetchPartitionResponse(NamedTuple):
     """(leader id, epoch) with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
 
+class FetchNode(NamedTuple):
+    """Where a broker listens."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
 class FetchResponse(NamedTuple):
     """Answer to a FetchRequest."""
 
@@ -104,11 +132,14 @@ class FetchResponse(NamedTuple):
     error_code: int = 0
     session_id: int = 0
     throttle_time_ms: int = 0
+    nodes: Sequence[FetchNode] = ()
+    """Those that `current_leader` of a partition names."""
 
 
 # replica id, max wait, min bytes, max bytes, isolation level, [session id, session epoch]
 _HEAD_V4 = struct.Struct(">iiiib")
 _HEAD_V7 = struct.Struct(">iiiibii")
+_HEAD_V15 = struct.Struct(">iiibii")
 
 # partition, [leader epoch], offset, [last fetched epoch], [log start], max bytes
 _REQUEST_V4 = struct.Struct(">iqi")
@@ -127,7 +158,12 @@ def decode_request(version: int, body: memoryview) -> FetchRequest:
 
 
 def _read_request(reader: Reader, version: int) -> FetchRequest:
-    if version >= 7:
+    if version >= FIRST_WITHOUT_REPLICA_ID:
+        head = _HEAD_V15.unpack_from(reader.data)
+        reader.position = _HEAD_V15.size
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch = head
+        replica_id = CONSUMER_REPLICA_ID
+    elif version >= 7:
         head = _HEAD_V7.unpack_from(reader.data)
         reader.position = _HEAD_V7.size
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch = head
@@ -142,13 +178,15 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
     forgotten = []
     if version >= 7:
         for _ in range(reader.count(3 if reader.flexible else 6)):
-            forgotten.append((reader.name(), reader.int32s()))
+            forgotten.append((_read_topic_key(reader, version), reader.int32s()))
             reader.tags()
     rack_id = reader.name() if version >= 11 else ""
     replica_epoch = -1
     tags = reader.tags()
     if tags and (state := tags.get(_REPLICA_STATE_TAG)) is not None:
-        replica_epoch = _replica_epoch(state)
+        state_id, replica_epoch = _replica_state(state)
+        if version >= FIRST_WITHOUT_REPLICA_ID:
+            replica_id = state_id
     return FetchRequest(
         max_wait_ms,
         min_bytes,
@@ -164,8 +202,30 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
     )
 
 
+def _read_topic_key(reader: Reader, version: int) -> str:
+    if version < FIRST_WITH_TOPIC_IDS:
+        return reader.name()
+    return _id_text(reader.uuid_bytes())
+
+
+@functools.lru_cache(_IDS_CACHED)
+def _id_text(raw: bytes) -> str:
+    return topic_id_to_text(UUID(bytes=raw))
+
+
+@functools.lru_cache(_IDS_CACHED)
+def _id_bytes(text: str) -> bytes:
+    return topic_id_from_text(text).bytes
+
+
+def _topic_key(topic: str, version: int) -> bytes:
+    if version < FIRST_WITH_TOPIC_IDS:
+        return string(topic, version >= FIRST_FLEXIBLE)
+    return _id_bytes(topic)
+
+
 def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) -> None:
-    topic = reader.name()
+    topic = _read_topic_key(reader, version)
     data = reader.data
     if version >= 12:
         for _ in range(reader.count(_REQUEST_V12.size + 1)):
@@ -193,33 +253,30 @@ def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) 
         partitions.append(FetchPartition(topic, index, offset, size, epoch, -1, start))
 
 
-def _replica_epoch(state: memoryview) -> int:
+def _replica_state(state: memoryview) -> tuple[int, int]:
+    """A follower's id, and its incarnation."""
     reader = Reader(state, flexible=True)
-    reader.int32()  # the replica id again
-    replica_epoch = reader.int64()
+    replica_id, replica_epoch = reader.int32(), reader.int64()
     reader.tags()
     reader.finish()
-    return replica_epoch
+    return replica_id, replica_epoch
 
 
 def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
     writer = Writer(flexible=flexible)
-    head = (
-        request.replica_id,
-        request.max_wait_ms,
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation_level,
-    )
-    if version >= 7:
-        writer.data += _HEAD_V7.pack(*head, request.session_id, request.session_epoch)
+    limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
+    session = request.session_id, request.session_epoch
+    if version >= FIRST_WITHOUT_REPLICA_ID:
+        writer.data += _HEAD_V15.pack(*limits, *session)
+    elif version >= 7:
+        writer.data += _HEAD_V7.pack(request.replica_id, *limits, *session)
     else:
-        writer.data += _HEAD_V4.pack(*head)
+        writer.data += _HEAD_V4.pack(request.replica_id, *limits)
     groups = group_runs(request.partitions)
     writer.count(len(groups))
     for topic, partitions in groups:
-        writer.string(topic)
+        writer.data += _topic_key(topic, version)
         writer.count(len(partitions))
         for partition in partitions:
             writer.data += _request_partition(version, partition)
@@ -227,13 +284,18 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
     if version >= 7:
         writer.count(len(request.forgotten))
         for topic, indexes in request.forgotten:
-            writer.string(topic)
+            writer.data += _topic_key(topic, version)
             writer.int32s(indexes)
             writer.tags()
     if version >= 11:
         writer.string(request.rack_id)
-    if request.replica_epoch >= 0:
-        state = struct.pack(">iqb", request.replica_id, request.replica_epoch, 0)
+    replica = request.replica_id, request.replica_epoch
+    if version >= FIRST_WITHOUT_REPLICA_ID:
+        tells_replica = replica != (CONSUMER_REPLICA_ID, -1)
+    else:
+        tells_replica = request.replica_epoch != -1
+    if tells_replica:
+        state = struct.pack(">iqb", *replica, 0)
         writer.tags([(_REPLICA_STATE_TAG, state)])
     else:
         writer.tags()
@@ -241,7 +303,7 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
 
 
 def _request_partition(version: int, partition: FetchPartition) -> bytes:
-    _, index, offset, size, epoch, last_epoch, start, was_damaged = partition
+    _, index, offset, size, epoch, last_epoch, start, was_damaged, _ = partition
     if version >= 12:
         writer = Writer(flexible=True)
         writer.tags([(_WAS_DAMAGED_TAG, b"")] if was_damaged else ())
@@ -279,7 +341,7 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     pending.append(count(len(groups), flexible))
     buffers: list[Buffer] = []
     for topic, partitions in groups:
-        pending.append(string(topic, flexible))
+        pending.append(_topic_key(topic, version))
         pending.append(count(len(partitions), flexible))
         for partition in partitions:
             records = partition.records
@@ -295,7 +357,7 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
         if flexible:
             pending.append(b"\x00")
     if flexible:
-        pending.append(b"\x00")
+        pending.append(_nodes(version, response.nodes))
     if rest := b"".join(pending):
         buffers.append(rest)
     return buffers
@@ -332,6 +394,23 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
     return bytes(writer.data)
 
 
+def _nodes(version: int, nodes: Sequence[FetchNode]) -> bytes:
+    """The tagged fields of the whole response."""
+    if version < FIRST_WITH_NODES or not nodes:
+        return b"\x00"
+    value = Writer(flexible=True)
+    value.count(len(nodes))
+    for node in nodes:
+        value.int32(node.broker_id)
+        value.string(node.host)
+        value.int32(node.port)
+        value.nullable_string(node.rack)
+        value.tags()
+    writer = Writer(flexible=True)
+    writer.tags([(_NODES_TAG, bytes(value.data))])
+    return bytes(writer.data)
+
+
 def decode_response(version: int, body: memoryview) -> FetchResponse:
     return decode_leniently(
         f"Fetch response of version {version}",
@@ -348,12 +427,23 @@ def _read_response(reader: Reader, version: int) -> FetchResponse:
         error_code, session_id = reader.int16(), reader.int32()
     partitions: list[FetchPartitionResponse] = []
     for _ in range(reader.count(3 if reader.flexible else 6)):
-        topic = reader.name()
+        topic = _read_topic_key(reader, version)
         partition_count = reader.count(23 if reader.flexible else 26)
         partitions += [_read_partition(reader, version, topic) for _ in range(partition_count)]
         reader.tags()
+    nodes: list[FetchNode] = []
+    tag = reader.tags().get(_NODES_TAG)
+    if tag is not None and version >= FIRST_WITH_NODES:
+        value = Reader(tag, flexible=True)
+        nodes = value.array(11, lambda: _read_node(value))
+        value.finish()
+    return FetchResponse(partitions, error_code, session_id, throttle_time_ms, nodes)
+
+
+def _read_node(reader: Reader) -> FetchNode:
+    node = FetchNode(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
     reader.tags()
-    return FetchResponse(partitions, error_code, session_id, throttle_time_ms)
+    return node
 
 
 def _read_partition(reader: Reader, version: int, topic: str) -> FetchPartitionResponse:
@@ -402,10 +492,13 @@ API = ApiSpec(
     key=1,
     name="Fetch",
     min_version=4,
-    max_version=12,
+    max_version=17,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,
     encode_response=encode_response,
 )
+
+BY_NAME = dataclasses.replace(API, max_version=FIRST_WITH_TOPIC_IDS - 1)
+"""For clients that name topics, and mean whichever has the name."""

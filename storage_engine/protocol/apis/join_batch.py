@@ -1,12 +1,14 @@
 """JoinBatch: a task attempt of the exactly-once sink gets a transaction in a micro-batch.
 
-    request    sink, query string; batch int64; timeout_ms int32; nonce uuid
+    request    sink, query string; batch int64; timeout_ms int32; nonce uuid; from version 1 on:
+               owner string; run uuid, or zeros
     response   error_code int16; error_message string or null; producer_id int64; epoch int16;
-               origins
+               origins; from version 1 on: committed
 
 The origins come with ALREADY_COMMITTED too, without a producer id: whoever drops rows can tell
 whether they are among them. The nonce tells attempts apart in logs, and nothing else: each request
-gets a producer id of its own. One of Headrace's own APIs; version 0. Source: R-SPARK2.
+gets a producer id of its own. One of Headrace's own APIs; versions 0 and 1, named batch writes from
+version 1 on. Source: R-SPARK2.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +16,16 @@ from uuid import UUID
 
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_FLEXIBLE,
+    FIRST_WITH_RUNS,
+    NOT_TOLD,
+    Committed,
     Origins,
+    read_committed,
     read_origins,
+    read_run,
+    write_committed,
     write_origins,
+    write_run,
 )
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
@@ -33,6 +42,10 @@ class JoinBatchRequest:
     batch: int
     timeout_ms: int
     nonce: UUID
+    owner: str = ""
+    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    run: UUID | None = None
+    """Of the streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,58 +57,65 @@ class JoinBatchResponse:
     producer_id: int = -1
     producer_epoch: int = -1
     origins: Origins = field(default_factory=dict)
+    committed: Committed = NOT_TOLD
 
 
-def decode_request(_version: int, body: memoryview) -> JoinBatchRequest:
-    return decode_with("JoinBatch request", body, True, _read_request)
+def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
+    def read(reader: Reader) -> JoinBatchRequest:
+        request = JoinBatchRequest(
+            sink=reader.name(),
+            query=reader.name(),
+            batch=reader.int64(),
+            timeout_ms=reader.int32(),
+            nonce=reader.uuid(),
+            owner=reader.name() if version >= FIRST_WITH_RUNS else "",
+            run=read_run(reader) if version >= FIRST_WITH_RUNS else None,
+        )
+        reader.tags()
+        return request
+
+    return decode_with("JoinBatch request", body, True, read)
 
 
-def _read_request(reader: Reader) -> JoinBatchRequest:
-    request = JoinBatchRequest(
-        sink=reader.name(),
-        query=reader.name(),
-        batch=reader.int64(),
-        timeout_ms=reader.int32(),
-        nonce=reader.uuid(),
-    )
-    reader.tags()
-    return request
-
-
-def encode_request(_version: int, request: JoinBatchRequest) -> list[Buffer]:
+def encode_request(version: int, request: JoinBatchRequest) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.string(request.sink)
     writer.string(request.query)
     writer.int64(request.batch)
     writer.int32(request.timeout_ms)
     writer.uuid(request.nonce)
+    if version >= FIRST_WITH_RUNS:
+        writer.string(request.owner)
+        write_run(writer, request.run)
     writer.tags()
     return [writer.data]
 
 
-def decode_response(_version: int, body: memoryview) -> JoinBatchResponse:
-    return decode_leniently("JoinBatch response", body, True, _read_response)
+def decode_response(version: int, body: memoryview) -> JoinBatchResponse:
+    def read(reader: Reader) -> JoinBatchResponse:
+        response = JoinBatchResponse(
+            error_code=reader.int16(),
+            error_message=reader.nullable_string(),
+            producer_id=reader.int64(),
+            producer_epoch=reader.int16(),
+            origins=read_origins(reader),
+            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else NOT_TOLD,
+        )
+        reader.tags()
+        return response
+
+    return decode_leniently("JoinBatch response", body, True, read)
 
 
-def _read_response(reader: Reader) -> JoinBatchResponse:
-    response = JoinBatchResponse(
-        error_code=reader.int16(),
-        error_message=reader.nullable_string(),
-        producer_id=reader.int64(),
-        producer_epoch=reader.int16(),
-        origins=read_origins(reader),
-    )
-    reader.tags()
-    return response
-
-
-def encode_response(_version: int, response: JoinBatchResponse) -> list[Buffer]:
+def encode_response(version: int, response: JoinBatchResponse) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.int16(response.error_code)
     writer.nullable_string(response.error_message)
     writer.int64(response.producer_id)
     writer.int16(response.producer_epoch)
     write_origins(writer, response.origins)
+    if version >= FIRST_WITH_RUNS:
+        write_committed(writer, response.committed)
     writer.tags()
     return [writer.data]
 
@@ -104,7 +124,7 @@ API = ApiSpec(
     key=KEY,
     name="JoinBatch",
     min_version=0,
-    max_version=0,
+    max_version=1,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

@@ -29,7 +29,7 @@ def _entry(name: str, module: str, low: int, high: int, first_flexible: int | No
 
 _SERVED: dict[int, ApiEntry] = {
     0: _entry("Produce", "produce", 0, 12, 9),
-    1: _entry("Fetch", "fetch", 4, 12, 12),
+    1: _entry("Fetch", "fetch", 4, 17, 12),
     2: _entry("ListOffsets", "list_offsets", 1, 7, 6),
     3: _entry("Metadata", "metadata", 0, 12, 9),
     8: _entry("OffsetCommit", "offset_commit", 2, 8, 8),
@@ -76,8 +76,8 @@ _INTERNAL: dict[int, ApiEntry] = {
 }
 
 _OWN: dict[int, ApiEntry] = {
-    20_000: _entry("JoinBatch", "join_batch", 0, 0, 0),
-    20_001: _entry("CommitBatch", "commit_batch", 0, 0, 0),
+    20_000: _entry("JoinBatch", "join_batch", 0, 1, 0),
+    20_001: _entry("CommitBatch", "commit_batch", 0, 1, 0),
     20_002: _entry("BatchHeartbeat", "batch_heartbeat", 0, 0, 0),
     20_003: _entry("AbortMembers", "abort_members", 0, 0, 0),
 }

@@ -107,8 +107,12 @@ class Reader:
         self.position = position + 8
         return int(INT64.unpack_from(self.data, position)[0])
 
+    def uuid_bytes(self) -> bytes:
+        """The 16 bytes of one."""
+        return bytes(self._take(16))
+
     def uuid(self) -> UUID:
-        raw = bytes(self._take(16))
+        raw = self.uuid_bytes()
         return NO_TOPIC_ID if raw == _ZERO_UUID_BYTES else UUID(bytes=raw)
 
     def uvarint(self) -> int:

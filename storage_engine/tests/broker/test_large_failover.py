@@ -2,15 +2,17 @@
 turns, and the states are written in several multis."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from storage_engine.broker.controller_store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.control import leader_and_isr
+from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import STEPS_PER_TURN, Orders
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Coordination
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.clock import SimulatedLoop
@@ -101,11 +103,11 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     """The rest of it was meant for a former incarnation: it must not lift the fence of the next."""
     loop, replicas, epoch = SimulatedLoop(), Replicas(), [7]
     answers: list[Any] = []
+    gate = OrderGate(cast(Coordination, None), lambda: BrokerEpoch(epoch[0]))
+    gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
     context = SimpleNamespace(
         replicas=replicas,
-        highest_controller_epoch=1,
-        highest_order_number=-1,
-        broker_epoch=lambda: epoch[0],
+        order_gate=gate,
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),
     )
     request = LeaderAndIsrRequest(
@@ -120,7 +122,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     loop.run_until(lambda: replicas.applied > 0)
     assert replicas.applied < COUNT
     if newer_controller:
-        context.highest_controller_epoch = 2
+        gate.controller_epoch = ControllerEpoch(2)
     else:
         epoch[0] = 8
     applied = replicas.applied

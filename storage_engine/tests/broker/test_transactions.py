@@ -437,11 +437,11 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     failures: list[dict] = []
     replay = state_load._replay
 
-    def damaged(codec, data, content):
+    def damaged(codec, data, content, start_offset):
         if len(failures) < 2:
             failures.append(content)
             raise CorruptRecordError("damaged")
-        replay(codec, data, content)
+        return replay(codec, data, content, start_offset)
 
     monkeypatch.setattr(state_load, "_replay", damaged)
     cluster[first.coordinator()].kill()

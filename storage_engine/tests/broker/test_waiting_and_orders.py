@@ -8,6 +8,7 @@ from storage_engine.broker.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
 from storage_engine.broker.fetch_reads import FetchRead
 from storage_engine.broker.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.purgatory import WaitList
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.simulation.clock import SimulatedLoop
@@ -32,6 +33,10 @@ def loop() -> SimulatedLoop:
     return SimulatedLoop()
 
 
+def never(code: ErrorCode) -> None:
+    raise AssertionError(code)
+
+
 def order(done: list[Any], what: object, steps: int = 1):
     def apply():
         for _ in range(steps):
@@ -46,9 +51,9 @@ def test_orders_are_carried_out_one_after_another(loop):
     done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
-    orders.submit({"t"}, order(done, 1))
+    orders.submit({"t"}, order(done, 1), never)
     configs.slow = False
-    orders.submit(set(), order(done, 2))
+    orders.submit(set(), order(done, 2), never)
     loop.run_for(10)
     assert done == []
     configs.held.pop()()
@@ -61,10 +66,10 @@ def test_a_long_queue_of_orders_is_no_deep_stack(loop):
     done: list[Any] = []
     orders = Orders(configs, loop)  # type: ignore[arg-type]
     configs.slow = True
-    orders.submit({"t"}, order(done, 0))
+    orders.submit({"t"}, order(done, 0), never)
     configs.slow = False
     for number in range(1, 5000):
-        orders.submit(set(), order(done, number))
+        orders.submit(set(), order(done, number), never)
     configs.held.pop()()
     loop.run_for(10)
     assert done == list(range(5000))
@@ -78,19 +83,21 @@ def test_an_order_that_fails_does_not_hold_up_the_next(loop):
         yield
         raise ValueError("broken order")
 
-    orders.submit(set(), fail)
-    orders.submit(set(), order(done, "next"))
+    refused: list[Any] = []
+    orders.submit(set(), fail, refused.append)
+    orders.submit(set(), order(done, "next"), never)
     with pytest.raises(ValueError, match="broken order"):
         loop.run_for(1)
     loop.run_for(1)
     assert done == ["next"]
+    assert refused == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_a_long_order_lets_the_loop_serve_others_and_the_next_order_wait(loop):
     done: list[Any] = []
     orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
-    orders.submit(set(), order(done, "long", 3 * STEPS_PER_TURN))
-    orders.submit(set(), order(done, "next"))
+    orders.submit(set(), order(done, "long", 3 * STEPS_PER_TURN), never)
+    orders.submit(set(), order(done, "next"), never)
     loop.call_soon(lambda: loop.call_soon(lambda: done.append("other")))
     loop.run_for(10)
     assert 0 < done.index("other") < 3 * STEPS_PER_TURN

@@ -12,8 +12,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.follower import divergence
+from storage_engine.core.ids import topic_id_to_text
+from storage_engine.core.leader_epochs import LeaderEpochCache
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import (
@@ -29,6 +33,7 @@ from storage_engine.protocol.framing import encode_response_frame, parse_request
 from storage_engine.protocol.record_batch import iter_headers, patch, read_header
 
 REMEMBERED_BATCHES = 5
+TOPIC_ID_CHARACTERS = 22
 
 
 class Fault(enum.Enum):
@@ -69,10 +74,31 @@ class FakePartition:
     """For the next batches, one each."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
+    takes_any_first: bool = False
+    """Whether a producer that is not known may begin with any sequence."""
 
     @property
     def high_watermark(self) -> int:
         return self.end_offset if self.readable_to is None else self.readable_to
+
+    def divergence(self, asked: fetch.FetchPartition) -> tuple[int, int] | None:
+        """Where the log leaves what the client has read, by the epochs of the batches."""
+        epochs = LeaderEpochCache()
+        for batch in self.batches:
+            header = read_header(batch)
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.assign(self.epoch, self.end_offset)
+        return divergence(
+            epochs,
+            log_end_offset=self.end_offset,
+            fetch_offset=asked.fetch_offset,
+            last_fetched_epoch=asked.last_fetched_epoch,
+        )
+
+    def lose_from(self, number: int) -> None:
+        """The batches from that one on: a replica leads that never had them."""
+        self.end_offset = read_header(self.batches[number]).base_offset
+        del self.batches[number:]
 
     def append(self, records: bytes, *, idempotent_checks: bool = True) -> tuple[ErrorCode, int]:
         data = bytearray(records)
@@ -83,13 +109,13 @@ class FakePartition:
         if header.producer_id >= 0 and idempotent_checks:
             known = self.producers.get(header.producer_id)
             if known is None:
-                if header.base_sequence != 0:
+                if header.base_sequence != 0 and not self.takes_any_first:
                     return ErrorCode.UNKNOWN_PRODUCER_ID, -1
                 known = self.producers[header.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
             for first, last, offset in known:
                 if (first, last) == (header.base_sequence, header.last_sequence):
                     return ErrorCode.NONE, offset
-            expected = known[-1][1] + 1 if known else 0
+            expected = known[-1][1] + 1 if known else header.base_sequence
             if header.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             known.append((header.base_sequence, header.last_sequence, self.end_offset))
@@ -109,6 +135,7 @@ class FakeCluster:
         self._thread.start()
         self.servers: dict[int, Server] = {}
         self.topics: dict[str, dict[int, FakePartition]] = {}
+        self.topic_ids: dict[str, UUID] = {}
         self.controller_id = 1
         self.fault: FaultHook = lambda _: None
         self.asked: list[Asked] = []
@@ -128,9 +155,16 @@ class FakeCluster:
         return ",".join(f"127.0.0.1:{server.port}" for server in self.servers.values())
 
     def add_topic(self, topic: str, leaders: list[int]) -> None:
+        first_id = UUID(int=(len(self.topic_ids) + 1) << 64)
+        self.topic_ids.setdefault(topic, first_id)
         self.topics[topic] = {
             number: FakePartition(leader) for number, leader in enumerate(leaders)
         }
+
+    def create_again(self, topic: str, leaders: list[int]) -> None:
+        """The same name, but another topic."""
+        self.topic_ids[topic] = UUID(int=self.topic_ids[topic].int + 1)
+        self.add_topic(topic, leaders)
 
     def partition(self, topic: str, number: int = 0) -> FakePartition:
         return self.topics[topic][number]
@@ -248,6 +282,7 @@ class FakeCluster:
             return metadata_api.MetadataTopic(topic=name, partitions=[], error_code=code)
         return metadata_api.MetadataTopic(
             topic=name,
+            topic_id=self.topic_ids[name],
             partitions=[
                 metadata_api.MetadataPartition(
                     partition=number,
@@ -319,7 +354,8 @@ class FakeCluster:
                 return True
             response = self._fetched(broker_id, message, None)
             if not final and not any(
-                each.records or each.error_code for each in response.partitions
+                each.records or each.error_code or each.diverging_epoch
+                for each in response.partitions
             ):
                 return False
             answered = True
@@ -352,14 +388,28 @@ class FakeCluster:
         message: fetch.FetchRequest,
         forced: ErrorCode | None,
     ) -> fetch.FetchPartitionResponse:
-        led = forced or self._led(broker_id, asked.topic, asked.partition)
+        names = {topic_id_to_text(each): name for name, each in self.topic_ids.items()}
+        name = asked.topic if asked.topic in self.topics else names.get(asked.topic)
+        if name is None and len(asked.topic) == TOPIC_ID_CHARACTERS:
+            forced = forced or ErrorCode.UNKNOWN_TOPIC_ID
+        led = forced or self._led(broker_id, name or "", asked.partition)
         if isinstance(led, FakePartition):
             if asked.current_leader_epoch < led.epoch:
                 led = ErrorCode.FENCED_LEADER_EPOCH
-            elif not led.start_offset <= asked.fetch_offset <= led.end_offset:
+            elif led.divergence(asked) is None and not (
+                led.start_offset <= asked.fetch_offset <= led.end_offset
+            ):
                 led = ErrorCode.OFFSET_OUT_OF_RANGE
         if isinstance(led, ErrorCode):
             return fetch.FetchPartitionResponse(asked.topic, asked.partition, led)
+        parting = led.divergence(asked)
+        if parting is not None:
+            return fetch.FetchPartitionResponse(
+                asked.topic,
+                asked.partition,
+                high_watermark=led.high_watermark,
+                diverging_epoch=parting,
+            )
         found = bytearray()
         for batch in led.batches:
             header = read_header(batch)

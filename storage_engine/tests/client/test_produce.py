@@ -1,6 +1,7 @@
 """Batches arrive once and in order, whatever happens on the way (R-CLI1, R-CLI7)."""
 
 import random
+import re
 import time
 from collections import Counter
 
@@ -8,6 +9,7 @@ import pytest
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.produce import BatchWriter
+from storage_engine.client.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -236,6 +238,93 @@ def test_a_forgotten_producer_is_an_error_when_a_batch_may_have_arrived_before(f
             writer.flush()
         assert raised.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
         writer.abandon()
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_batch_that_is_refused_more_often_than_retries_allow_fails_with_the_last_cause(
+    fake, cluster, retries
+):
+    fake.add_topic("t", [1])
+    fake.fault = on_produce(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 9)
+    outcomes = []
+    with BatchWriter(cluster, retries=retries) as writer:
+        writer.append(
+            T0, numbered_batch(0), done=lambda offset, error: outcomes.append((offset, error))
+        )
+        writer.flush()
+        assert fake.count("Produce") == retries + 1
+        fake.fault = lambda _: None
+        writer.append(T0, numbered_batch(1))
+    ((offset, error),) = outcomes
+    assert offset == -1
+    assert isinstance(error, TriesExhaustedError)
+    assert re.match(
+        rf"t-0: not delivered in {retries + 1} tries \(retries={retries}\): NOT_ENOUGH_REPLICAS: ",
+        str(error),
+    )
+    assert values_of(fake.partition("t")) == [1], "what comes later goes on"
+
+
+def test_a_writer_without_callbacks_fails_as_a_whole_when_tries_are_exhausted(fake, cluster):
+    fake.add_topic("t", [1])
+    fake.fault = on_produce(Fault.DROP, Fault.DROP)
+    writer = BatchWriter(cluster, retries=1)
+    with pytest.raises(TriesExhaustedError, match="not delivered in 2 tries"):
+        write(writer, 1)
+        writer.flush()
+
+
+def test_batches_behind_one_that_is_tried_again_use_up_none_of_their_own_tries(fake, cluster):
+    fake.add_topic("t", [1])
+    left = {0: 3, 3: 2}
+
+    def fault(asked):
+        if asked.api != "Produce":
+            return None
+        sequence = read_header(asked.message.partitions[0].records).base_sequence
+        if not left.get(sequence) or (sequence == 3 and left[0]):
+            # The others are on their way before this one is answered.
+            time.sleep(0.02)
+            return None
+        left[sequence] -= 1
+        time.sleep(0.02)
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+
+    fake.fault = fault
+    with BatchWriter(cluster, retries=3) as writer:
+        write(writer, 4)
+    assert left == {0: 0, 3: 0}
+    assert values_of(fake.partition("t")) == [0, 1, 2, 3]
+
+
+def test_a_batch_is_never_sent_as_a_new_one_behind_a_later_one(fake, cluster):
+    """A leader that takes any sequence of a producer that it does not know, as Kafka's does."""
+    fake.add_topic("t", [1])
+    partition = fake.partition("t")
+    partition.errors.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    partition.takes_any_first = True
+
+    def fault(asked):
+        if asked.api == "Produce" and asked.number == 1:
+            # The second is on its way before the first is answered.
+            time.sleep(0.2)
+
+    fake.fault = fault
+    outcomes = []
+    with BatchWriter(cluster) as writer:
+        for number in range(2):
+            writer.append(
+                T0,
+                numbered_batch(number),
+                done=lambda offset, error, number=number: outcomes.append((number, offset, error)),
+            )
+        writer.flush()
+        writer.append(T0, numbered_batch(2))
+    (later, first) = outcomes
+    assert later == (1, 0, None)
+    assert first[:2] == (0, -1)
+    assert first[2].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert values_of(partition) == [1, 2]
 
 
 def test_a_batch_that_is_too_large_is_an_error_that_names_the_setting(fake, cluster):

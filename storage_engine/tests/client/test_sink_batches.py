@@ -12,6 +12,7 @@ from storage_engine.core.errors import ConfigError, DeadlineExceededError, Error
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.batch_fields import BatchResponse
+from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.registry import OWN_RANGES
@@ -46,6 +47,8 @@ def coordinator(fake) -> SimpleNamespace:
             return JoinBatchResponse(
                 error_code=int(code), producer_id=PRODUCER, producer_epoch=0, origins={SOURCE: 5}
             )
+        if api == "CommitBatch":
+            return CommitBatchResponse(error_code=int(code))
         return BatchResponse(error_code=int(code))
 
     fake.admin = answer

@@ -9,7 +9,7 @@ from storage_engine.client.zookeeper_consumer.ledger import Claim, Ledger
 from storage_engine.client.zookeeper_consumer.loop_thread import LoopThread
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import monotonic_ms
+from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -17,7 +17,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 class Session:
     """One whose lease the test sets."""
 
-    lease_end_monotonic_ms = monotonic_ms() + 3_600_000
+    lease_end_monotonic_ms = monotonic_with_sleep_ms() + 3_600_000
 
 
 def ledger(**offsets: int | None) -> Ledger:
@@ -75,10 +75,10 @@ def test_nothing_is_handed_out_when_the_session_may_have_expired():
     made = Ledger(session)
     made.give({A: 0})
     claim = claims_of(made)[A]
-    session.lease_end_monotonic_ms = monotonic_ms()
+    session.lease_end_monotonic_ms = monotonic_with_sleep_ms()
     assert not made.may_hand_out
     assert not made.hand_out(claim, 1)
-    session.lease_end_monotonic_ms = monotonic_ms() + 3_600_000
+    session.lease_end_monotonic_ms = monotonic_with_sleep_ms() + 3_600_000
     assert made.hand_out(claim, 1)
 
 

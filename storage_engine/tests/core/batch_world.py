@@ -5,16 +5,18 @@ acknowledgement is lost, comes late or twice; the coordinator is lost with any p
 is not replicated, and the next one reads a log that compaction has left with one record a key; a
 partition changes its leader, who knows no producer's guard; a driver dies or lives on as a zombie
 beside its successor, who computes the batch anew with other rows and other parallelism; attempts of
-a task run side by side, and go on when nobody waits for them. Not modelled: loss of replicated
-records; a client that breaks the protocol.
+a task run side by side, and go on when nobody waits for them. Some drivers tell their run: of
+these the one that the coordinator hears of last goes on, the others are told. Not modelled: loss of
+replicated records; a client that breaks the protocol.
 """
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -39,9 +41,11 @@ from storage_engine.core.transaction_state import (
 from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.core.verification_guard import VerificationGuards
 from storage_engine.tests.core.batch_world_parts import (
+    Client,
     OutputPartition,
     Produce,
     Row,
+    Talk,
     Violation,
     demand,
 )
@@ -53,43 +57,17 @@ ROWS_PER_BATCH = 3
 TIMEOUT_MS = 100
 
 DONE = (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED)
-Talk = Generator[Any, Any, Any]
-"""Of a client: yields requests, and conditions that it waits for; is sent the answers."""
-
-
-class Client:
-    """Runs a talk: the identical request again and again, until its answer comes."""
-
-    def __init__(self, world: "World", talk: Talk, on_end: Callable[[Any], None]) -> None:
-        self.world, self.talk, self.on_end = world, talk, on_end
-        self.serial = 0
-        self.done = False
-        self.asked: Any = next(talk)
-
-    def poke(self) -> None:
-        """Ask, once more or for the first time; or look whether what it waits for is there."""
-        if callable(self.asked):
-            if self.asked():
-                self.hear(self.serial, None)
-            return
-        serial, asked = self.serial, self.asked
-        self.world.mail(lambda: self.world.serve(asked, lambda answer: self.hear(serial, answer)))
-
-    def hear(self, serial: int, answer: Any) -> None:
-        if self.done or serial != self.serial:
-            return
-        if isinstance(answer, Answer) and answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-            return
-        self.serial += 1
-        try:
-            self.asked = self.talk.send(answer)
-        except StopIteration as end:
-            self.done = True
-            self.on_end(end.value)
+REPLACED = -1
+"""In place of a producer id: a task was told that its run is replaced."""
 
 
 class World:
     """All of it; `keyed`: the queries drop by origin what the other has copied."""
+
+    owner = ""
+    """Of all batches."""
+    telling = 0.5
+    """The share of drivers that tell their run."""
 
     def __init__(
         self,
@@ -112,9 +90,11 @@ class World:
         self.clients: list[Client] = []
         self.drivers: dict[str, Client] = {}
         """The newest of each query."""
-        self.logged = {"a": -1, "b": -1} if keyed else {"a": -1}
+        self.logged = self.queries()
         """Last batch in Spark's commit log, by query."""
         self.lost: dict[str, int] = dict.fromkeys(self.logged, 0)
+        self.replaced = 0
+        """Drivers that were told so."""
         self.winners: dict[tuple[str, int], list[frozenset[int]]] = {}
         """What drivers asked to commit, by batch."""
         self.written: dict[int, list[tuple[TopicPartition, Row]]] = {}
@@ -122,6 +102,9 @@ class World:
         self.elect()
         for query in self.logged:
             self.start_driver(query)
+
+    def queries(self) -> dict[str, int]:
+        return {"a": -1, "b": -1} if self.keyed else {"a": -1}
 
     # --- the coordinator ---
 
@@ -134,7 +117,7 @@ class World:
         self.replies: dict[int, Callable[[Answer], None]] = {}
         self.unmarked: dict[tuple[int, TopicPartition], SendMarkers] = {}
         self.coordinator = self.factory()
-        self.run(self.coordinator.restore(self.live(), self.now_ms))
+        self.run(self.coordinator.restore(self.live(), Moment(self.now_ms, self.now_ms)))
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -231,19 +214,24 @@ class World:
             if self.drivers[query] is client:
                 self.start_driver(query)
 
-        client = Client(self, self.drive(query, self.logged[query] + 1), ended)
+        self.ids += 1
+        run = UUID(int=self.ids) if self.random.random() < self.telling else None
+        client = Client(self, self.drive(query, self.logged[query] + 1, run), ended)
         self.drivers[query] = client
         self.clients.append(client)
 
-    def drive(self, query: str, batch: int) -> Talk:
+    def drive(self, query: str, batch: int, run: UUID | None) -> Talk:
         while True:
             tasks = self.random.randint(1, 3)
             results: dict[int, int | None] = {}
             """Producer id by task, or None: it was told that the batch is committed."""
             for task in range(tasks):
                 for _ in range(self.random.choice((1, 1, 2))):
-                    self.start_attempt(query, batch, task, tasks, results)
+                    self.start_attempt(query, batch, task, tasks, results, run)
             yield lambda results=results, tasks=tasks: len(results) == tasks
+            if REPLACED in results.values():
+                self.replaced += 1
+                return
             members = frozenset(each for each in results.values() if each is not None)
             self.winners.setdefault((query, batch), []).append(members)
             top = ROWS_PER_BATCH * (batch + 1) - 1
@@ -256,30 +244,47 @@ class World:
                 drained=tasks - len(members),
                 now_ms=self.now_ms,
                 origins={SOURCE: top} if self.keyed else {},
+                owner=self.owner,
+                run=run,
             )
             demand(answer.error is not ErrorCode.NOT_COMMITTED, "a task drained without reason")
             if answer.error not in DONE:
-                self.lost[query] += 1
+                self.lost[query] += answer.error is not ErrorCode.RUN_REPLACED
+                self.replaced += answer.error is ErrorCode.RUN_REPLACED
                 return
             self.logged[query] = max(self.logged[query], batch)
+            if not self.goes_on(query, batch):
+                return
             batch += 1
 
+    def goes_on(self, query: str, batch: int) -> bool:
+        """Whether the driver has another batch behind that one."""
+        return True
+
     def start_attempt(
-        self, query: str, batch: int, task: int, tasks: int, results: dict[int, int | None]
+        self,
+        query: str,
+        batch: int,
+        task: int,
+        tasks: int,
+        results: dict[int, int | None],
+        run: UUID | None,
     ) -> None:
         def ended(result: tuple[bool, int | None]) -> None:
             done, producer_id = result
             if done:
                 results.setdefault(task, producer_id)
             elif task not in results:
-                self.start_attempt(query, batch, task, tasks, results)
+                self.start_attempt(query, batch, task, tasks, results, run)
 
-        self.clients.append(Client(self, self.attempt(query, batch, task, tasks), ended))
+        self.clients.append(Client(self, self.attempt(query, batch, task, tasks, run), ended))
 
-    def attempt(self, query: str, batch: int, task: int, tasks: int) -> Talk:
-        """(done, producer id or None); not done: Spark runs the task again."""
+    def attempt(self, query: str, batch: int, task: int, tasks: int, run: UUID | None) -> Talk:
+        """(done, producer id, REPLACED or None); not done: Spark runs the task again."""
         rows = range(ROWS_PER_BATCH * batch, ROWS_PER_BATCH * (batch + 1))[task::tasks]
-        joined = yield self.join(query, batch)
+        joined = yield self.join(query, batch, run)
+        if joined.error is ErrorCode.RUN_REPLACED:
+            return True, REPLACED
         if joined.error is ErrorCode.ALREADY_COMMITTED:
             return True, None
         written: list[tuple[TopicPartition, Row]] = []
@@ -300,12 +305,14 @@ class World:
                 error = yield Produce(joined.producer_id, tp, sequence, row)
                 written.append((tp, row))
             if error:
-                again = yield self.join(query, batch)
+                again = yield self.join(query, batch, run)
+                if again.error is ErrorCode.RUN_REPLACED:
+                    return True, REPLACED
                 return again.error is ErrorCode.ALREADY_COMMITTED, None
         self.written[joined.producer_id] = written
         return True, joined.producer_id
 
-    def join(self, query: str, batch: int) -> JoinBatch:
+    def join(self, query: str, batch: int, run: UUID | None) -> JoinBatch:
         return JoinBatch(
             request=0,
             sink=SINK,
@@ -314,6 +321,8 @@ class World:
             timeout_ms=TIMEOUT_MS,
             now_ms=0,
             fresh_producer_id=0,
+            owner=self.owner,
+            run=run,
         )
 
     # --- what happens ---
@@ -352,17 +361,17 @@ class World:
             self.start_driver(query)
         else:
             self.now_ms += self.random.randrange(TIMEOUT_MS)
-            self.step(Tick(now_ms=self.now_ms))
+            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
         if len(self.letters) > 200:
             del self.letters[:-100]
 
     def settle(self) -> None:
         """No more faults: the newest drivers commit two more batches each, and all ends."""
         self.faulty = False
-        goal = {query: batch + 2 for query, batch in self.logged.items()}
+        goal = self.goal()
         for _ in range(60_000):
             self.happen()
-            if all(self.logged[query] >= goal[query] for query in goal):
+            if self.has_reached(goal):
                 break
         else:
             raise Violation(f"no progress: {self.logged}, wanted {goal}")
@@ -373,7 +382,7 @@ class World:
         self.letters = []
         for _ in range(4):
             self.now_ms += TIMEOUT_MS
-            self.step(Tick(now_ms=self.now_ms))
+            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
             for _ in range(6):
                 self.replicated = len(self.log)
                 self.step(Replicated(number=self.replicated - self.base))
@@ -386,6 +395,13 @@ class World:
                 for letter in letters:
                     letter()
 
+    def goal(self) -> dict[str, int]:
+        """What is to be committed by query, once nothing goes wrong any more."""
+        return {query: batch + 2 for query, batch in self.logged.items()}
+
+    def has_reached(self, goal: dict[str, int]) -> bool:
+        return all(self.logged[query] >= goal[query] for query in goal)
+
     # --- what must hold ---
 
     def check(self) -> None:
@@ -393,11 +409,14 @@ class World:
         self.check_outputs(committed)
         for query, batch in self.logged.items():
             demand(
-                all((query, each) in committed for each in range(batch + 1)),
+                all((query, each) in committed for each in self.batches_up_to(query, batch)),
                 f"Spark has logged batch {batch} of {query}, the coordinator has not",
             )
         open_members = [key for key, record in self.live().items() if isinstance(key, MemberKey)]
         demand(not open_members, f"transactions that never end: {open_members}")
+
+    def batches_up_to(self, query: str, batch: int) -> range:
+        return range(batch + 1)
 
     def live(self) -> dict[StateKey, StateRecord]:
         content = dict(self.log)

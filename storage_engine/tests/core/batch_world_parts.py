@@ -1,10 +1,13 @@
-"""What the world of the batch commit has beside the coordinator: rows, and the partitions that they
-are written to, each with the guard of its present leader."""
+"""What the world of the batch commit has beside the coordinator: clients, rows, and the partitions
+that they are written to, each with the guard of its present leader."""
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transaction_events import Answer
 from storage_engine.core.verification_guard import VerificationGuards
 
 
@@ -71,3 +74,38 @@ class OutputPartition:
         demand(earlier <= {commits}, f"producer {producer_id} is committed and aborted")
         self.entries.append((producer_id, commits))
         return True
+
+
+Talk = Generator[Any, Any, Any]
+"""Of a client: yields requests, and conditions that it waits for; is sent the answers."""
+
+
+class Client:
+    """Runs a talk: the identical request again and again, until its answer comes."""
+
+    def __init__(self, world: Any, talk: Talk, on_end: Callable[[Any], None]) -> None:
+        self.world, self.talk, self.on_end = world, talk, on_end
+        self.serial = 0
+        self.done = False
+        self.asked: Any = next(talk)
+
+    def poke(self) -> None:
+        """Ask, once more or for the first time; or look whether what it waits for is there."""
+        if callable(self.asked):
+            if self.asked():
+                self.hear(self.serial, None)
+            return
+        serial, asked = self.serial, self.asked
+        self.world.mail(lambda: self.world.serve(asked, lambda answer: self.hear(serial, answer)))
+
+    def hear(self, serial: int, answer: Any) -> None:
+        if self.done or serial != self.serial:
+            return
+        if isinstance(answer, Answer) and answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return
+        self.serial += 1
+        try:
+            self.asked = self.talk.send(answer)
+        except StopIteration as end:
+            self.done = True
+            self.on_end(end.value)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.coordination import AppendRecord, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -16,7 +16,7 @@ from storage_engine.core.transaction_events import (
     SendMarkers,
     Tick,
 )
-from storage_engine.core.transaction_state import StateKey, StateRecord
+from storage_engine.core.transaction_state import NO_ROWS, StateKey, StateRecord
 from storage_engine.core.transactions import TransactionCoordinator
 
 TIMEOUT_MS = 1000
@@ -56,7 +56,7 @@ class CoordinatorBench:
             else:
                 content[key] = record
         self.markers = {}
-        self._run(self.coordinator.restore(content, self.now_ms))
+        self._run(self.coordinator.restore(content, self.at))
 
     def _run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -70,6 +70,10 @@ class CoordinatorBench:
                 case Answer():
                     assert effect.request not in self.answers, "answered twice"
                     self.answers[effect.request] = effect
+
+    @property
+    def at(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms)
 
     def step(self, event: Event) -> None:
         self._run(self.coordinator.step(event))
@@ -116,7 +120,7 @@ class CoordinatorBench:
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        self.step(Tick(now_ms=self.now_ms))
+        self.step(Tick(at=self.at))
 
     # --- requests ---
 
@@ -136,7 +140,9 @@ class CoordinatorBench:
             self.replicate()
         return self.answers.get(request)
 
-    def join(self, batch: int, *, sink="s", query="q", replicate=True) -> Answer | None:
+    def join(
+        self, batch: int, *, sink="s", query="q", owner="", run=None, replicate=True
+    ) -> Answer | None:
         return self.ask(
             lambda request: JoinBatch(
                 request=request,
@@ -146,6 +152,8 @@ class CoordinatorBench:
                 timeout_ms=TIMEOUT_MS,
                 now_ms=self.now_ms,
                 fresh_producer_id=self.fresh_producer_id(),
+                owner=owner,
+                run=run,
             ),
             replicate=replicate,
         )
@@ -161,9 +169,9 @@ class CoordinatorBench:
             )
         )
 
-    def attempt(self, batch: int, *partitions: TopicPartition, sink="s", query="q") -> int:
+    def attempt(self, batch: int, *partitions: TopicPartition, sink="s", query="q", **who) -> int:
         """The producer id of a task attempt that has done its work."""
-        joined = self.join(batch, sink=sink, query=query)
+        joined = self.join(batch, sink=sink, query=query, **who)
         assert joined is not None and not joined.error, joined
         enlisted = self.enlist(joined.producer_id, *(partitions or (OUT0, OUT1)))
         assert enlisted is not None and not enlisted.error, enlisted
@@ -177,6 +185,9 @@ class CoordinatorBench:
         origins=None,
         sink="s",
         query="q",
+        owner="",
+        run=None,
+        rows=NO_ROWS,
         replicate=True,
     ) -> Answer | None:
         return self.ask(
@@ -189,6 +200,9 @@ class CoordinatorBench:
                 drained=drained,
                 now_ms=self.now_ms,
                 origins=origins or {},
+                owner=owner,
+                run=run,
+                rows=rows,
             ),
             replicate=replicate,
         )

@@ -56,6 +56,17 @@ def test_queries_with_other_sources_do_not_disturb_one_another():
     assert error(bench.commit(0, unkeyed, query="c")) == 0
 
 
+def test_a_query_is_not_disturbed_by_its_own_last_batch():
+    """Its next tasks may join before the commit."""
+    bench = CoordinatorBench()
+    following = bench.attempt(1)
+    assert error(bench.commit(0, bench.attempt(0), origins={SOURCE: 5})) == 0
+    bench.settle()
+    bench.fail_over()
+    bench.settle()
+    assert error(bench.commit(1, following, origins={SOURCE: 6})) == 0
+
+
 def test_origins_of_a_commit_that_is_not_replicated_are_told_only_with_it():
     bench = CoordinatorBench()
     bench.commit(0, bench.attempt(0), origins={SOURCE: 9}, replicate=False)

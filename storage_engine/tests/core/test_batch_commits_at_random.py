@@ -56,6 +56,7 @@ def test_batches_are_committed_in_spite_of_the_faults():
             world.happen()
     assert sum(world.logged["a"] + 1 for world in worlds) >= 10
     assert sum(world.lost["a"] for world in worlds) > 0, "attempts were lost on the way"
+    assert sum(world.replaced for world in worlds) > 0, "and drivers were replaced"
     assert sum(world.epoch for world in worlds) > 80, "and coordinators"
 
 

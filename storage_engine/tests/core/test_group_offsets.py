@@ -3,13 +3,13 @@ KIP-211, KIP-229, KIP-447, KIP-496."""
 
 import pytest
 
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     Caller,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
-    Moment,
     TopicsDeleted,
 )
 from storage_engine.core.groups.records import GroupKey, OffsetKey

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.producer_state import (
+    ANY_FORGOTTEN,
     BATCHES_REMEMBERED,
     MAX_SEQUENCE,
+    NONE_FORGOTTEN,
+    REFUSALS_REMEMBERED,
     ProducerBatch,
     ProducerStates,
 )
@@ -18,8 +21,8 @@ from storage_engine.core.single_use import single_use
 class Writer:
     """Appends batches of one producer to a table, as a log would."""
 
-    def __init__(self, *, forgotten: bool = False) -> None:
-        self.states = ProducerStates(forgotten=forgotten)
+    def __init__(self, *, forgotten_to: int = NONE_FORGOTTEN) -> None:
+        self.states = ProducerStates(forgotten_to=forgotten_to)
         self.next_offset = 0
 
     def send(self, sequence: int, count: int = 1, epoch: int = 0) -> tuple[str, int]:
@@ -74,14 +77,14 @@ def test_a_repeated_sequence_with_another_count_is_out_of_order():
 
 
 def test_the_sequence_wraps_from_the_largest_int32_to_0():
-    writer = Writer(forgotten=True)
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
     assert writer.send(MAX_SEQUENCE - 1, 2) == ("appended", 0)
     assert writer.send(0) == ("appended", 2)
     assert writer.send(MAX_SEQUENCE - 1, 2) == ("duplicate", 0)
 
 
 def test_a_batch_that_wraps_inside_is_followed_by_the_right_sequence():
-    writer = Writer(forgotten=True)
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
     assert writer.send(MAX_SEQUENCE, 3) == ("appended", 0)
     assert writer.send(2) == ("appended", 3)
 
@@ -117,7 +120,7 @@ def test_an_unknown_producer_must_begin_with_0_while_the_history_is_complete():
 
 def test_an_unknown_producer_may_begin_anywhere_once_something_was_forgotten():
     """KIP-360: its records may have been deleted, and its state with them."""
-    assert Writer(forgotten=True).send(4) == ("appended", 0)
+    assert Writer(forgotten_to=ANY_FORGOTTEN).send(4) == ("appended", 0)
 
 
 def test_an_expired_producer_is_forgotten_and_may_come_back_anywhere():
@@ -127,6 +130,84 @@ def test_an_expired_producer_is_forgotten_and_may_come_back_anywhere():
     assert writer.states.expire(now_ms=1100, expiration_ms=1000) == 1
     assert writer.states.get(7) is None
     assert writer.send(1) == ("appended", 1)
+
+
+def test_a_producer_above_all_that_expired_must_begin_with_0():
+    writer = Writer()
+    writer.states.record(6, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    writer.states.expire(now_ms=1000, expiration_ms=1000)
+    assert writer.states.forgotten_to == 6
+    with pytest.raises(OutOfOrderSequenceError, match="producer 7 starts with sequence 1"):
+        writer.send(1)
+    assert writer.send(0) == ("appended", 0)
+
+
+def test_a_producer_of_one_transaction_that_expires_says_nothing_about_others():
+    writer = Writer()
+    writer.states.record(single_use(3), 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    assert writer.states.expire(now_ms=1000, expiration_ms=1000) == 1
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(1)
+
+
+def test_a_marker_of_a_producer_without_batches_lets_no_later_one_begin_in_the_middle():
+    writer = Writer(forgotten_to=6)
+    writer.states.record_marker(7, 0, TransactionMarker(True, 0), offset=0, now_ms=100)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(1)
+
+
+@pytest.mark.parametrize("first", [0, 40, MAX_SEQUENCE])
+def test_nothing_of_a_producer_that_may_be_forgotten_passes_a_batch_that_was_refused(first):
+    """It may begin anywhere, but will send the refused one again: first that, then the next."""
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
+    second, third = (first + 1) & MAX_SEQUENCE, (first + 2) & MAX_SEQUENCE
+    writer.states.note_refused(7, 0, first)
+    writer.states.note_refused(7, 0, second)
+    for sequence in (third, second):
+        with pytest.raises(OutOfOrderSequenceError, match=f"{first} was refused here"):
+            writer.send(sequence)
+    assert [writer.send(each) for each in (first, second, third)] == [
+        ("appended", 0), ("appended", 1), ("appended", 2),
+    ]  # fmt: skip
+
+
+def test_a_refusal_stands_until_the_batch_comes_and_for_its_epoch_only():
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
+    writer.states.note_refused(7, 1, 5)
+    writer.states.note_refused(7, 0, 3)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.send(6, epoch=1)
+    assert writer.states.copy_of([7]).check(7, 0, 6, 6) is None
+    assert writer.send(5, epoch=1) == ("appended", 0)
+    writer.states.expire(now_ms=2000, expiration_ms=1000)
+    assert writer.send(7, epoch=1) == ("appended", 1), "the refusal went with the batch"
+
+
+def test_a_trial_copy_knows_of_refusals():
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
+    writer.states.note_refused(7, 0, 5)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.states.copy_of([7]).check(7, 0, 6, 6)
+
+
+def test_refusals_of_ever_new_producers_take_a_bounded_room():
+    states = ProducerStates(forgotten_to=ANY_FORGOTTEN)
+    for producer_id in range(REFUSALS_REMEMBERED + 1):
+        states.note_refused(producer_id, 0, 0)
+    assert states.check(0, 0, 1, 1) is None, "the oldest went"
+    with pytest.raises(OutOfOrderSequenceError):
+        states.check(1, 0, 1, 1)
+
+
+def test_a_table_that_was_cut_misses_only_what_the_whole_one_knew_or_had_forgotten():
+    whole = ProducerStates(forgotten_to=5)
+    for producer_id in (3, 9, single_use(1)):
+        whole.record(producer_id, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    cut = ProducerStates(forgotten_to=ANY_FORGOTTEN)
+    cut.record(3, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    cut.cut_from(whole)
+    assert cut.forgotten_to == 9
 
 
 def test_a_marker_with_a_newer_epoch_resets_the_sequence():
@@ -160,7 +241,7 @@ def test_a_trial_copy_changes_nothing():
     start=st.sampled_from([0, MAX_SEQUENCE - 60, MAX_SEQUENCE]),
 )
 def test_retries_of_the_last_five_never_append_twice(counts, retries, start):
-    writer = Writer(forgotten=True)
+    writer = Writer(forgotten_to=ANY_FORGOTTEN)
     sent: list[tuple[int, int, int]] = []
     sequence = start
     for step, count in enumerate(counts):
@@ -186,4 +267,4 @@ def test_a_producer_for_one_transaction_is_forgotten_with_its_marker(commits):
         ended = states.record_marker(producer_id, 0, marker, offset=offset, now_ms=100)
         assert (ended is not None) == (offset == 1 and not commits)
         assert states.get(producer_id) is None
-    assert not states.forgotten and not states.transactions.ongoing
+    assert states.forgotten_to == NONE_FORGOTTEN and not states.transactions.ongoing

@@ -46,3 +46,16 @@ def test_a_word_from_before_a_marker_or_of_another_epoch_does_not_count():
     assert not guards.note_answer(after, enlisted=True)
     assert guards.note_answer(newer, enlisted=True)
     assert (guards.is_open(1, 0), guards.is_open(1, 1)) == (False, True)
+
+
+def test_a_word_holds_until_the_next_marker_and_not_for_the_next_transaction():
+    guards = VerificationGuards()
+    assert guards.word(7, 0) is None
+    guards.note_answer(guards.ask(7, 0), enlisted=True)
+    word = guards.word(7, 0)
+    assert word is not None and guards.holds(word)
+    assert guards.word(7, 1) is None
+    guards.note_marker(7)
+    assert not guards.holds(word)
+    guards.note_answer(guards.ask(7, 0), enlisted=True)
+    assert guards.is_open(7, 0) and not guards.holds(word)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import InvalidRecordError, OutOfOrderSequenceError
+from storage_engine.core.producer_state import ANY_FORGOTTEN
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     compact,
@@ -95,7 +96,7 @@ def test_followers_take_over_a_compacted_log(tmp_path):
         position = follower.log_end_offset
     assert rows(follower) == rows(leader)
     assert follower.log_end_offset == leader.log_end_offset
-    assert follower.producer_state.forgotten
+    assert follower.producer_state.forgotten_to == ANY_FORGOTTEN
     compact(follower)
     assert newest_of(rows(follower)) == newest_of(rows(leader))
     follower.close()

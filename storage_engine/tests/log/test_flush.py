@@ -100,6 +100,15 @@ def test_flush_ms_bounds_how_long_it_is_not_flushed(tmp_path):
     assert not log.needs_flush(9999)
 
 
+def test_a_wall_clock_that_is_set_changes_no_time_between_flushes(tmp_path):
+    clock = ManualClock(1000)
+    clock.wall_ms = lambda: 10**12  # type: ignore[method-assign]
+    log = open_log(tmp_path, LogConfig(flush_ms=500), clock=clock)
+    append(log)
+    assert not log.needs_flush(1499)
+    assert log.needs_flush(1500)
+
+
 def test_a_job_counts_for_what_was_there_when_it_was_asked_for(tmp_path):
     log = open_log(tmp_path)
     fill(log, 30)

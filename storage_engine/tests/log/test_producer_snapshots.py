@@ -6,7 +6,12 @@ import pytest
 from crc32c import crc32c
 
 from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.core.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerBatch,
+    ProducerStates,
+)
 from storage_engine.log.disk import REAL_DISK
 from storage_engine.log.producer_snapshots import (
     SNAPSHOTS_KEPT,
@@ -18,7 +23,7 @@ from storage_engine.tests.log.support import append, fill, open_log, segment_fil
 
 
 def some_states() -> ProducerStates:
-    states = ProducerStates(forgotten=True)
+    states = ProducerStates(forgotten_to=1 << 50)
     for producer_id in (1, 1 << 40):
         for number in range(7):
             states.record(
@@ -49,7 +54,7 @@ def test_a_snapshot_is_read_as_written():
     states = some_states()
     again = decode(encode(states))
     assert as_values(again) == as_values(states)
-    assert again.forgotten
+    assert again.forgotten_to == 1 << 50
     assert list(again.transactions.ongoing.items()) == [(4, 60), (6, 66)]
     assert again.transactions.ended == ((65, 70),)
 
@@ -59,7 +64,21 @@ def test_a_snapshot_of_a_version_without_transactions_is_read():
     body += struct.pack(">iiqqq", 0, 4, 100, 104, 1000)
     states = decode(struct.pack(">4sI", b"HPS1", crc32c(body)) + body)
     assert as_values(states) == [(7, 3, 50, -1, [(0, 4, 100, 104, 1000)])]
-    assert states.forgotten and not states.transactions.ongoing
+    assert states.forgotten_to == ANY_FORGOTTEN and not states.transactions.ongoing
+
+
+@pytest.mark.parametrize(("byte", "forgotten_to"), [(0, NONE_FORGOTTEN), (1, ANY_FORGOTTEN)])
+def test_a_snapshot_of_a_version_that_only_knew_whether_any_was_forgotten_is_read(
+    byte, forgotten_to
+):
+    body = struct.pack(">BIII", byte, 1, 1, 1) + struct.pack(">qhqiB", 7, 3, 50, 4, 1)
+    body += struct.pack(">iiqqq", 0, 4, 100, 104, 1000)
+    body += struct.pack(">qqqq", 7, 100, 20, 30)
+    states = decode(struct.pack(">4sI", b"HPS2", crc32c(body)) + body)
+    assert as_values(states) == [(7, 3, 50, 4, [(0, 4, 100, 104, 1000)])]
+    assert states.forgotten_to == forgotten_to
+    assert list(states.transactions.ongoing.items()) == [(7, 100)]
+    assert states.transactions.ended == ((20, 30),)
 
 
 def test_every_flipped_or_cut_byte_is_noticed():
@@ -120,7 +139,7 @@ def test_a_clean_opening_reads_no_batch_for_the_producers(tmp_path):
     assert again.producer_state.get(9) is not None
 
 
-@pytest.mark.parametrize("position", [9, 13, 17])
+@pytest.mark.parametrize("position", [16, 20, 24])
 @pytest.mark.parametrize("count", [1, 1 << 31, (1 << 32) - 1])
 def test_a_count_that_does_not_fit_is_no_snapshot(position, count):
     """As another program may have written it, with a CRC that is right."""

@@ -147,7 +147,7 @@ def test_a_log_with_transactions_is_read_in_pieces_as_at_once(history, random):
                 producer_id = -1  # tombstones are written outside transactions
             record = None if offset is None else OffsetRecord(offset=offset, commit_ms=0)
             key = OffsetKey("g", tp)
-            batch = encode_entries([(key, record)], now_ms=0)
+            ((_, batch),) = encode_entries([(key, record)], now_ms=0, part_bytes=1 << 20)
             if producer_id > 0:
                 patch_producer(
                     batch,

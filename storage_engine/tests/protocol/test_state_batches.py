@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol.record_batch import validate_for_append
+from storage_engine.protocol.record_batch import HEADER_BYTES, validate_for_append
 from storage_engine.protocol.record_encoder import LARGEST_BATCH_BYTES, encode_batches
-from storage_engine.protocol.state_batches import FEW, encode_raw, iter_raw
+from storage_engine.protocol.state_batches import FEW, encode_parts, encode_raw, iter_raw
 
 ENTRIES = st.lists(
     st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)),
@@ -43,3 +43,16 @@ def test_lengths_of_all_sizes_are_the_same(count, size):
     entries: list[tuple[bytes, bytes | None]] = [(b"k", b"v" * size), (b"k" * 64, None)] * count
     entries = entries[:count]
     assert bytes(encode_raw(entries, now_ms=1)) == in_columns(entries, 1)
+
+
+def test_what_a_log_does_not_take_as_one_batch_is_several_in_order():
+    large = (b"large", b"x" * 3000)
+    entries = [(b"k%d" % n, b"v" * 100) for n in range(100)] + [large, (b"gone", None)]
+    parts = encode_parts(entries, now_ms=1, part_bytes=1000)
+    assert sum(count for count, _ in parts) == len(entries)
+    assert [entry[1:] for _, batch in parts for entry in iter_raw(batch, "log")] == entries
+    sizes = [(count, len(batch)) for count, batch in parts]
+    assert all(size <= 1000 + HEADER_BYTES for count, size in sizes if count > 1)
+    assert [count for count, size in sizes if size > 2000] == [1]
+    ((count, whole),) = encode_parts(entries, now_ms=1, part_bytes=1 << 20)
+    assert (count, whole) == (len(entries), encode_raw(entries, now_ms=1))

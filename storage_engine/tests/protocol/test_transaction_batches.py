@@ -1,22 +1,23 @@
 """The transaction coordinator's log as record batches, and back."""
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.coordination import UnreadableRecord
 from storage_engine.core.transaction_state import (
     LedgerKey,
     LedgerRecord,
     MemberKey,
     MemberRecord,
     StateKey,
-    StateRecord,
+    TransactionalIdKey,
 )
 from storage_engine.protocol.record_batch import patch, read_header, validate_for_append
 from storage_engine.protocol.record_encoder import encode_batches
-from storage_engine.protocol.transaction_batches import encode_entries, replay
+from storage_engine.protocol.state_batches import encode_raw
+from storage_engine.protocol.transaction_batches import Content, encode_entries, replay
+from storage_engine.protocol.transaction_records import encode_key
 
 
 def member(batch: int) -> MemberRecord:
@@ -40,23 +41,24 @@ def entries(draw):
 @given(st.lists(st.lists(entries(), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_the_log_is_read_as_the_newest_record_of_each_key(history):
     whole = bytearray()
-    in_pieces: dict[StateKey, StateRecord] = {}
+    in_pieces: Content = {}
     offset = 0
     for step in history:
-        batch = encode_entries(step, now_ms=5)
+        ((_, batch),) = encode_entries(step, now_ms=5, part_bytes=1 << 20)
         patch(batch, 0, base_offset=offset, leader_epoch=3)
         offset += len(step)
         whole += batch
         replay(batch, in_pieces)
     newest = dict(entry for step in history for entry in step)
     wanted = {key: record for key, record in newest.items() if record is not None}
-    at_once: dict[StateKey, StateRecord] = {}
+    at_once: Content = {}
     replay(whole, at_once)
     assert at_once == in_pieces == wanted
 
 
 def test_a_step_is_one_batch_that_a_leader_takes():
-    batch = encode_entries([(MemberKey(n), member(n)) for n in range(50)], now_ms=7)
+    entries = [(MemberKey(n), member(n)) for n in range(50)]
+    ((_, batch),) = encode_entries(entries, now_ms=7, part_bytes=1 << 20)
     header = read_header(batch)
     assert (header.size_in_bytes, header.records_count) == (len(batch), 50)
     assert header.max_timestamp == 7
@@ -64,17 +66,34 @@ def test_a_step_is_one_batch_that_a_leader_takes():
 
 
 def test_records_of_a_later_version_are_skipped_and_one_without_a_key_is_damage():
-    content: dict[StateKey, StateRecord] = {}
+    content: Content = {}
     (later,) = encode_batches(pa.array([b"x"]), pa.array([b"\x7f\xffabc"]), now_ms=0)
     replay(later.data, content)
     assert content == {}
     (no_key,) = encode_batches(pa.array([b"x"]), None, now_ms=0)
-    with pytest.raises(CorruptRecordError, match="offset 0 of the transaction state log"):
-        replay(no_key.data, content)
+    (trouble,) = replay(no_key.data, content)
+    assert "the record at offset 0 of the transaction state log has no key" in trouble
 
 
-def test_a_damaged_batch_is_refused():
-    batch = encode_entries([(MemberKey(1), member(1))], now_ms=0)
-    batch[-1] ^= 1
-    with pytest.raises(CorruptRecordError):
-        replay(batch, {})
+def test_what_can_not_be_read_costs_the_rest_nothing():
+    sound = [(MemberKey(n), member(n)) for n in range(3)]
+    batches = bytearray()
+    for entry in sound:
+        ((_, batch),) = encode_entries([entry], now_ms=0, part_bytes=1 << 20)
+        if entry == sound[1]:
+            # Its number of headers.
+            batch[-1] ^= 1
+        batches += batch
+    keys = [b"\0", encode_key(LedgerKey("s", "q")), encode_key(TransactionalIdKey("t"))]
+    raw = [(keys[0], b"a key that ends too early"), (keys[1], b"\x7f\xff"), (keys[2], b"\0\1x")]
+    content: Content = {}
+    troubles = replay(bytes(batches) + bytes(encode_raw(raw, now_ms=0)), content)
+    unreadable = {key for key, known in content.items() if isinstance(known, UnreadableRecord)}
+    assert unreadable == {LedgerKey("s", "q"), TransactionalIdKey("t")}
+    assert content.keys() - unreadable == {MemberKey(0), MemberKey(2)}
+    assert len(troubles) == 4
+    assert [each for each in troubles if "counts for nothing" in each] == troubles[:2]
+    assert all("are refused until a broker that can read" in each for each in troubles[2:])
+    tombstone = encode_raw([(keys[1], None)], now_ms=0)
+    assert replay(tombstone, content) == []
+    assert LedgerKey("s", "q") not in content

@@ -15,6 +15,9 @@ from storage_engine.core.transaction_state import (
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    NumberInterval,
+    NumbersKey,
+    NumbersRecord,
     Origin,
     TransactionalIdKey,
     TransactionRecord,
@@ -71,11 +74,31 @@ ledgers = st.builds(
         max_size=4,
     ),
     once_ms=st.just(NO_TIME) | st.integers(0, 2**63 - 1),
+    owner=names,
+    run=st.none() | st.uuids(),
+    rows=st.integers(-1, 2**63 - 1),
+    winner=st.integers(-1, 2**63 - 1),
+    runs=st.lists(st.uuids(), max_size=3).map(tuple),
+)
+
+
+def _spread(steps: list[tuple[int, int, str]]) -> NumbersRecord:
+    """Intervals from the widths of gaps and intervals."""
+    intervals, at = [], -1
+    for gap, width, owner in steps:
+        intervals.append(NumberInterval(at + gap, at + gap + width, owner))
+        at = intervals[-1].last
+    return NumbersRecord(intervals=tuple(intervals))
+
+
+numbers = st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**40), names), max_size=4).map(
+    _spread
 )
 entries = st.one_of(
     st.tuples(st.builds(TransactionalIdKey, names), transactions),
     st.tuples(st.builds(MemberKey, ids), members),
     st.tuples(st.builds(LedgerKey, names, names), ledgers),
+    st.tuples(st.builds(NumbersKey, names, names), numbers),
 )
 
 

@@ -13,9 +13,9 @@ from unittest.mock import patch
 from storage_engine.broker import fetch_reads
 from storage_engine.broker.delayed_produce import AwaitedAppend
 from storage_engine.broker.fetch_reads import FetchReader
-from storage_engine.broker.handlers import control
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.replica_manager import ReplicaManager
 from storage_engine.broker.replica_roles import ReplicaRoles
 from storage_engine.core import controller, decision
@@ -100,16 +100,17 @@ def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
 
 @mutation
 def controller_epoch_ignored(stack: ExitStack) -> None:
-    refusal = control._refusal
+    refusal = OrderGate.refusal
 
-    def refuse(context: Any, order: Any) -> ErrorCode:
-        if order.controller_epoch < context.highest_controller_epoch:
-            context.highest_controller_epoch = order.controller_epoch
+    def refuse(self: OrderGate, order: Any) -> ErrorCode:
+        if order.controller_epoch < self.controller_epoch:
+            self.controller_epoch = order.controller_epoch
+            self.controller_id = order.controller_id
             # Numbers of another controller: that guard is not the one meant.
-            context.highest_order_number = 0
-        return refusal(context, order)
+            self.order_number = 0
+        return refusal(self, order)
 
-    set_attribute(stack, control, "_refusal", refuse)
+    set_attribute(stack, OrderGate, "refusal", refuse)
 
 
 @mutation
@@ -117,12 +118,12 @@ def leader_epoch_ignored(stack: ExitStack) -> None:
     """R-CTL3: whatever LeaderAndIsr comes last is taken. Two guards are gone, the leader epoch and
     the number of the order: either alone refuses an old order of the present controller."""
     apply = ReplicaManager.apply_leadership
-    refusal = control._refusal
+    refusal = OrderGate.refusal
 
-    def refuse(context: Any, order: Any) -> ErrorCode:
+    def refuse(self: OrderGate, order: Any) -> ErrorCode:
         if isinstance(order, LeaderAndIsrRequest):
-            context.highest_order_number = 0
-        return refusal(context, order)
+            self.order_number = 0
+        return refusal(self, order)
 
     def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
         partition = self._partitions.get((item.topic, item.partition))
@@ -130,20 +131,20 @@ def leader_epoch_ignored(stack: ExitStack) -> None:
             partition.leader_epoch = item.leader_epoch - 1
         return apply(self, item, endpoints)
 
-    set_attribute(stack, control, "_refusal", refuse)
+    set_attribute(stack, OrderGate, "refusal", refuse)
     set_attribute(stack, ReplicaManager, "apply_leadership", apply_any)
 
 
 @mutation
 def number_of_orders_ignored(stack: ExitStack) -> None:
     """R-CTL1: an order whose connection was given up is taken after those in its stead."""
-    refusal = control._refusal
+    refusal = OrderGate.refusal
 
-    def refuse(context: Any, order: Any) -> ErrorCode:
-        context.highest_order_number = 0
-        return refusal(context, order)
+    def refuse(self: OrderGate, order: Any) -> ErrorCode:
+        self.order_number = 0
+        return refusal(self, order)
 
-    set_attribute(stack, control, "_refusal", refuse)
+    set_attribute(stack, OrderGate, "refusal", refuse)
 
 
 @mutation

@@ -58,10 +58,10 @@ def commits_acknowledged_before_they_are_replicated(stack: ExitStack) -> None:
 
 @mutation
 def markers_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
-    def forget(self: Any, transactional_id: str, record: Any) -> None:
+    def forget(self: Any, transactional_id: str, record: Any, at: Any) -> None:
         with ExitStack() as inner:
             set_attribute(inner, TransactionalIds, "_end", lambda *_: None)
-            restore(self, transactional_id, record)
+            restore(self, transactional_id, record, at)
 
     restore = TransactionalIds.restore
     set_attribute(stack, TransactionalIds, "restore", forget)
@@ -71,10 +71,10 @@ def markers_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
 def ends_of_a_batch_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
     restore = BatchCommits.restore
 
-    def forget(self: Any, ledgers: Any, members: Any, now_ms: int) -> None:
+    def forget(self: Any, *content: Any) -> None:
         with ExitStack() as inner:
             set_attribute(inner, BatchCommits, "_send_ends", lambda *_: None)
-            restore(self, ledgers, members, now_ms)
+            restore(self, *content)
 
     set_attribute(stack, BatchCommits, "restore", forget)
 
@@ -138,7 +138,7 @@ def replays_not_recognised(stack: ExitStack) -> None:
     join = BatchCommits.join
 
     def join_any(self: Any, event: Any) -> None:
-        ledger = self._ledger_of(LedgerKey(event.sink, event.query))
+        ledger = self._ledgers.of(LedgerKey(event.sink, event.query))
         record = ledger.record
         ledger.record = replace(record, last=NO_BATCH)
         join(self, event)

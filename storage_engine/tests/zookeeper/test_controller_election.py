@@ -202,6 +202,35 @@ def test_a_controller_told_of_a_newer_epoch_resigns_and_follows_its_successor(
     assert second.election.is_controller
 
 
+def test_a_controller_that_gives_up_lets_others_come_first(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.election.start()
+    server.run()
+    second.election.start()
+    server.run()
+    first.election.give_up()
+    server.run()
+    first.scheduler.run_due()
+    server.run()
+    assert first.events == [(1, 1), "resigned"]
+    assert second.events == [(2, 2)]
+    assert first.election.controller_id == 2
+
+
+def test_a_broker_never_acts_twice_under_one_epoch(server: FakeZooKeeper) -> None:
+    """Its orders are numbered within the epoch: it would begin anew with numbers that are old."""
+    broker = Broker(server, 1)
+    broker.election.start()
+    server.run()
+    for _ in range(3):
+        broker.election.reconsider()
+        server.run()
+        broker.scheduler.run_due()
+        server.run()
+    elected = [event for event in broker.events if event != "resigned"]
+    assert elected == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
 def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
     broker.coordination.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)

@@ -65,6 +65,32 @@ def test_sequential_nodes_get_numbers_and_children_come_sorted(
     assert loop.reply_of(session.children, "/q").value == [p.removeprefix("/q/") for p in paths]
 
 
+def test_a_path_that_has_no_form_in_utf_8_is_unknown_and_ends_nothing(
+    session: ZooKeeperSession, loop: HandLoop
+) -> None:
+    """A name with half a character, as JSON can hold it, would end kazoo's thread."""
+    for operation in (session.get, session.exists, session.children):
+        assert loop.reply_of(operation, "/x/\ud800").status is ZkStatus.UNKNOWN
+    assert loop.reply_of(session.delete, "/x/\ud800", -1).status is ZkStatus.UNKNOWN
+    assert loop.reply_of(session.create, "/sound", b"x").ok
+
+
+def test_a_listener_that_fails_keeps_no_other_from_hearing_of_a_lost_session(
+    session: ZooKeeperSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of them fences the broker."""
+    heard: list[SessionState] = []
+
+    def fail(_state: SessionState) -> None:
+        raise ValueError("on purpose")
+
+    session.add_state_listener(fail)
+    session.add_state_listener(heard.append)
+    session._on_state(SessionState.LOST, 0, 0, SESSION_TIMEOUT_MS)
+    assert heard == [SessionState.LOST]
+    assert any(record.exc_info for record in caplog.records)
+
+
 def test_an_ephemeral_node_belongs_to_the_session(
     session: ZooKeeperSession, loop: HandLoop
 ) -> None:

@@ -41,7 +41,8 @@ DELETE = '{"version": 1, "topics": ["topic4", "topic5"]}'
 
 _ids = st.integers(0, 2**31 - 1).map(BrokerId)
 _replicas = st.lists(_ids, min_size=1, max_size=5, unique=True).map(tuple)
-_topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
+_topics = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,19}", fullmatch=True)
+_hosts = st.from_regex(r"[a-zA-Z0-9][a-zA-Z0-9.:_-]{0,100}", fullmatch=True)
 _partitions = st.builds(TopicPartition, _topics, st.integers(0, 9999))
 
 
@@ -108,7 +109,7 @@ def test_keys_of_others_are_passed_over() -> None:
     assert PartitionStateZNode.decode("t", 0, json.dumps(fields).encode()).leader == 2
 
 
-@given(_ids, st.text(min_size=1), st.integers(0, 65535), st.none() | st.text(), st.lists(st.text()))
+@given(_ids, _hosts, st.integers(1, 65535), st.none() | st.text(), st.lists(st.text()))
 def test_brokers_survive(
     broker_id: BrokerId, host: str, port: int, rack: str | None, endpoints: list[str]
 ) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import api_versions, init_producer_id, list_offsets, metadata
@@ -29,6 +30,7 @@ from storage_engine.protocol.framing import encode_response_frame, parse_request
 from storage_engine.tests.protocol.apis.buffers import joined
 
 TOPIC = "flights"
+TOPIC_ID = UUID(int=7)
 LAST_OFFSET_DELTA_AT = 23
 TOPIC_RESOURCE = 2
 
@@ -115,7 +117,10 @@ class FakeBroker:
             brokers=[
                 metadata.MetadataBroker(broker_id=1, host="127.0.0.1", port=self.port, rack="r1")
             ],
-            topics=[metadata.MetadataTopic(topic=name, partitions=[partition]) for name in names],
+            topics=[
+                metadata.MetadataTopic(topic=name, topic_id=TOPIC_ID, partitions=[partition])
+                for name in names
+            ],
             controller_id=1,
             cluster_id="fake",
         )

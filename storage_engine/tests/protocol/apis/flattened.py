@@ -8,7 +8,9 @@ import dataclasses
 import datetime
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
+from storage_engine.core.ids import topic_id_to_text
 from storage_engine.protocol.apis import (
     api_versions,
     fetch,
@@ -53,7 +55,14 @@ def make_expressible(key: int, version: int, kind: str, message: Any) -> Any:
 
 def _unique(index: int, topic: Any) -> Any:
     name = "topic" if hasattr(topic, "topic") else "name"
+    if hasattr(topic, "topic_id"):
+        return dataclasses.replace(topic, topic_id=UUID(int=index + 1))
     return dataclasses.replace(topic, **{name: f"{index}{getattr(topic, name)}"})
+
+
+def _fetched(topic: Any) -> str:
+    """The name, or from version 13 on the id."""
+    return topic.topic if hasattr(topic, "topic") else topic_id_to_text(topic.topic_id)
 
 
 def _with_records(partition: Any) -> Any:
@@ -109,7 +118,7 @@ def _produce_response(theirs: Any) -> produce.ProduceResponse:
 def _fetch_request(theirs: Any) -> fetch.FetchRequest:
     partitions = [
         fetch.FetchPartition(
-            topic.topic,
+            _fetched(topic),
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
@@ -125,21 +134,27 @@ def _fetch_request(theirs: Any) -> fetch.FetchRequest:
         min_bytes=theirs.min_bytes,
         max_bytes=theirs.max_bytes,
         partitions=partitions,
-        replica_id=theirs.replica_id,
+        replica_id=_replica_state(theirs).replica_id,
         isolation_level=theirs.isolation_level,
         session_id=getattr(theirs, "session_id", 0),
         session_epoch=getattr(theirs, "session_epoch", -1),
         forgotten=[
-            (topic.topic, list(topic.partitions))
+            (_fetched(topic), list(topic.partitions))
             for topic in getattr(theirs, "forgotten_topics_data", ())
         ],
         rack_id=getattr(theirs, "rack_id", ""),
+        replica_epoch=getattr(_replica_state(theirs), "replica_epoch", -1),
     )
+
+
+def _replica_state(theirs: Any) -> Any:
+    """What has the id of the follower: the request itself before version 15."""
+    return getattr(theirs, "replica_state", theirs)
 
 
 def _fetch_response(theirs: Any) -> fetch.FetchResponse:
     partitions = [
-        _fetch_partition(topic.topic, partition)
+        _fetch_partition(_fetched(topic), partition)
         for topic in theirs.responses
         for partition in topic.partitions
     ]
@@ -148,6 +163,10 @@ def _fetch_response(theirs: Any) -> fetch.FetchResponse:
         getattr(theirs, "error_code", 0),
         getattr(theirs, "session_id", 0),
         milliseconds(theirs.throttle_time),
+        [
+            fetch.FetchNode(node.node_id, node.host, node.port, node.rack)
+            for node in getattr(theirs, "node_endpoints", ())
+        ],
     )
 
 

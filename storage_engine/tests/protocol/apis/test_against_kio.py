@@ -23,7 +23,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 PINNED = {
     # sent by controllers or for snapshots only; our messages have no place for them
-    (1, "request"): ("cluster_id",),
+    (1, "request"): ("cluster_id", "replica_directory_id"),
     (1, "response"): ("snapshot_id",),
     (18, "response"): ("zk_migration_ready",),
     # only read: our broker says everything in the error message, and names no new leaders

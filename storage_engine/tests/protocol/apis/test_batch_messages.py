@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
-from storage_engine.protocol.apis.batch_fields import BatchResponse
+from storage_engine.protocol.apis.batch_fields import BatchResponse, Committed
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
-from storage_engine.protocol.apis.commit_batch import CommitBatchRequest
+from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.tests.protocol.apis.buffers import joined
@@ -29,28 +29,30 @@ origins = st.dictionaries(
     max_size=4,
 )
 codes = {"error_code": epochs, "error_message": st.none() | names}
+runs = st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+whose = {"owner": names, "run": runs}
+committed = {"committed": st.builds(Committed, names, runs, ids, ids)}
 batch = {"sink": names, "query": names, "batch": ids}
 outcomes = st.builds(BatchResponse, **codes)
 
+timed = {"timeout_ms": st.integers(0, 2**31 - 1), "nonce": st.uuids()}
+given_out = {"producer_id": ids, "producer_epoch": epochs, "origins": origins}
+tasks = {"members": members, "drained": st.integers(0, 2**31 - 1), "origins": origins}
+counts = {"rows": ids, "dropped": ids}
+
 MESSAGES = {
-    (JOIN, "request"): st.builds(
-        JoinBatchRequest, **batch, timeout_ms=st.integers(0, 2**31 - 1), nonce=st.uuids()
-    ),
-    (JOIN, "response"): st.builds(
-        JoinBatchResponse, **codes, producer_id=ids, producer_epoch=epochs, origins=origins
-    ),
-    (COMMIT, "request"): st.builds(
-        CommitBatchRequest,
-        **batch,
-        members=members,
-        drained=st.integers(0, 2**31 - 1),
-        origins=origins,
-    ),
-    (COMMIT, "response"): outcomes,
-    (HEARTBEAT, "request"): st.builds(BatchHeartbeatRequest, **batch),
-    (HEARTBEAT, "response"): outcomes,
-    (ABORT, "request"): st.builds(AbortMembersRequest, sink=names, query=names, members=members),
-    (ABORT, "response"): outcomes,
+    (JOIN, 0, "request"): st.builds(JoinBatchRequest, **batch, **timed),
+    (JOIN, 0, "response"): st.builds(JoinBatchResponse, **codes, **given_out),
+    (JOIN, 1, "request"): st.builds(JoinBatchRequest, **batch, **timed, **whose),
+    (JOIN, 1, "response"): st.builds(JoinBatchResponse, **codes, **given_out, **committed),
+    (COMMIT, 0, "request"): st.builds(CommitBatchRequest, **batch, **tasks),
+    (COMMIT, 0, "response"): st.builds(CommitBatchResponse, **codes),
+    (COMMIT, 1, "request"): st.builds(CommitBatchRequest, **batch, **tasks, **whose, **counts),
+    (COMMIT, 1, "response"): st.builds(CommitBatchResponse, **codes, **committed),
+    (HEARTBEAT, 0, "request"): st.builds(BatchHeartbeatRequest, **batch),
+    (HEARTBEAT, 0, "response"): outcomes,
+    (ABORT, 0, "request"): st.builds(AbortMembersRequest, sink=names, query=names, members=members),
+    (ABORT, 0, "response"): outcomes,
 }
 
 
@@ -61,23 +63,23 @@ def codecs(key: int, kind: str):
     return spec.encode_response, spec.decode_response
 
 
-@pytest.mark.parametrize(("key", "kind"), MESSAGES)
-def test_a_message_is_read_as_it_was_written_and_refused_when_it_is_cut_off(key, kind):
+@pytest.mark.parametrize(("key", "version", "kind"), MESSAGES)
+def test_a_message_is_read_as_it_was_written_and_refused_when_it_is_cut_off(key, version, kind):
     encode, decode = codecs(key, kind)
 
     @settings(max_examples=25, deadline=None)
-    @given(MESSAGES[key, kind])
+    @given(MESSAGES[key, version, kind])
     def check(message):
-        data = joined(encode(0, message))
-        assert decode(0, memoryview(data)) == message
+        data = joined(encode(version, message))
+        assert decode(version, memoryview(data)) == message
         for end in range(len(data)):
             with pytest.raises(InvalidRequestError):
-                decode(0, memoryview(data)[:end])
+                decode(version, memoryview(data)[:end])
         tagged = data[:-1] + b"\x01\x63\x03abc"
-        assert decode(0, memoryview(tagged)) == message, "a later version's field"
+        assert decode(version, memoryview(tagged)) == message, "a later version's field"
         if kind == "request":
             with pytest.raises(InvalidRequestError):
-                decode(0, memoryview(data + b"\0"))
+                decode(version, memoryview(data + b"\0"))
 
     check()
 
@@ -104,6 +106,13 @@ def test_the_bytes_of_a_join_and_of_a_commit():
         + b"\x02" + b"\x03in" + b"\x03" + struct.pack(">iqiq", 0, 40, 1, 41)
         + b"\0"
     )  # fmt: skip
+
+    owned = JoinBatchRequest(
+        sink="s", query="q1", batch=7, timeout_ms=1000, nonce=nonce, owner="o", run=UUID(int=6)
+    )
+    assert joined(codecs(JOIN, "request")[0](1, owned)) == (
+        head + struct.pack(">i", 1000) + nonce.bytes + b"\x02o" + UUID(int=6).bytes + b"\0"
+    )
 
 
 def test_a_count_that_claims_too_much_is_refused():

@@ -51,6 +51,8 @@ TAGGED = (
     "cluster_id",
     "finalized_features",
     "finalized_features_epoch",
+    "node_endpoints",
+    "replica_state",
     "supported_features",
     "zk_migration_ready",
 )

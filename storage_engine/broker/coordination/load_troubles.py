@@ -1,0 +1,105 @@
+"""Logs of coordinators that can't be read. Its one rule: damage is repaired from a replica; where
+that does not help, a replica that is sound leads.
+
+    damaged bytes      told to the scrubber, which fetches them from a replica; read again after a
+                       pause that grows; after some tries leadership is given to another in-sync
+                       replica, if one lives: this one is offline until its broker is restarted
+    any other failure  read again after a pause that grows: the others would fail just so
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Clock
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_MS = 1_000
+LONGEST_PAUSE_MS = 60_000
+TRIES = 6
+"""Of a damaged log, which take half a minute together: time to repair a segment."""
+TELL_EVERY_MS = 60_000
+"""How often the same failure is told."""
+
+
+class DamagedLogError(CorruptRecordError):
+    """Bytes of the log are not what was appended, from `offset` on."""
+
+    def __init__(self, offset: int, text: str) -> None:
+        super().__init__(text)
+        self.offset = offset
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Of one partition, until its log is read."""
+
+    tries: int = 0
+    text: str = ""
+    told_ms: int = 0
+
+
+class LoadTroubles:
+    """Of the coordinators of one broker."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        repair: Callable[[HostedPartition, int], None],
+        is_sound_elsewhere: Callable[[HostedPartition], bool],
+        give_away: Callable[[HostedPartition, KafkaError], None],
+    ) -> None:
+        """`repair`: has what is damaged at that offset fetched from a replica.
+        `is_sound_elsewhere`: whether another replica could lead. `give_away`: has it lead."""
+        self._clock = clock
+        self._repair = repair
+        self._is_sound_elsewhere = is_sound_elsewhere
+        self._give_away = give_away
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+
+    def failed(self, partition: HostedPartition, failure: Exception) -> int:
+        """How long to wait before the log is read again."""
+        tp = partition.topic_partition
+        trouble = self._troubles.setdefault(tp, _Trouble())
+        trouble.tries += 1
+        self._tell(tp, trouble, failure)
+        if isinstance(failure, DamagedLogError):
+            if trouble.tries >= TRIES and self._is_sound_elsewhere(partition):
+                del self._troubles[tp]
+                self._give_away(
+                    partition,
+                    KafkaError(
+                        f"its log could not be repaired in {TRIES} tries, and another replica in "
+                        f"sync is to lead until this broker is restarted: {failure}",
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                    ),
+                )
+            else:
+                self._repair(partition, failure.offset)
+        return min(FIRST_PAUSE_MS << min(trouble.tries - 1, 10), LONGEST_PAUSE_MS)
+
+    def loaded(self, tp: TopicPartition) -> None:
+        trouble = self._troubles.pop(tp, None)
+        if trouble is not None:
+            log.info("state is read after %d failures partition=%s", trouble.tries, tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """It is led elsewhere."""
+        self._troubles.pop(tp, None)
+
+    def _tell(self, tp: TopicPartition, trouble: _Trouble, failure: Exception) -> None:
+        now_ms = self._clock.monotonic_ms()
+        text = f"{type(failure).__name__}: {failure}"
+        if text == trouble.text and now_ms - trouble.told_ms < TELL_EVERY_MS:
+            return
+        trouble.text, trouble.told_ms = text, now_ms
+        expected = isinstance(failure, KafkaError | OSError)
+        log.error(
+            "state not read, it is tried again partition=%s tries=%d: %s",
+            tp, trouble.tries, text, exc_info=None if expected else failure,
+        )  # fmt: skip

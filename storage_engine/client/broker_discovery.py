@@ -1,0 +1,65 @@
+"""How a client that knows no broker that answers finds one: a list that it was given, or ZooKeeper.
+
+Rule: it is asked only when none of the brokers that are known answers. Source: R-CLI1.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from storage_engine.client.addresses import Address, parse_addresses
+from storage_engine.core.errors import HeadraceError
+from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.zookeeper.connect_string import ConnectString
+
+LOOK_AGAIN_MS = 1_000
+"""ZooKeeper is asked so often at most: a broker that has just gone stays registered for as long as
+its session lasts."""
+
+
+class BrokerSource(Protocol):
+    """Where addresses come from."""
+
+    remedy: str
+    """What to look at when none of them answers."""
+
+    def addresses(self, deadline: Deadline) -> Sequence[Address]:
+        """As they are now. HeadraceError of one line when they can't be had."""
+        ...
+
+
+class GivenBrokers:
+    """`bootstrap.servers`."""
+
+    remedy = "check bootstrap.servers, and that the brokers are up"
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """ConfigError for what is no list of addresses."""
+        self._addresses = parse_addresses(bootstrap_servers)
+
+    def addresses(self, deadline: Deadline) -> Sequence[Address]:
+        return self._addresses
+
+
+class ZooKeeperBrokers:
+    """`zookeeper.connect`: those that are registered there now."""
+
+    remedy = "check zookeeper.connect, and that the brokers are up"
+
+    def __init__(self, connect: ConnectString, *, timeout_ms: int) -> None:
+        """`timeout_ms`: for one look."""
+        self._connect = connect
+        self._timeout_ms = timeout_ms
+        self._known: Sequence[Address] = ()
+        self._due_at_ms = 0
+
+    def addresses(self, deadline: Deadline) -> Sequence[Address]:
+        if monotonic_ms() >= self._due_at_ms:
+            # Imported now: it brings kazoo.
+            from storage_engine.zookeeper.live_brokers import live_addresses
+
+            left_ms = deadline.no_later_than(self._timeout_ms).left_ms
+            self._known = live_addresses(self._connect, max(1, left_ms))
+            self._due_at_ms = monotonic_ms() + LOOK_AGAIN_MS
+        if not self._known:
+            raise HeadraceError(f"no broker is registered in ZooKeeper at {self._connect}")
+        return self._known

@@ -1,0 +1,23 @@
+"""What a writer of batches has brought to a partition."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class Delivery:
+    """What of one partition is acknowledged. Offsets are -1 where the leader did not tell (acks=0,
+    a repetition)."""
+
+    first_offset: int = -1
+    last_offset: int = -1
+    batches: int = 0
+    records: int = 0
+
+    def took(self, base_offset: int, record_count: int) -> None:
+        """One more batch is acknowledged."""
+        self.batches += 1
+        self.records += record_count
+        if base_offset >= 0:
+            if self.first_offset < 0:
+                self.first_offset = base_offset
+            self.last_offset = max(self.last_offset, base_offset + record_count - 1)

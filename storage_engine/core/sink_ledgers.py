@@ -1,0 +1,214 @@
+"""The ledgers of all sinks of one coordinator, and what is asked of them: who has committed a
+batch, which run is the newest, how far the sources are copied. Its one rule: each question costs
+the same, whatever was committed before.
+
+    ledger of              ends as
+    streaming query        never
+    named batch write      its number in an interval (`committed_numbers`)
+    batch write without a  nothing, after a time
+      name
+    NO_QUERY               never: it keeps the origins of batch writes, once for each sink
+    FORMER_SEQUENCE        never: an older version counted the named batch writes of all parts of a
+                           sink there, and kept the last number alone
+
+Source: R-SPARK2, R-SPARK3.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from storage_engine.core.committed_numbers import CommittedNumbers
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.query_runs import is_replaced, with_run
+from storage_engine.core.sink_names import (
+    FORMER_SEQUENCE,
+    NO_QUERY,
+    is_once,
+    named_write,
+    part_and_number,
+)
+from storage_engine.core.sink_origins import SinkOrigins, folded
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transaction_events import CommitBatch, CommittedBatch, JoinBatch
+from storage_engine.core.transaction_state import (
+    NO_BATCH,
+    LedgerKey,
+    LedgerRecord,
+    NumbersKey,
+    NumbersRecord,
+)
+
+
+class Ledger:
+    """One query's commits to one sink, with all records that were appended for it."""
+
+    __slots__ = ("members", "record", "seen_at", "unmarked")
+
+    def __init__(self, record: LedgerRecord, seen_at: int) -> None:
+        self.record = record
+        self.seen_at = seen_at
+        """Number of its newest record."""
+        self.unmarked: dict[int, set[TopicPartition]] = {}
+        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
+        self.members: set[int] = set()
+        """The open ones, by producer id."""
+
+
+class SinkLedgers:
+    """By sink and query."""
+
+    def __init__(self, log: StateLog) -> None:
+        self._log = log
+        self._ledgers: dict[LedgerKey, Ledger] = {}
+        self._origins: dict[str, SinkOrigins] = {}
+        """By sink; of those that have any."""
+        self.numbers = CommittedNumbers(log)
+
+    def __getitem__(self, key: LedgerKey) -> Ledger:
+        return self._ledgers[key]
+
+    def __iter__(self) -> Iterator[tuple[LedgerKey, Ledger]]:
+        return iter(self._ledgers.items())
+
+    def get(self, key: LedgerKey) -> Ledger | None:
+        return self._ledgers.get(key)
+
+    def of(self, key: LedgerKey) -> Ledger:
+        """An empty one when there is none; `keep` it as soon as there is something in it."""
+        ledger = self._ledgers.get(key)
+        return Ledger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
+
+    def keep(self, key: LedgerKey, ledger: Ledger) -> None:
+        self._ledgers[key] = ledger
+
+    def drop_empty(self, key: LedgerKey) -> None:
+        """Of a query that has committed nothing and is not at work, as after an abort."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
+            del self._ledgers[key]
+
+    def restore(
+        self,
+        ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
+        numbers: Iterable[tuple[NumbersKey, NumbersRecord]],
+    ) -> None:
+        """Take up what the log says."""
+        for numbers_key, record in numbers:
+            self.numbers.restore(numbers_key, record)
+        # Nothing says in which order they came; numbers mostly grow.
+        for key, ledger_record in sorted(ledgers, key=lambda each: each[1].last):
+            self._ledgers[key] = Ledger(ledger_record, 0)
+            self._note(key, self._ledgers[key])
+
+    def write(self, key: LedgerKey, ledger: Ledger, record: LedgerRecord) -> None:
+        """Keep it with a new record."""
+        self._ledgers[key] = ledger
+        ledger.record = record
+        ledger.seen_at = self._log.append(key, record)
+        self._note(key, ledger)
+
+    def forget(self, key: LedgerKey) -> None:
+        """Of a query that asks for nothing more; its origins are kept."""
+        self._keep_origins(key, self._ledgers.pop(key))
+        self._log.append(key, None)
+
+    # --- questions ---
+
+    def origins_of(self, sink: str) -> SinkOrigins:
+        """To look at."""
+        return self._origins.get(sink) or SinkOrigins()
+
+    def committed(self, key: LedgerKey, batch: int) -> CommittedBatch | None:
+        """Who has committed the batch, by its ledger or by what is left of it; None: nobody."""
+        record = self.of(key).record
+        if batch == record.last:
+            return CommittedBatch(
+                owner=record.owner, run=record.run, rows=record.rows, winner=record.winner
+            )
+        if batch < record.last:
+            return CommittedBatch()
+        named = part_and_number(key.query)
+        if named is None:
+            return None
+        part, number = named
+        owner = self.numbers.owner(NumbersKey(key.sink, part), number)
+        if owner is not None:
+            return CommittedBatch(owner=owner)
+        if number == self._last_of_sequence(key.sink):
+            return CommittedBatch(owner_is_known=False)
+        return None
+
+    def number_refusal(self, key: LedgerKey, owner: str) -> ErrorCode:
+        """Why a number that is not known to be committed can't be written, either."""
+        named = part_and_number(key.query)
+        if named is None:
+            return ErrorCode.NONE
+        part, number = named
+        if number < self._last_of_sequence(key.sink):
+            return ErrorCode.BATCH_ID_UNKNOWN
+        if not self.numbers.has_room(NumbersKey(key.sink, part), number, owner):
+            return ErrorCode.TOO_MANY_BATCH_IDS
+        return ErrorCode.NONE
+
+    def note_run(self, event: JoinBatch | CommitBatch) -> tuple[bool, int]:
+        """Whether the run is replaced, and the number of the record that says so, or that it is the
+        newest. A batch write within `foreachBatch` is a part of the query that runs it."""
+        query = event.owner if part_and_number(event.query) is not None else event.query
+        if event.run is None or query == NO_QUERY:
+            return False, self._log.replicated
+        key = LedgerKey(event.sink, query)
+        ledger = self.of(key)
+        if is_replaced(ledger.record, event.run):
+            return True, ledger.seen_at
+        record = with_run(ledger.record, event.run)
+        if record is not ledger.record:
+            self.write(key, ledger, record)
+        return False, ledger.seen_at
+
+    # --- what is left of a batch write ---
+
+    def settle(self, key: LedgerKey) -> None:
+        """Every end of the ledger's commit is written."""
+        ledger = self._ledgers[key]
+        named = part_and_number(key.query)
+        record = replace(ledger.record, ends=())
+        if named is not None or is_once(key.query):
+            self._keep_origins(key, ledger)
+            record = replace(record, origins={})
+        self.write(key, ledger, record)
+        if named is not None:
+            self._move_numbers(key.sink, named[0])
+
+    def _keep_origins(self, key: LedgerKey, ledger: Ledger) -> None:
+        if ledger.record.origins:
+            of_all = LedgerKey(key.sink, NO_QUERY)
+            kept = self.of(of_all)
+            origins = folded(kept.record, ledger.record)
+            self.write(of_all, kept, replace(kept.record, origins=origins))
+
+    def _move_numbers(self, sink: str, part: str) -> None:
+        """When many have gathered; the records of a ledger that goes may not be lost any more."""
+
+        def is_settled(number: int) -> bool:
+            ledger = self._ledgers[LedgerKey(sink, named_write(part, number))]
+            is_busy = ledger.record.ends or ledger.members
+            return not is_busy and not self._log.in_flight(ledger.seen_at)
+
+        for number in self.numbers.move(NumbersKey(sink, part), is_settled):
+            self.forget(LedgerKey(sink, named_write(part, number)))
+
+    def _last_of_sequence(self, sink: str) -> int:
+        ledger = self._ledgers.get(LedgerKey(sink, FORMER_SEQUENCE))
+        return NO_BATCH if ledger is None else ledger.record.last
+
+    def _note(self, key: LedgerKey, ledger: Ledger) -> None:
+        """Gather what is asked for by sink and by part."""
+        record = ledger.record
+        if record.origins:
+            origins = self._origins.setdefault(key.sink, SinkOrigins())
+            origins.note(key.query, record.origins, ledger.seen_at)
+        named = part_and_number(key.query)
+        if named is not None and record.last != NO_BATCH:
+            part, number = named
+            self.numbers.note(NumbersKey(key.sink, part), number, record.owner)

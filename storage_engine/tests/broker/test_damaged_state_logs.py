@@ -1,0 +1,163 @@
+"""A coordinator whose own copy of the log is damaged: repaired from a replica, or another leads."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from storage_engine.broker.coordination import state_load
+from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.scrubs import Scrubs
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.protocol.apis import init_producer_id
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.tests.broker.test_consumer_groups import GroupClient
+
+STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(
+        tmp_path,
+        transaction_state_log_num_partitions="1",
+        offsets_topic_num_partitions="1",
+        auto_leader_rebalance_enable="false",
+        log_scrub_interval_ms="0",
+        min_insync_replicas="2",
+    )
+    assert made.create_topic("a").error_code == 0
+    yield made
+    made.close()
+
+
+def next_leader(cluster: SimulatedCluster, tp: TopicPartition) -> int:
+    leader = cluster.state(tp).leader
+    assigned = cluster[leader].context.replicas.get(tp).assigned_replicas
+    return next(each for each in assigned if each != leader)
+
+
+def rot(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> bytes:
+    """One bit of the newest segment; what it was."""
+    path = max(cluster[broker].context.replicas.get(tp).log.directory.glob("*.log"))
+    good = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(80)
+        file.write(bytes([good[80] ^ 1]))
+    return good
+
+
+def lead_with_rot(cluster: SimulatedCluster, tp: TopicPartition) -> tuple[int, int, bytes]:
+    """The broker that leads now, over a damaged log; that which led; the good bytes."""
+    cluster.loop.run_for(2_000)
+    old, new = cluster.state(tp).leader, next_leader(cluster, tp)
+    good = rot(cluster, new, tp)
+    cluster[old].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(tp).leader not in (-1, old))
+    assert cluster.state(tp).leader == new
+    return new, old, good
+
+
+def known_code(cluster: SimulatedCluster, transactional_id: str) -> ErrorCode:
+    request = init_producer_id.InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=60_000
+    )
+    answer = cluster.answer(
+        cluster.ask(cluster.state(STATE).leader, init_producer_id.API, 4, request)
+    )
+    return ErrorCode.of(answer.error_code)
+
+
+def producers(cluster: SimulatedCluster) -> list[SimulatedProducer]:
+    made = [SimulatedProducer(cluster, f"p{number}") for number in range(5)]
+    for each in made:
+        each.init()
+    return made
+
+
+def test_a_flipped_bit_is_repaired_from_a_replica_and_all_is_known_again(cluster):
+    made = producers(cluster)
+    leader, _, good = lead_with_rot(cluster, STATE)
+    cluster.loop.run_for(20_000)
+    for producer in made:
+        before = producer.producer_id
+        producer.init()
+        assert (producer.producer_id, producer.epoch) == (before, 1)
+    assert cluster.state(STATE).leader == leader
+    log = cluster[leader].context.replicas.get(STATE).log
+    assert min(log.directory.glob("*.log")).read_bytes() == good
+
+
+def test_committed_offsets_outlive_a_flipped_bit(cluster):
+    client = GroupClient(cluster)
+    for offset in range(5):
+        client.commit(offset)
+    leader, _, _ = lead_with_rot(cluster, OFFSETS)
+    cluster.loop.run_for(20_000)
+    assert client.offset() == 4
+    assert cluster.state(OFFSETS).leader == leader
+
+
+def test_another_replica_leads_when_the_damage_stays(cluster, monkeypatch, caplog):
+    made = producers(cluster)
+    leader, old, _ = lead_with_rot(cluster, STATE)
+    monkeypatch.setattr(Scrubs, "report", lambda *_: None)
+    cluster.loop.run_until(lambda: cluster.state(STATE).leader != leader, limit_ms=60_000)
+    cluster.loop.run_for(2_000)
+    assert cluster.state(STATE).leader not in (leader, old, -1)
+    assert cluster[leader].context.replicas.get(STATE).role is Role.FAILED
+    cluster[old].start()
+    cluster.wait_in_sync(STATE, old, cluster.state(STATE).leader)
+    for producer in made:
+        before = producer.producer_id
+        producer.init()
+        assert (producer.producer_id, producer.epoch) == (before, 1)
+    told = [each for each in caplog.messages if "another replica in sync is to lead" in each]
+    assert len(told) == 1
+
+
+def test_who_is_alone_in_sync_keeps_trying_and_says_so_once_a_minute(cluster, monkeypatch, caplog):
+    producers(cluster)
+    cluster.loop.run_for(2_000)
+    new = next_leader(cluster, STATE)
+    (third,) = {1, 2, 3} - {new, cluster.state(STATE).leader}
+    cluster[third].kill(session_ends_at_once=True)
+    cluster.loop.run_for(2_000)
+    monkeypatch.setattr(Scrubs, "report", lambda *_: None)
+    leader, old, good = lead_with_rot(cluster, STATE)
+    cluster.loop.run_for(600_000)
+    assert cluster.state(STATE).leader == leader
+    told = [each for each in caplog.messages if "state not read" in each]
+    assert 5 < len(told) <= 11
+    path = max(cluster[leader].context.replicas.get(STATE).log.directory.glob("*.log"))
+    path.write_bytes(good)
+    cluster[old].start()
+    cluster[third].start()
+    cluster.wait_in_sync(STATE, 1, 2, 3)
+    cluster.loop.run_for(61_000)
+    assert known_code(cluster, "p0") is ErrorCode.NONE
+
+
+def test_an_error_in_reading_is_no_reason_to_give_leadership_away(cluster, monkeypatch, caplog):
+    """It would be the same at the next leader, until none is left."""
+    producers(cluster)
+    caplog.set_level(logging.INFO)
+
+    def fail(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(state_load, "_replay", fail)
+        old = cluster.state(STATE).leader
+        cluster[old].kill(session_ends_at_once=True)
+        cluster.loop.run_until(lambda: cluster.state(STATE).leader not in (-1, old))
+        leader = cluster.state(STATE).leader
+        cluster.loop.run_for(60_000)
+        assert cluster.state(STATE).leader == leader
+    cluster.loop.run_for(61_000)
+    assert known_code(cluster, "p0") is ErrorCode.NONE
+    assert any("state is read after" in each for each in caplog.messages)

@@ -1,0 +1,264 @@
+"""An exception that nobody expects ends one thing, is told with its trace, and leaves nothing under
+way: whatever else waits goes on, and the one thing is tried again or answered."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.durable_acks import DurableAcks
+from storage_engine.broker.handlers import init_producer_id as handler
+from storage_engine.broker.producer_ids import ProducerIds
+from storage_engine.broker.purgatory import WaitList
+from storage_engine.broker.transactions import marker_messages, marker_sender, verifier
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transaction_events import InitProducer, Tick
+from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.network import SimulatedTransport
+from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.tests.broker.test_transactions import settle
+
+A = TopicPartition("a", 0)
+
+
+class OurBugError(Exception):
+    """Nothing that the program knows of."""
+
+
+@pytest.fixture(autouse=True)
+def as_in_production(monkeypatch) -> None:
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(
+        tmp_path,
+        transaction_state_log_num_partitions="1",
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+        auto_leader_rebalance_enable="false",
+    )
+    assert made.create_topic("a").error_code == 0
+    yield made
+    made.close()
+
+
+def once(original: Callable[..., Any], applies: Callable[..., bool] = lambda *_: True) -> Any:
+    """As the original, but the first call to which this applies fails."""
+    failed: list[tuple[Any, ...]] = []
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not failed and applies(*args):
+            failed.append(args)
+            raise OurBugError("of the test")
+        return original(*args, **kwargs)
+
+    return call
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What of it is in the log with its trace."""
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.exc_info is not None and each.exc_info[0] is OurBugError
+    ]
+
+
+def producer(cluster: SimulatedCluster, name: str = "p") -> SimulatedProducer:
+    made = SimulatedProducer(cluster, name)
+    made.init()
+    return made
+
+
+def init_code(cluster: SimulatedCluster, coordinator: int) -> ErrorCode:
+    request = init_producer_id.InitProducerIdRequest(
+        transactional_id="p", transaction_timeout_ms=60_000
+    )
+    answer = cluster.answer(cluster.ask(coordinator, init_producer_id.API, 4, request))
+    return ErrorCode.of(answer.error_code)
+
+
+class Waits:
+    """For two looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def try_complete(self) -> bool:
+        self.looks += 1
+        return self.looks == 2
+
+
+class Fails:
+    def try_complete(self) -> bool:
+        raise OurBugError("of the test")
+
+
+def test_one_who_waits_and_fails_does_not_take_the_others_along(caplog):
+    waiters, before, behind = WaitList(), Waits(), Waits()
+    for each in (before, Fails(), behind):
+        waiters.add(each)
+    waiters.wake()
+    assert (before.looks, behind.looks, len(waiters)) == (1, 1, 2)
+    waiters.wake()
+    assert len(waiters) == 0
+    assert len(told(caplog)) == 1
+
+
+@pytest.mark.parametrize("where", ["step", "restore", "event"])
+def test_a_request_that_can_not_be_stepped_is_answered_and_the_coordinator_goes_on(
+    cluster, monkeypatch, caplog, where
+):
+    first = producer(cluster)
+    coordinator = first.coordinator()
+    if where == "event":
+        monkeypatch.setattr(handler, "InitProducer", once(InitProducer))
+    else:
+        fails = once(TransactionCoordinator.step, lambda _, event: hasattr(event, "request"))
+        monkeypatch.setattr(TransactionCoordinator, "step", fails)
+    if where == "restore":
+        restore = once(TransactionCoordinator.restore)
+        monkeypatch.setattr(TransactionCoordinator, "restore", restore)
+    assert init_code(cluster, coordinator) is ErrorCode.UNKNOWN_SERVER_ERROR
+    first.add(A)
+    first.write(A, b"1")
+    first.end(commits=True)
+    settle(cluster, A)
+    assert len(told(caplog)) == (2 if where == "restore" else 1)
+
+
+def test_a_tick_that_fails_is_not_the_last(cluster, monkeypatch, caplog):
+    first = SimulatedProducer(cluster, "p", timeout_ms=5_000)
+    first.init()
+    first.add(A)
+    first.write(A, b"1")
+    fails = once(TransactionCoordinator.step, lambda _, event: isinstance(event, Tick))
+    monkeypatch.setattr(TransactionCoordinator, "step", fails)
+    cluster.loop.run_for(8_000)
+    settle(cluster, A)
+    assert len(told(caplog)) == 1
+
+
+def test_an_answer_that_fails_costs_nobody_else_anything(cluster, caplog):
+    first = producer(cluster)
+    coordinators = cluster[first.coordinator()].context.coordinators
+    (runner,) = coordinators._runners.values()
+    answers: list[ErrorCode] = []
+
+    def fail(_answer: Any) -> None:
+        raise OurBugError("of the test")
+
+    def ask(on_answer: Callable[[Any], None]) -> None:
+        coordinators.request("p", lambda _: ErrorCode.CONCURRENT_TRANSACTIONS, on_answer)
+
+    ask(fail)
+    ask(lambda answer: answers.append(answer.error))
+    assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    runner._pending[1_000] = fail
+    runner._pending[1_001] = lambda answer: answers.append(answer.error)
+    runner.end()
+    assert answers[1:] == [ErrorCode.NOT_COORDINATOR]
+    assert len(told(caplog)) == 2
+
+
+@pytest.mark.parametrize("api", [write_txn_markers.API, add_partitions_to_txn.API])
+@pytest.mark.parametrize("where", ["request", "answer"])
+def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog, api, where):
+    """Markers, and questions whether a transaction is open."""
+    first = producer(cluster)
+    coordinator = first.coordinator()
+    if cluster.state(A).leader == coordinator:
+        elsewhere = sorted({1, 2, 3} - {coordinator})
+        cluster.wait_in_sync(A, 1, 2, 3)
+        cluster.answer(cluster.reassign(A, [*elsewhere, coordinator]))
+        cluster.loop.run_for(2_000)
+        cluster.answer(cluster.elect_preferred(A))
+        cluster.loop.run_for(1_000)
+    assert cluster.state(A).leader != coordinator
+    if where == "request":
+        fails = once(SimulatedTransport.request, lambda _self, _to, _by, spec, *_: spec is api)
+        monkeypatch.setattr(SimulatedTransport, "request", fails)
+    elif api is write_txn_markers.API:
+        read = once(marker_messages.codes_of_response)
+        monkeypatch.setattr(marker_sender, "codes_of_response", read)
+    else:
+        monkeypatch.setattr(verifier, "_outcomes", once(verifier._outcomes))
+    for payload in (b"1", b"2"):
+        # The second waits for the end of the first.
+        first.add(A)
+        first.write(A, payload)
+        first.end(commits=True)
+    settle(cluster, A)
+    assert len(told(caplog)) == 1
+
+
+def test_who_fails_with_a_producer_id_does_not_keep_the_next_from_getting_one(cluster, caplog):
+    ids = ProducerIds(cluster[1].session, broker_id=1)
+    given: list[int] = []
+
+    def fail(_id: int, _code: ErrorCode) -> None:
+        raise OurBugError("of the test")
+
+    ids.allocate(fail)
+    ids.allocate(lambda number, _: given.append(number))
+    cluster.loop.run_for(1_000)
+    ids.allocate(lambda number, _: given.append(number))
+    assert len(given) == 2
+    assert len(told(caplog)) == 1
+
+
+def test_a_flush_whose_listener_fails_is_not_the_last_of_its_folder(cluster, caplog):
+    cluster.produced(A, b"1")
+    broker = cluster[cluster.state(A).leader]
+    partition = broker.context.replicas.get(A)
+    acks: DurableAcks = broker.context.replicas.durable_acks
+    settled: list[str] = []
+
+    def fail() -> None:
+        raise OurBugError("of the test")
+
+    acks.flush(partition, fail)
+    acks.flush(partition, lambda: settled.append("with it"))
+    cluster.loop.run_for(1_000)
+    cluster.produced(A, b"2")
+    acks.flush(partition, lambda: settled.append("after it"))
+    cluster.loop.run_for(1_000)
+    assert settled == ["with it", "after it"]
+    assert len(told(caplog)) == 1
+
+
+def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkeypatch, caplog):
+    assert cluster.create_topic("b").error_code == 0
+    second = TopicPartition("b", 0)
+    leader = cluster.state(A).leader
+    replicas = cluster[leader].context.replicas
+    cluster.loop.run_for(1_000)
+    first, other = replicas.get(A), replicas.get(second)
+    fails = once(type(replicas)._end_turn, lambda _, partition: partition is first)
+    monkeypatch.setattr(type(replicas), "_end_turn", fails)
+    looked: list[TopicPartition] = []
+
+    class Looks:
+        def try_complete(self) -> bool:
+            looked.append(second)
+            return True
+
+    other.data_waiters.add(Looks())
+    replicas._mark_dirty(first)
+    replicas._mark_dirty(other)
+    cluster.loop.run_for(10)
+    assert looked == [second]
+    assert len(told(caplog)) == 1
+
+
+def test_tests_and_simulations_end_with_what_a_broker_would_only_report(monkeypatch):
+    monkeypatch.setattr(unexpected, "is_fatal", True)
+    waiters = WaitList()
+    waiters.add(Fails())
+    with pytest.raises(OurBugError):
+        waiters.wake()

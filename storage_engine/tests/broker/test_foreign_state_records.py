@@ -1,0 +1,118 @@
+"""Records in the logs of coordinators that are sound bytes and mean nothing here: a later version
+wrote them, or a broken one. What they are about is refused; all else is served."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.groups.records import GroupKey, OffsetKey
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.transaction_state import (
+    LedgerKey,
+    MemberKey,
+    TransactionalIdKey,
+    state_partition,
+)
+from storage_engine.protocol import group_records, transaction_records
+from storage_engine.protocol.state_batches import encode_raw
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.tests.broker.test_batch_commits import QUERY, SINK, Task, code_of, commit
+from storage_engine.tests.broker.test_consumer_groups import A, GroupClient, offsets_partition
+
+LATER = b"\x7f\xff of a later version"
+NEGATIVE = b"\0\1" + b"\xff" * 40
+ENDS_EARLY = b"\0"
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(
+        tmp_path,
+        transaction_state_log_num_partitions="1",
+        offsets_topic_num_partitions="3",
+        auto_leader_rebalance_enable="false",
+    )
+    assert made.create_topic("a").error_code == 0
+    yield made
+    made.close()
+
+
+def write(cluster: SimulatedCluster, tp: TopicPartition, *entries: tuple[bytes, bytes]) -> None:
+    """Append them as the coordinator of a later version would, which then dies."""
+    leader = cluster.state(tp).leader
+    partition = cluster[leader].context.replicas.get(tp)
+    batch = encode_raw(entries, now_ms=cluster.loop.wall_ms())
+    cluster[leader].context.replicas.appends.append_state(tp, partition.leader_epoch, batch)
+    cluster.loop.run_for(2_000)
+    cluster[leader].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(tp).leader not in (-1, leader))
+    cluster.loop.run_for(1_000)
+
+
+@pytest.mark.parametrize("value", [LATER, NEGATIVE, ENDS_EARLY])
+def test_one_transactional_id_or_sink_is_refused_and_the_others_go_on(cluster, caplog, value):
+    good = SimulatedProducer(cluster, "good")
+    bad = SimulatedProducer(cluster, "bad")
+    for each in (good, bad):
+        each.init()
+    good.add(A)
+    good.write(A, b"1")
+    open_task = Task(cluster, 0, query="other").join()
+    key = transaction_records.encode_key
+    write(
+        cluster,
+        TopicPartition(TRANSACTION_STATE_TOPIC, state_partition("bad", 1)),
+        (key(TransactionalIdKey("bad")), value),
+        (key(LedgerKey(SINK, QUERY)), value),
+        (key(MemberKey(open_task.producer_id)), value),
+        (b"\0", b"a key that ends too early"),
+        (b"\x7f\xff", b"a key of a later version"),
+    )
+    good.end(commits=True)
+    with pytest.raises(KafkaError) as failure:
+        bad.init()
+    assert failure.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(Task(cluster, 0).join) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commit(cluster, 0) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commit(cluster, 0, open_task, query="other") is ErrorCode.MEMBER_LOST
+    assert commit(cluster, 0, Task(cluster, 0, query="other").join(), query="other") is (
+        ErrorCode.NONE
+    )
+    told = [each for each in caplog.messages if "unreadable in the state log" in each]
+    assert len(told) == 4
+    assert any("'bad'" in each and "refused until a broker" in each for each in told)
+
+
+@pytest.mark.parametrize("value", [LATER, ENDS_EARLY])
+def test_an_offset_that_means_nothing_is_an_error_until_another_is_committed(
+    cluster, caplog, value
+):
+    client, same_log = GroupClient(cluster), GroupClient(cluster, "other")
+    number = 0
+    while offsets_partition(same_log.group) != offsets_partition():
+        number += 1
+        same_log = GroupClient(cluster, f"other{number}")
+    for each in (client, same_log):
+        assert each.commit(7) is ErrorCode.NONE
+    member = same_log.enter()
+    key: Any = group_records.encode_key
+    write(
+        cluster,
+        offsets_partition(),
+        (key(OffsetKey(client.group, A)), value),
+        (key(GroupKey(client.group)), value),
+    )
+    # Neither the older offset nor none: that would be read twice, or not at all.
+    assert client.offset() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert same_log.offset() == 7
+    assert same_log.heartbeat(member) is ErrorCode.NONE
+    assert client.commit(9) is ErrorCode.NONE
+    assert client.offset() == 9
+    assert client.enter()
+    told = [each for each in caplog.messages if "unreadable in the state log" in each]
+    assert len(told) == 2
+    assert any("commit another offset" in each for each in told)

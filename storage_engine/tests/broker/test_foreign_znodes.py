@@ -1,0 +1,216 @@
+"""Other programs write anything under all documented paths of ZooKeeper: what is sound is served,
+by every controller. Source: R-CTL10."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
+from storage_engine.client.zookeeper_consumer.member import GroupMember
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.tests.broker.foreign_znodes import ForeignZNodes
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    PartitionStateZNode,
+    TopicZNode,
+)
+
+SEEDS = range(1000) if ALL_FAULTS else range(12)
+ROUNDS = 8
+WRITES = 12
+TP = TopicPartition("sound", 0)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(
+        tmp_path,
+        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
+        min_insync_replicas="2",
+        replica_lag_time_max_ms="2000",
+    )
+    assert made.create_topic("sound").error_code == 0
+    assert made.produced(TP, b"first") == 0
+    made.wait_in_sync(TP, 1, 2, 3)
+    yield made
+    made.close()
+
+
+def next_controller(cluster: SimulatedCluster) -> int:
+    """The present one is killed, and started again."""
+    cluster.loop.run_until(lambda: cluster.controller is not None)
+    assert cluster.controller is not None
+    old = cluster.controller
+    old.kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.controller not in (None, old))
+    old.start()
+    return old.id
+
+
+def all_are_known(cluster: SimulatedCluster) -> None:
+    cluster.loop.run_until(
+        lambda: all(
+            broker.serving and {1, 2, 3} <= broker.context.metadata.brokers.keys()
+            for broker in cluster.brokers
+        )
+    )
+
+
+def serves_what_is_sound(cluster: SimulatedCluster, topic: str) -> None:
+    all_are_known(cluster)
+    created = ErrorCode.of(cluster.create_topic(topic).error_code)
+    # Of a controller that has just found out that it is none any more.
+    assert created in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+    assert cluster.produced_when_there(TopicPartition(topic, 0), b"new") == 0
+    before = cluster.produced(TP, b"again")
+    cluster[cluster.state(TP).leader].kill(session_ends_at_once=True)
+    assert cluster.produced(TP, b"under the next leader") > before
+    for broker in cluster.brokers:
+        if not broker.up:
+            broker.start()
+    cluster.wait_in_sync(TP, 1, 2, 3)
+    all_are_known(cluster)
+    for broker in cluster.brokers:
+        cluster.loop.run_until(lambda b=broker: topic in b.context.metadata)  # type: ignore[misc]
+
+
+class Reader:
+    """What a consumer that meets others in ZooKeeper is given."""
+
+    def __init__(self, cluster: SimulatedCluster, group: str) -> None:
+        self.held: set[TopicPartition] = set()
+        self.failures: list[Exception] = []
+        process = cluster[1].network.loop
+        self.member = GroupMember(
+            SimulatedSession(cluster.zookeeper, process, timeout_ms=6000),
+            process,
+            self,
+            group=group,
+            consumer="m",
+            streams=StreamCounts({"sound": 1}),
+        )
+        self.member.start()
+
+    def meet(self, addresses: str) -> None:
+        assert addresses
+
+    def take(self, taken) -> None:
+        self.held.update(each.tp for each in taken)
+
+    def let_go(self, partitions) -> dict[TopicPartition, int]:
+        self.held.difference_update(partitions)
+        return {}
+
+    def lose(self, partitions) -> None:
+        self.held.difference_update(partitions)
+
+    def fail(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_others_write_the_sound_is_served_over_failovers(cluster, seed):
+    reader = Reader(cluster, "sound-group")
+    foreign = ForeignZNodes(seed)
+    for number in range(ROUNDS):
+        for _ in range(WRITES):
+            foreign.write(cluster.zookeeper)
+            cluster.loop.run_for(foreign.random.choice((0, 1, 20, 500)))
+        cluster.produced(TP, b"%d" % number)
+        if number % 2:
+            next_controller(cluster)
+    cluster.loop.run_for(5000)
+    serves_what_is_sound(cluster, "after")
+    cluster.loop.run_until(lambda: TP in reader.held)
+    assert reader.failures == []
+
+
+@pytest.mark.parametrize("replicas", [{"3000000000": [1, 2, 3]}, {"0": [1, 2, 3_000_000_000]}])
+def test_a_topic_with_a_number_out_of_range_stops_no_controller(cluster, replicas):
+    data = json.dumps({"version": 1, "partitions": replicas}).encode()
+    cluster.zookeeper.put(TopicZNode.path("foreign"), data)
+    cluster.loop.run_for(3000)
+    serves_what_is_sound(cluster, "one")
+    next_controller(cluster)
+    serves_what_is_sound(cluster, "two")
+    sound = json.dumps({"version": 1, "partitions": {"0": [1, 2, 3]}}).encode()
+    cluster.zookeeper.put(TopicZNode.path("foreign"), sound)
+    assert cluster.produced_when_there(TopicPartition("foreign", 0), b"mended") == 0
+
+
+def test_a_state_that_can_not_be_read_is_taken_when_it_is_mended(cluster):
+    path = PartitionStateZNode.path("sound", 0)
+    good = cluster.zookeeper.data(path)
+    cluster.zookeeper.put(path, b'{"leader":3000000000}')
+    next_controller(cluster)
+    all_are_known(cluster)
+    assert cluster.create_topic("other").error_code == 0
+    cluster.zookeeper.put(path, good)
+    cluster.loop.run_for(10_000)
+    serves_what_is_sound(cluster, "after")
+
+
+def test_a_broker_whose_registration_others_change_or_remove_registers_again(cluster):
+    path = BrokerIdZNode.path(2)
+    good = cluster.zookeeper.data(path)
+    first = cluster[2].context.broker_epoch()
+    cluster.zookeeper.put(path, b"garbage")
+    cluster.loop.run_until(lambda: cluster.zookeeper.data(path) == good)
+    assert cluster[2].context.broker_epoch() == first
+    cluster.zookeeper.drop(path)
+    cluster.loop.run_until(lambda: cluster[2].context.broker_epoch() > first)
+    serves_what_is_sound(cluster, "after")
+
+
+def test_a_broker_is_not_given_up_for_what_others_wrote_into_its_registration(cluster, monkeypatch):
+    """Its controller reads it at a moment when it can't be made out."""
+    controller = cluster.controller
+    other = next(broker for broker in cluster.brokers if broker is not controller)
+    path = BrokerIdZNode.path(other.id)
+    good = cluster.zookeeper.data(path)
+    other.pause()
+    cluster.zookeeper.put(path, b"garbage")
+    cluster.zookeeper.put(f"{BrokerIdZNode.PARENT}/77", b"garbage")
+    cluster.loop.run_for(500)
+    assert other.id in controller.context.controller.acting.core.brokers
+    other.resume()
+    cluster.loop.run_until(lambda: cluster.zookeeper.data(path) == good)
+    serves_what_is_sound(cluster, "after")
+
+
+def test_a_controller_whose_node_others_change_sets_it_right(cluster):
+    cluster.zookeeper.put(ControllerZNode.PATH, b"garbage")
+    cluster.loop.run_for(100)
+    data = cluster.zookeeper.data(ControllerZNode.PATH)
+    assert ControllerZNode.decode(data).broker_id == cluster.controller.id
+    # One that starts now asks ZooKeeper who the controller is.
+    follower = next(broker for broker in cluster.brokers if broker is not cluster.controller)
+    follower.kill(session_ends_at_once=True)
+    follower.start()
+    serves_what_is_sound(cluster, "after")
+
+
+@pytest.mark.parametrize("epoch", [b"", b"3000000000", b"9" * 5000, b"one"])
+def test_an_epoch_that_can_not_be_read_elects_nobody_and_stops_no_leader(cluster, epoch):
+    cluster.zookeeper.put(ControllerEpochZNode.PATH, epoch)
+    assert cluster.produced(TP, b"goes on") == 1
+    cluster.loop.run_for(10_000)
+    assert cluster.produced(TP, b"still") == 2
+    cluster.zookeeper.put(ControllerEpochZNode.PATH, b"50")
+    serves_what_is_sound(cluster, "after")
+
+
+def test_an_epoch_that_others_lowered_is_passed_by_and_by(cluster):
+    next_controller(cluster)
+    next_controller(cluster)
+    cluster.zookeeper.put(ControllerEpochZNode.PATH, b"0")
+    cluster.loop.run_for(30_000)
+    serves_what_is_sound(cluster, "after")

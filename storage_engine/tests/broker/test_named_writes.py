@@ -1,0 +1,135 @@
+"""Named batch writes in a simulated cluster: what brokers log, whom they refuse, and numbers that
+outlive their ledgers and their coordinators. Source: R-SPARK2."""
+
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from storage_engine.core import committed_numbers
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import FORMER_SEQUENCE, named_write
+from storage_engine.core.transaction_state import NumbersKey
+from storage_engine.protocol.apis import commit_batch, join_batch
+from storage_engine.protocol.apis.batch_fields import FIRST_WITH_RUNS
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.tests.broker.test_batch_commits import SINK, STATE, STATE_PARTITIONS, A, Task
+from storage_engine.tests.broker.test_transactions import log_of, settle
+
+RUN, LATER_RUN = UUID(int=1), UUID(int=2)
+SOURCE = TopicPartition("source", 0)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path, transaction_state_log_num_partitions=str(STATE_PARTITIONS))
+    assert made.create_topic("a").error_code == 0
+    yield made
+    made.close()
+
+
+class Job(Task):
+    """A task that writes a number of the part `t`, unless it has another query."""
+
+    def __init__(self, cluster, number: int, *, owner: str = "", run: UUID | None = None, **how):
+        super().__init__(cluster, number, query=how.get("query") or named_write("t", number))
+        self._whose = {"owner": owner, "run": run}
+
+    def begin(self, version: int = FIRST_WITH_RUNS):
+        request = join_batch.JoinBatchRequest(
+            sink=SINK,
+            query=self.query,
+            batch=self.batch,
+            timeout_ms=self.timeout_ms,
+            nonce=UUID(int=1),
+            **self._whose,
+        )
+        answer = self.ask_coordinator(join_batch.API, version, request, lambda a: [a.error_code])
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.origins = dict(answer.origins)
+        return self.wrote(A)
+
+    def commit(self, version: int = FIRST_WITH_RUNS, **counts):
+        request = commit_batch.CommitBatchRequest(
+            sink=SINK,
+            query=self.query,
+            batch=self.batch,
+            members=frozenset([self.member] if self.producer_id != -1 else []),
+            **self._whose,
+            **counts,
+        )
+        return self.ask_coordinator(commit_batch.API, version, request, lambda a: [a.error_code])
+
+
+def refusal(act) -> KafkaError:
+    with pytest.raises(KafkaError) as raised:
+        act()
+    return raised.value
+
+
+def dropped(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_rows_that_are_dropped_are_told_with_sink_number_and_reason(cluster, caplog):
+    first, second = (Job(cluster, 5, owner="q", run=run).begin() for run in (RUN, LATER_RUN))
+    second.commit(rows=7, dropped=0)
+    caplog.clear()
+    assert refusal(lambda: second.commit(rows=7, dropped=0)).code is ErrorCode.ALREADY_COMMITTED
+    assert not dropped(caplog), "its own answer was lost"
+    again = Job(cluster, 5, owner="q", run=LATER_RUN)
+    assert refusal(lambda: again.commit(rows=0, dropped=9)).code is ErrorCode.ALREADY_COMMITTED
+    lines = dropped(caplog)
+    assert len(lines) == 2
+    for part in (f"sink='{SINK}'", "/t'", "batch=5", "rows=9", "committed before", "rows=7"):
+        assert part in lines[0]
+    assert "another number of rows" in lines[1] and "committed rows=7" in lines[1]
+    caplog.clear()
+    other = Job(cluster, 5, owner="r", run=RUN)
+    assert refusal(lambda: other.commit(rows=0, dropped=9)).code is ErrorCode.BATCH_ID_TAKEN
+    assert "rows=9" in dropped(caplog)[0] and "by another query" in dropped(caplog)[0]
+    caplog.clear()
+    Job(cluster, 6).begin().commit(rows=3, dropped=4, origins={SOURCE: 9})
+    (line,) = dropped(caplog)
+    assert "batch=6 rows=4" in line and "origin" in line
+    assert refusal(lambda: first.commit(rows=7, dropped=0)).code is ErrorCode.RUN_REPLACED
+
+
+def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):
+    for version, query in (
+        (0, FORMER_SEQUENCE),
+        (FIRST_WITH_RUNS, FORMER_SEQUENCE),
+        (0, named_write("t", 5)),
+    ):
+        job = Job(cluster, 5, query=query)
+        for act in (job.begin, job.commit):
+            told = refusal(lambda act=act, version=version: act(version))
+            assert told.code is ErrorCode.INVALID_REQUEST
+    forged = Job(cluster, 5, query=named_write("t", 6))
+    assert refusal(forged.begin).code is ErrorCode.INVALID_REQUEST
+
+
+def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    numbers = [0, 1, 2, 9, 3, 4]
+    jobs = [Job(cluster, number) for number in numbers]
+    for job in jobs:
+        job.begin().commit(rows=1, dropped=0)
+        settle(cluster, A)
+    coordinator = cluster[jobs[0].coordinator()]
+    core = coordinator.context.coordinators.coordinator_of(jobs[0].transactional_id)
+    cluster.loop.run_until(lambda: core.batches.numbers(NumbersKey(SINK, "t")) is not None)
+    cluster.loop.run_for(1_000)
+    end = log_of(cluster, A).log.log_end_offset
+    for _ in range(2):
+        killed = cluster[jobs[0].coordinator()]
+        killed.kill()
+        for number in numbers:
+            told = refusal(Job(cluster, number).begin)
+            assert told.code is ErrorCode.ALREADY_COMMITTED
+        killed.start()
+        cluster.wait_in_sync(STATE, 1, 2, 3)
+    assert log_of(cluster, A).log.log_end_offset == end
+    Job(cluster, 5).begin().commit(rows=1, dropped=0)

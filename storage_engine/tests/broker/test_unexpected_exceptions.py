@@ -1,0 +1,358 @@
+"""An exception that nobody foresaw ends one thing: what it ended is done again or given away, the
+rest is served, and nothing stays under way. Each is raised once, or for one of several things."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.broker import delivery_requests, unexpected
+from storage_engine.broker.admin_requests import AdminRequests
+from storage_engine.broker.controller_store import ControllerStore
+from storage_engine.broker.leader_answers import LeaderAnswers
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.settings_applier import SettingsApplier
+from storage_engine.core.controller import Controller
+from storage_engine.core.controller_events import BrokersChanged, StatesWritten
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.partition import LeaderPartition, Tick
+from storage_engine.log.log_manager import LogManager
+from storage_engine.protocol.apis import create_topics
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.network import SimulatedTransport
+from storage_engine.simulation.requests import create_topic_request
+from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.tests.broker.settings_requests import SET, TOPIC, send_alter
+from storage_engine.zookeeper.call_window import Call, CallWindow
+from storage_engine.zookeeper.znodes import ControllerEpochZNode
+
+TP = TopicPartition("t", 0)
+BAD = TopicPartition("bad", 0)
+
+
+class Broken(Exception):
+    """Of a kind that nothing catches by its name."""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+    made = SimulatedCluster(
+        tmp_path,
+        min_insync_replicas="2",
+        replica_lag_time_max_ms="2000",
+        auto_leader_rebalance_enable="false",
+    )
+    assert made.create_topic("t").error_code == 0
+    assert made.produced(TP, b"first") == 0
+    made.wait_in_sync(TP, 1, 2, 3)
+    yield made
+    made.close()
+
+
+class Raised:
+    """How often, and the log of it."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.count = 0
+        self._caplog = caplog
+
+    def times(self, work: Callable[..., Any], most: int, when: Any = None) -> Callable[..., Any]:
+        """`work`, which raises so many times instead, where `when` holds for its arguments."""
+
+        def instead(*args: Any, **options: Any) -> Any:
+            if self.count < most and (when is None or when(*args, **options)):
+                self.count += 1
+                raise Broken("on purpose")
+            return work(*args, **options)
+
+        return instead
+
+    def is_told(self) -> bool:
+        """With its trace."""
+        return any(
+            record.levelno >= logging.ERROR and record.exc_info and record.exc_info[0] is Broken
+            for record in self._caplog.records
+        )
+
+
+@pytest.fixture
+def raised(caplog) -> Raised:
+    return Raised(caplog)
+
+
+@pytest.fixture
+def break_it(monkeypatch, raised) -> Callable[..., None]:
+    def patch(owner: Any, name: str, *, most: int = 1, when: Any = None) -> None:
+        monkeypatch.setattr(owner, name, raised.times(getattr(owner, name), most, when))
+
+    return patch
+
+
+def goes_on(cluster: SimulatedCluster, topic: str = "next") -> None:
+    """Topics come, are led and told, and leaders are replaced."""
+    cluster.loop.run_until(
+        lambda: all(len(broker.context.metadata.brokers) == 3 for broker in cluster.brokers)
+    )
+    cluster.create_topic(topic)
+    assert cluster.produced_when_there(TopicPartition(topic, 0), b"x") == 0
+    leader = cluster.state(TP).leader
+    cluster[leader].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(TP).leader not in (-1, leader))
+    cluster.produced(TP, b"x")
+    cluster[leader].start()
+    cluster.wait_in_sync(TP, 1, 2, 3)
+    for broker in cluster.brokers:
+        cluster.loop.run_until(lambda b=broker: topic in b.context.metadata)  # type: ignore[misc]
+
+
+# --- the controller ---
+
+
+def test_a_delivery_that_can_not_be_sent_is_sent_without_what_is_wrong_in_it(
+    cluster, raised, break_it
+):
+    break_it(delivery_requests, "_leadership", most=10**6, when=lambda item: item.partition == BAD)
+    cluster.create_topic("bad", partitions=1)
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_request_that_can_not_be_sent_is_a_failed_delivery(cluster, raised, break_it):
+    def to_a_broker(_self, _endpoint, channel, spec, *_rest, **_options) -> bool:
+        return channel == "controller" and spec.name == "LeaderAndIsr"
+
+    break_it(SimulatedTransport, "request", most=3, when=to_a_broker)
+    goes_on(cluster)
+    assert raised.is_told()
+    assert raised.count == 3
+
+
+def test_an_event_that_can_not_be_applied_makes_room_for_another_controller(
+    cluster, raised, break_it
+):
+    epoch = int(cluster.zookeeper.data(ControllerEpochZNode.PATH))
+    break_it(Controller, "step", when=lambda _self, event: isinstance(event, StatesWritten))
+    goes_on(cluster)
+    assert raised.is_told()
+    assert int(cluster.zookeeper.data(ControllerEpochZNode.PATH)) == epoch + 1
+
+
+def test_a_controller_that_always_fails_at_one_event_makes_room_for_one_that_does_not(
+    cluster, raised, break_it
+):
+    failing = cluster.controller.context.controller
+    acting = failing.acting
+
+    def is_of_it(core, event) -> bool:
+        ours = failing.acting is not None and failing.acting.core is core
+        return ours and isinstance(event, BrokersChanged)
+
+    assert acting is not None
+    break_it(Controller, "step", most=10**6, when=is_of_it)
+    other = next(broker for broker in cluster.brokers if broker is not cluster.controller)
+    other.kill(session_ends_at_once=True)
+    cluster.loop.run_for(5000)
+    other.start()
+    assert failing.acting is None
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_state_that_can_not_be_written_keeps_no_other_from_being_written(
+    cluster, raised, break_it
+):
+    break_it(ControllerStore, "_operations", most=10**6, when=lambda _self, w: w.partition == BAD)
+    request = create_topic_request("bad", 1, {})
+    request.topics.extend(create_topic_request("good", 1, {}).topics)
+    cluster.ask_controller(create_topics.API, 5, request)
+    assert cluster.produced_when_there(TopicPartition("good", 0), b"x") == 0
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_request_in_zookeeper_that_can_not_be_taken_is_taken_later(cluster, raised, break_it):
+    break_it(AdminRequests, "_readable_targets", when=lambda _self, content: content.data)
+    cluster.reassign(TP, (1, 2))
+    cluster.loop.run_until(lambda: set(cluster.state(TP).isr) == {1, 2})
+    assert raised.is_told()
+
+
+# --- the brokers that it tells ---
+
+
+def test_a_partition_that_can_not_be_led_keeps_no_other_from_being_led(cluster, raised, break_it):
+    break_it(
+        ReplicaManager,
+        "apply_leadership",
+        most=10**6,
+        when=lambda _self, item, _endpoints: item.topic == "bad",
+    )
+    cluster.create_topic("bad")
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_metadata_that_can_not_be_taken_is_told_again(cluster, raised, break_it):
+    break_it(MetadataCache, "update", most=4)
+    cluster.create_topic("soon")
+    # Not only when the controller has given up to wait for the answer.
+    for broker in cluster.brokers:
+        cluster.loop.run_until(
+            lambda b=broker: "soon" in b.context.metadata,  # type: ignore[misc]
+            limit_ms=10_000,
+        )
+    goes_on(cluster)
+    assert raised.is_told()
+    assert raised.count == 4
+
+
+def test_a_partition_that_can_not_be_replicated_keeps_no_other_from_it(cluster, raised, break_it):
+    cluster.create_topic("bad")
+    cluster.produced_when_there(BAD, b"x")
+    leader = cluster.state(BAD).leader
+    break_it(
+        LeaderAnswers,
+        "take",
+        most=10**6,
+        when=lambda _self, followed, _each: followed.topic_partition == BAD,
+    )
+    cluster.produce(leader, BAD, b"y")
+    cluster.loop.run_for(500)
+    for _ in range(3):
+        cluster.produced(TP, b"z")
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_fetch_that_can_not_be_sent_is_sent_later(cluster, raised, break_it):
+    def is_fetch(_self, _endpoint, _channel, spec, *_rest, **_options) -> bool:
+        return spec.name == "Fetch"
+
+    break_it(SimulatedTransport, "request", most=10, when=is_fetch)
+    cluster.produced(TP, b"x")
+    goes_on(cluster)
+    assert raised.is_told()
+    assert raised.count == 10
+
+
+# --- ZooKeeper as brokers use it ---
+
+
+def test_an_isr_that_can_not_be_written_is_written_later(cluster, raised, break_it):
+    break_it(SimulatedSession, "set", when=lambda _self, path, *_rest: path.endswith("/state"))
+    leader = cluster.state(TP).leader
+    other = next(b for b in cluster.brokers if b.id != leader and b is not cluster.controller)
+    cluster.network.isolate(other.id)
+    cluster.produce(leader, TP, b"what it has not", acks=1)
+    cluster.loop.run_until(lambda: other.id not in cluster.state(TP).isr)
+    cluster.produced(TP, b"x")
+    cluster.network.heal()
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_an_isr_whose_acceptance_can_not_be_applied_is_read_again(cluster, raised, break_it):
+    break_it(
+        LeaderPartition, "step", when=lambda _self, event: type(event).__name__ == "IsrAccepted"
+    )
+    leader = cluster.state(TP).leader
+    other = next(b for b in cluster.brokers if b.id != leader and b is not cluster.controller)
+    cluster.network.isolate(other.id)
+    cluster.produce(leader, TP, b"what it has not", acks=1)
+    cluster.loop.run_until(lambda: raised.count == 1)
+    cluster.produced(TP, b"x")
+    cluster.network.heal()
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
+    cluster, raised, break_it
+):
+    cluster.create_topic("bad")
+    cluster.produced_when_there(BAD, b"x")
+    leader = cluster[cluster.state(BAD).leader]
+    bad = leader.context.replicas.get(BAD).leader
+    break_it(
+        LeaderPartition,
+        "step",
+        most=10**6,
+        when=lambda self, event: self is bad and isinstance(event, Tick),
+    )
+    cluster.loop.run_for(3000)
+    goes_on(cluster)
+    assert raised.is_told()
+
+
+def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, break_it):
+    break_it(LogManager, "keep_tail_lost_epoch", most=2)
+    for broker in cluster.brokers:
+        broker.kill(session_ends_at_once=True)
+    for broker in cluster.brokers:
+        broker.start()
+    cluster.produced(TP, b"x")
+    goes_on(cluster)
+    assert raised.is_told()
+    assert raised.count == 2
+
+
+def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, raised, break_it):
+    break_it(SettingsApplier, "take", most=3)
+    leader = cluster.state(TP).leader
+    cluster[leader].kill(session_ends_at_once=True)
+    cluster[leader].start()
+    goes_on(cluster)
+    assert raised.is_told()
+    cluster.answer(send_alter(cluster, 1, TOPIC, "t", ("retention.ms", SET, "1234")))
+    cluster.loop.run_for(1000)
+    for broker in cluster.brokers:
+        assert broker.context.topic_configs.of("t").log.retention_ms == 1234
+
+
+# --- the session itself ---
+
+
+def call(name: str, replies: list[Any], **how: Any) -> Call:
+    class Result:
+        exception = None
+        value = name
+
+        def rawlink(self, on_result: Callable[[Any], None]) -> None:
+            on_result(self)
+
+    return Call(
+        **{
+            "name": name,
+            "path": f"/{name}",
+            "send": Result,
+            "decode": lambda value: value,
+            "on_reply": lambda reply: replies.append((name, reply)),
+            **how,
+        }
+    )
+
+
+@pytest.mark.parametrize("part", ["send", "decode"])
+def test_an_operation_that_fails_in_the_client_is_unknown_and_holds_up_no_other(part, caplog):
+    def fail(*_args: object) -> Any:
+        raise Broken("on purpose")
+
+    posted: list[Callable[[], None]] = []
+    window = CallWindow(posted.append, _Clock(), lambda _sent: None)  # type: ignore[arg-type]
+    replies: list[Any] = []
+    for number in range(300):
+        window.submit(call(f"bad{number}", replies, **{part: fail}))
+    window.submit(call("good", replies))
+    for work in posted:
+        work()
+    assert len(replies) == 301
+    assert ("good", "good") in replies
+    assert any(record.exc_info for record in caplog.records)
+
+
+class _Clock:
+    def monotonic_ms(self) -> int:
+        return 0

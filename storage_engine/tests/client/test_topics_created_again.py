@@ -1,0 +1,63 @@
+"""A topic that is deleted and created again is another one: who follows one topic, as a mirror
+does, gets nothing of the other, however far that has grown by then (R-CLI6).
+"""
+
+import pytest
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.mirror_source import MirrorSource, is_gone
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.batches import numbered_batch
+
+T0 = TopicPartition("t", 0)
+POLLS = 20
+
+
+def append(fake, count):
+    for number in range(count):
+        fake.partition("t").append(bytes(numbered_batch(number).data))
+
+
+@pytest.fixture(params=[(4, 17), (4, 12)], ids=["by id", "by name"])
+def source(fake, request):
+    """Of brokers that know ids in fetches, and of older ones."""
+    fake.api_versions[1] = request.param
+    fake.add_topic("t", [1])
+    append(fake, 30)
+    with Cluster(fake.bootstrap_servers, request_timeout_ms=2000, deadline_ms=5000) as cluster:
+        made = MirrorSource("east", cluster, print)
+        (topic_id, _) = made.topics()["t"]
+        made.read({T0: 0}, {"t": topic_id})
+        yield made
+        made.close()
+
+
+def poll(source):
+    for _ in range(POLLS):
+        if found := source.poll(200):
+            return found
+    raise AssertionError("nothing comes")
+
+
+def test_a_topic_that_was_created_again_and_has_outgrown_the_position_is_not_read_on(fake, source):
+    assert poll(source)[0].next_offset == 90
+    fake.create_again("t", [1])
+    append(fake, 60)
+    fake.wake()
+    with pytest.raises(KafkaError, match="topic 't' was deleted, and is another one now") as raised:
+        poll(source)
+    assert is_gone(raised.value)
+    assert source.positions == {T0: 90}
+    (new_id, _) = source.topics()["t"]
+    source.read({T0: 0}, {"t": new_id})
+    assert poll(source)[0].next_offset == 180
+
+
+def test_a_topic_that_is_there_still_is_read_on_also_from_another_leader(fake, source):
+    poll(source)
+    fake.move_leader("t", 0, 2)
+    append(fake, 5)
+    fake.wake()
+    (found,) = poll(source)
+    assert (found.start_offset, found.next_offset) == (90, 105)

@@ -1,0 +1,68 @@
+"""Where the live brokers of a cluster listen, as ZooKeeper tells it at the moment.
+
+Rule: a session for one look only: whoever needs addresses has lost all that it had, which is
+seldom. What others wrote amiss below /brokers/ids is no broker, and is logged. Source: R-CLI1,
+document 001 (discovery through ZooKeeper).
+"""
+
+import contextlib
+import logging
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from storage_engine.core.errors import DeadlineExceededError
+from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import BrokerIdZNode
+
+MOST_BROKERS = 1000
+"""So many are looked at: one that answers is enough."""
+
+log = logging.getLogger(__name__)
+
+
+def live_addresses(connect: ConnectString, timeout_ms: int) -> list[tuple[str, int]]:
+    """Host and port of each broker that is registered; empty where none is. DeadlineExceededError
+    of one line when ZooKeeper does not answer."""
+    client = KazooClient(hosts=str(connect), timeout=timeout_ms / 1000)
+    try:
+        client.start(timeout=timeout_ms / 1000)
+        return _read(client)
+    except (KazooException, KazooTimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise DeadlineExceededError(f"ZooKeeper at {connect} does not answer: {reason}") from None
+    finally:
+        with contextlib.suppress(KazooException, KazooTimeoutError):
+            client.stop()
+        client.close()
+
+
+def _read(client: KazooClient) -> list[tuple[str, int]]:
+    try:
+        names = client.get_children(BrokerIdZNode.PARENT)
+    except NoNodeError:
+        return []
+    found = []
+    for name in sorted(names)[:MOST_BROKERS]:
+        # Gone since.
+        with contextlib.suppress(NoNodeError):
+            data, _ = client.get(f"{BrokerIdZNode.PARENT}/{name}")
+            try:
+                found.append(_address(name, data))
+            except ZnodeFormatError as problem:
+                log.warning("ignored what is no broker: %s", problem)
+    return found
+
+
+def _address(name: str, data: bytes) -> tuple[str, int]:
+    path = f"{BrokerIdZNode.PARENT}/{name!r}"
+    if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        raise ZnodeFormatError(f"znode {path}: its name is no broker id")
+    broker = BrokerIdZNode.decode(int(name), data)
+    if not broker.host or not 0 < broker.port < 65536:
+        raise ZnodeFormatError(
+            f"znode {path}: {broker.host!r} port {broker.port} is nowhere to connect to"
+        )
+    return broker.host, broker.port
