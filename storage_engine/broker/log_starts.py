@@ -12,9 +12,6 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.storage_errors import storage_error
 
-RETRY_MS = 500
-"""How long a write that lacks descriptors or room waits for them."""
-
 
 class LogStarts:
     """The file of log starts, one write for all that moved in a turn of the loop."""
@@ -30,15 +27,21 @@ class LogStarts:
         self._scheduler = scheduler
         self._on_failure = on_failure
         self._moved: list[HostedPartition] = []
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[bool], None]] = []
+        self._owed: set[HostedPartition] = set()
+        """Partitions of which the last try lacked descriptors or room."""
 
-    def keep(self, moved: Iterable[HostedPartition], done: Callable[[], None]) -> None:
-        """Write at the end of this turn; then `done`. Where it fails, the partitions have
-        failed."""
+    def keep(self, moved: Iterable[HostedPartition], done: Callable[[bool], None]) -> None:
+        """Write at the end of this turn; then `done`, which hears False where it lacked descriptors
+        or room. Where it fails otherwise, the partitions have failed."""
         if not self._waiting:
             self._scheduler.call_soon(self._keep_all)
         self._moved.extend(moved)
         self._waiting.append(done)
+
+    def owes(self, partition: HostedPartition) -> bool:
+        """Whether its start is still to be written, though it moved some time ago."""
+        return partition in self._owed
 
     def keep_now(self, moved: Iterable[HostedPartition]) -> bool:
         """Write at once. Where it fails, the partitions have failed; False: for want of descriptors
@@ -59,10 +62,12 @@ class LogStarts:
         return is_kept
 
     def _keep_all(self) -> None:
-        if self._moved and not self.keep_now(self._moved):
-            self._scheduler.call_later(RETRY_MS, self._keep_all)
-            return
-        self._moved = []
+        moved, self._moved = self._moved, []
         waiting, self._waiting = self._waiting, []
+        is_kept = not moved or self.keep_now(moved)
+        if is_kept:
+            self._owed.difference_update(moved)
+        else:
+            self._owed.update(moved)
         for done in waiting:
-            done()
+            done(is_kept)

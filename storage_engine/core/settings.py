@@ -343,10 +343,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         type=SettingType.INT,
         minimum=0,
         unit="connections",
-        doc=(
-            "Connections of all clients together; unset: what the process's limit of open files"
-            " (ulimit -n) leaves beside the logs. One above it is closed at once."
-        ),
+        doc="Of all clients together; unset: what the limit of open files leaves beside the logs.",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -399,10 +396,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         name="log.deletion.policy",  # ours
         type=SettingType.STRING,
         default="kafka",
-        doc=(
-            "What decides which old segments go: kafka (by retention.ms and retention.bytes), or"
-            " module:Class of the Python path; see storage_engine/core/retention.py."
-        ),
+        doc="What decides which old segments go: kafka, or module:Class of the Python path.",
     ),
     Setting(
         name="log.flush.scheduler.interval.ms",

@@ -83,10 +83,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc=(
-            "A batch is refused (INVALID_TIMESTAMP) whose first or newest record is so much older"
-            " than the broker's clock; not with LogAppendTime."
-        ),
+        doc="A batch is refused whose first or newest record is older than this, CreateTime given.",
     ),
     Setting(
         name="message.timestamp.after.max.ms",
@@ -96,10 +93,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc=(
-            "A batch is refused (INVALID_TIMESTAMP) whose newest record is so much ahead of the"
-            " broker's clock; not with LogAppendTime."
-        ),
+        doc="A batch is refused whose newest record is further ahead than this, CreateTime given.",
     ),
     Setting(
         name="compression.type",

@@ -23,6 +23,7 @@ A log whose start is lost begins where its oldest segment does, so that records 
 were deleted may be back; the warning is all that tells of it.
 """
 
+import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.leader_epochs import EpochStart
 from storage_engine.log.disk import Disk, replace_file
 
@@ -40,6 +41,11 @@ LOG_STARTS_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
 SCRUB_TIMES_FILE = "scrub-time-checkpoint"
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
+
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+MOST_DIGITS = 19
+"""Of INT64_MAX; Python takes long for numbers of a million digits."""
 
 _VERSION = "1"
 _VERSION_WITHOUT_CHECKS = "0"
@@ -61,9 +67,11 @@ def read_offsets(disk: Disk, path: Path) -> SavedOffsets:
     lines, problems = _read_lines(disk, path, 3)
     for topic, partition, offset in lines:
         try:
-            if int(offset) < 0 or int(partition) < 0:
-                raise ValueError("a negative number")
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            problem = topic_name_problem(topic)
+            if problem is not None:
+                raise ValueError(problem)
+            place = TopicPartition(topic, _number(partition, INT32_MAX))
+            offsets[place] = _number(offset, INT64_MAX)
         except ValueError as error:
             problems.append(str(error))
     for problem in problems:
@@ -83,7 +91,14 @@ def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
     try:
         if problems:
             raise ValueError(problems[0])
-        return [EpochStart(int(epoch), int(start_offset)) for epoch, start_offset in lines]
+        entries = [
+            EpochStart(_number(epoch, INT32_MAX), _number(start_offset, INT64_MAX))
+            for epoch, start_offset in lines
+        ]
+        for former, latter in itertools.pairwise(entries):
+            if former.epoch >= latter.epoch or former.start_offset > latter.start_offset:
+                raise ValueError(f"epoch {latter.epoch} does not follow epoch {former.epoch}")
+        return entries
     except ValueError as error:
         logger.warning("checkpoint ignored, it is damaged file=%s reason=%s", path, error)
         return []
@@ -94,6 +109,13 @@ def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...], *, syn
     tell it again.
     """
     _write_lines(disk, path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
+
+
+def _number(text: str, most: int) -> int:
+    """ValueError unless it is a whole number from 0 to `most`, as we write it."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > most:
+        raise ValueError(f"'{text[:30]}' is no number from 0 to {most}")
+    return int(text)
 
 
 def _write_lines(disk: Disk, path: Path, lines: list[str], *, sync: bool) -> None:

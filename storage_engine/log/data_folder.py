@@ -28,7 +28,9 @@ from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
+    INT64_MAX,
     LOG_STARTS_FILE,
+    MOST_DIGITS,
     RECOVERY_POINTS_FILE,
     SCRUB_TIMES_FILE,
     SavedOffsets,
@@ -234,7 +236,8 @@ class DataFolder:
         if not meta:
             meta = {"version": str(FORMAT_VERSION), "broker.id": str(broker_id)}
         version = meta.get("version", "")
-        if not version.isdigit() or not 1 <= int(version) <= FORMAT_VERSION:
+        is_number = version.isascii() and version.isdigit() and len(version) <= MOST_DIGITS
+        if not is_number or not 1 <= int(version) <= FORMAT_VERSION:
             raise StorageError(
                 f"the data folder {self.path} has format version '{version}', this release knows"
                 f" {FORMAT_VERSION}: use the release that wrote it, or another folder"
@@ -276,7 +279,12 @@ class DataFolder:
         if not text:
             return NO_TAIL_LOST
         # What can't be read is taken for the worst.
-        return BrokerEpoch(int(text)) if text.isdecimal() else TAIL_LOST_NOW
+        is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+        if is_number and int(text) <= INT64_MAX:
+            return BrokerEpoch(int(text))
+        if text != str(TAIL_LOST_NOW):
+            logger.warning("damaged, taken for the worst file=%s", self.path / TAIL_LOST_FILE)
+        return TAIL_LOST_NOW
 
     def _write_tail_lost(self) -> None:
         content = f"{self.tail_lost_epoch}\n".encode()

@@ -102,6 +102,13 @@ def decode(data: bytes) -> ProducerStates:
         raise ValueError("it is of another format")
     if crc != crc32c(memoryview(data)[_START.size :]):
         raise ValueError("its CRC does not match")
+    try:
+        return _decode(data, magic)
+    except struct.error as error:
+        raise ValueError(f"its counts do not fit its length ({error})") from error
+
+
+def _decode(data: bytes, magic: bytes) -> ProducerStates:
     at = _START.size
     table = _TABLE if magic == _MAGIC else _TABLE_WITHOUT_ID
     forgotten_to, count = table.unpack_from(data, at)
@@ -119,6 +126,8 @@ def decode(data: bytes) -> ProducerStates:
         entries.append(entry)
     ongoing_end = at + ongoing_count * _PAIR.size
     ended_end = ongoing_end + ended_count * _PAIR.size
+    if ended_end != len(data):
+        raise ValueError(f"it has {len(data)} bytes, its counts say {ended_end}")
     return ProducerStates(
         entries,
         forgotten_to=forgotten_to,

@@ -1,9 +1,9 @@
 """What the log costs, each figure beside its limit from the same run.
 
-In one process: appends, reads, reads of evicted bytes, recovery, and the same work on a large log
-and a small one. With a broker of its own: many partitions opened after a clean stop, its memory,
-and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that is removed
-at the end.
+In one process: appends, reads, reads of evicted bytes, recovery, the scrubber, and the same work
+on a large log and a small one. With a broker of its own: many partitions opened after a clean stop,
+its memory, and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that
+is removed at the end.
 
 examples:
   headrace bench log
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, folder: Path) -> Iterator[Result]:
-    from storage_engine.tools import bench_log_broker, bench_log_storage
+    from storage_engine.tools import bench_log_broker, bench_log_scrub, bench_log_storage
 
     yield from bench_log_storage.measure(
         bench_log_storage.Plan(
@@ -74,6 +74,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> Iterator[Result]:
             rounds=args.rounds,
         )
     )
+    yield from bench_log_scrub.measure(folder, size=args.bytes, rounds=args.rounds)
     if not args.no_broker:
         yield from bench_log_broker.measure(
             bench_log_broker.Plan(

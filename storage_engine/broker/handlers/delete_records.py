@@ -59,7 +59,11 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
             topics.append(_Topic(name=topic.name, partitions=rows))
         call.respond(DeleteRecordsResponse(topics=topics))
 
-    def wait() -> None:
+    def wait(is_kept: bool) -> None:
+        if not is_kept:
+            for place, each in outcomes.items():
+                if isinstance(each, AwaitedDeletion) and each.partition in moved:
+                    outcomes[place] = LogStorageError("where the log starts is not written yet")
         DelayedAnswer(
             [each for each in outcomes.values() if isinstance(each, AwaitedDeletion)],
             timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
@@ -94,7 +98,8 @@ def _delete(
             log_end_offset=partition.high_watermark,
         )
     try:
-        if replica_log.advance_log_start(offset):
+        is_news = replica_log.advance_log_start(offset)
+        if is_news or context.log_starts.owes(partition):
             log.info("records deleted partition=%s log_start_offset=%d", tp, offset)
             # One that fails to be written down is as good as not begun: the replica is offline.
             moved.append(partition)

@@ -115,3 +115,17 @@ def test_a_damaged_file_counts_as_empty_with_a_warning(tmp_path, caplog, content
     path.write_bytes(content)
     assert read_offsets(REAL_DISK, path) == ({}, True)
     assert "checkpoint damaged" in caplog.text
+
+
+@pytest.mark.parametrize("number", ["-1", "9223372036854775808", "1" * 5000, "\u0663", "1_0", "x"])
+def test_a_number_out_of_range_is_told_and_not_believed(tmp_path, caplog, number):
+    """As another program may have written it, check and all."""
+    good, bad = "t 0 5", f"t 1 {number}"
+    for name, lines in (("offsets", [good, bad]), ("epochs", [f"3 {number}"])):
+        text = ["1", str(len(lines)), *(f"{line} {crc32c(line.encode()):08x}" for line in lines)]
+        (tmp_path / name).write_text("\n".join([*text, ""]))
+    saved = read_offsets(REAL_DISK, tmp_path / "offsets")
+    assert (saved.offsets, saved.is_damaged) == ({TopicPartition("t", 0): 5}, True)
+    assert read_epochs(REAL_DISK, tmp_path / "epochs") == []
+    assert caplog.text.count("checkpoint damaged") == 1
+    assert caplog.text.count("checkpoint ignored") == 1

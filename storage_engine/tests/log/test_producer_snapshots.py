@@ -137,3 +137,14 @@ def test_a_clean_opening_reads_no_batch_for_the_producers(tmp_path):
     log.close()
     again = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
     assert again.producer_state.get(9) is not None
+
+
+@pytest.mark.parametrize("position", [16, 20, 24])
+@pytest.mark.parametrize("count", [1, 1 << 31, (1 << 32) - 1])
+def test_a_count_that_does_not_fit_is_no_snapshot(position, count):
+    """As another program may have written it, with a CRC that is right."""
+    data = bytearray(encode(ProducerStates()))
+    struct.pack_into(">I", data, position, count)
+    struct.pack_into(">I", data, 4, crc32c(memoryview(data)[8:]))
+    with pytest.raises(ValueError, match="count"):
+        decode(bytes(data))
