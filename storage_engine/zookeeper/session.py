@@ -36,6 +36,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
+from storage_engine.core.printable import printable
 from storage_engine.zookeeper import replies
 from storage_engine.zookeeper.access import (
     ANYBODY,
@@ -287,7 +288,9 @@ class ZooKeeperSession:
         if problem is None:
             self._calls.submit(call)
         else:
-            log.warning("zookeeper %s not sent path=%.200s reason=%s", name, path, problem)
+            log.warning(
+                "zookeeper %s not sent path=%.200s reason=%s", name, printable(path), problem
+            )
             self._calls.refuse(call)
 
     def _why_not(self, path: str, size_bytes: int) -> str | None:
