@@ -182,7 +182,9 @@ class PreparedAppends:
                 tp = waiting.partition.topic_partition
                 log.error("append not prepared partition=%s", tp, exc_info=error)
                 error = _unexpected(tp)
-            self._prepared(waiting, error)
+            # Its frames hold what was decompressed, until a collection finds them.
+            error.__context__ = None
+            self._prepared(waiting, error.with_traceback(None))
 
         self._background.submit(work, done, failed)
 

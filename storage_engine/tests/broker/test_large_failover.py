@@ -86,6 +86,7 @@ class Replicas:
         self.applied = 0
         self.unfenced = False
         self.woken = 0
+        self.postponed = SimpleNamespace(forget_all=lambda: None)
 
     def apply_leadership(self, _item: object, _endpoints: object) -> ErrorCode:
         self.applied += 1
