@@ -105,16 +105,23 @@ class DelayedFetch:
                 self._watch(partition, self)
             return
         late: list[_Watched] = []
+        is_gone = False
         for wanted, answer in zip(request.partitions, read.partitions, strict=True):
             partition = self._hosted(replicas, wanted)
             if partition is None:
+                if not answer.error_code:
+                    is_gone = True
                 continue
             size = 0 if answer.records is None else len(answer.records)
             watched = _Watched(self, wanted, partition, size)
             self._watch(partition, watched)
-            if partition.high_watermark != answer.high_watermark:
-                # It moved while the others were read.
+            is_news = partition.high_watermark != answer.high_watermark or partition.leader is None
+            if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
+                # It came while the others were read.
                 late.append(watched)
+        if is_gone:
+            self._end(None)
+            return
         for watched in late:
             watched.try_complete()
 

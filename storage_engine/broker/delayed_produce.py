@@ -15,7 +15,7 @@ from storage_engine.protocol.apis.produce import ProducePartitionResponse
 class AwaitedAppend:
     """One partition of the request, not answered yet."""
 
-    __slots__ = ("by_all", "index", "partition", "required_offset", "responses")
+    __slots__ = ("by_all", "index", "leader", "partition", "required_offset", "responses")
 
     def __init__(
         self,
@@ -27,6 +27,8 @@ class AwaitedAppend:
         by_all: bool = True,
     ) -> None:
         self.partition = partition
+        self.leader = partition.leader
+        """Of the append; whoever leads after another broker did may have something else there."""
         self.responses = responses
         """Of the request; an error replaces the one of this partition."""
         self.required_offset = required_offset
@@ -59,7 +61,7 @@ class AwaitedAppend:
         """None while it has to wait."""
         partition = self.partition
         leader = partition.leader
-        if leader is None:
+        if leader is None or leader is not self.leader:
             if partition.role is Role.FAILED:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -51,6 +51,8 @@ from storage_engine.protocol.apis import (
     commit_batch,
     join_batch,
 )
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FIRST_WITHOUT_REPLICA_ID
 from storage_engine.protocol.apis.registry import (
     API_VERSIONS_KEY,
     INTERNAL_RANGES,
@@ -176,7 +178,8 @@ class Dispatcher:
                 # The frame's memory is the next one's when this call ends.
                 body = memoryview(bytearray(body))
             begin = partial(self._decode_first, call, handler, body)
-            self._context.long_work.run_later(call, begin)
+            is_urgent = _is_of_a_broker(spec, header.api_version, body)
+            self._context.long_work.run_later(call, begin, is_urgent=is_urgent)
             return
         call = self._call(connection, spec, header)
         steps = handler(self._context, call, request)
@@ -218,3 +221,13 @@ class Dispatcher:
     ) -> None:
         call = Call(spec, 0, correlation_id, connection, connection.begin())
         call.respond(api_versions.unsupported_version_response())
+
+
+def _is_of_a_broker(spec: ApiSpec, version: int, body: memoryview) -> bool:
+    """Whether the cluster waits for it: an order of the controller, or a follower's fetch, which
+    begins with the id of the replica."""
+    if spec.key in INTERNAL_RANGES:
+        return True
+    if spec is not FETCH or version >= FIRST_WITHOUT_REPLICA_ID:
+        return False
+    return int.from_bytes(body[:4], signed=True) >= 0

@@ -197,6 +197,8 @@ class FetchSessions:
         if session.epoch != epoch:
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return FetchResponse((), int(code), request.session_id)
+        # A fetch of this session that waits may tell no news of what it has then.
+        session.epoch = epoch_after(epoch)
         before = len(session.partitions)
         session.update(request.partitions, request.forgotten)
         self.remembered += len(session.partitions) - before
@@ -209,7 +211,6 @@ class FetchSessions:
         if not session.partitions:
             self._end(session)
             return SessionFetch(full)
-        session.epoch = epoch_after(epoch)
         self._touch(session)
         return SessionFetch(full, session)
 

@@ -29,7 +29,7 @@ class LogStarts:
         self._moved: list[HostedPartition] = []
         self._waiting: list[Callable[[bool], None]] = []
         self._owed: set[HostedPartition] = set()
-        """Partitions of which the last try lacked descriptors or room."""
+        """Partitions whose start has moved and is not written yet."""
 
     def keep(self, moved: Iterable[HostedPartition], done: Callable[[bool], None]) -> None:
         """Write at the end of this turn; then `done`, which hears False where it lacked descriptors
@@ -38,6 +38,10 @@ class LogStarts:
             self._scheduler.call_soon(self._keep_all)
         self._moved.extend(moved)
         self._waiting.append(done)
+
+    def note(self, partition: HostedPartition) -> None:
+        """Its start has moved, and is to be written: whoever asks meanwhile waits for that, too."""
+        self._owed.add(partition)
 
     def owes(self, partition: HostedPartition) -> bool:
         """Whether its start is still to be written, though it moved some time ago."""

@@ -63,6 +63,8 @@ class Client(Protocol):
 
     is_long: bool
     """Its answer may be long, too."""
+    is_urgent: bool
+    """No client's work goes before it."""
 
 
 class _Job:
@@ -104,19 +106,34 @@ class LongWork:
             client.hold()
             self._go_on(job)
 
-    def run_later(self, client: Client, begin: Callable[[], Steps]) -> None:
-        """Work on a request that is not decoded yet, when it is its turn."""
+    def run_later(
+        self, client: Client, begin: Callable[[], Steps], *, is_urgent: bool = False
+    ) -> None:
+        """Work on a request that is not decoded yet, when it is its turn. `is_urgent`: it waits for
+        no client, as do orders of the controller and fetches of followers."""
         client.is_long = True
+        client.is_urgent = is_urgent
         client.hold()
-        self._waiting.append((client, begin))
-        self._admit()
+        if is_urgent:
+            self._admitted += 1
+            self._go_on(_Job(client, begin()))
+        else:
+            self._waiting.append((client, begin))
+            self._admit()
 
     def beside(
-        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+        self,
+        work: Callable[[], Any],
+        done: Callable[[Any, Exception | None], None],
+        *,
+        is_urgent: bool = False,
     ) -> None:
         """Have a thread do `work`; one at a time, so that the loop shares the interpreter with one
-        thread only."""
-        self._beside.append((work, done))
+        thread only. What is urgent is the next."""
+        if is_urgent:
+            self._beside.appendleft((work, done))
+        else:
+            self._beside.append((work, done))
         if not self._is_beside:
             self._next_beside()
 
@@ -174,7 +191,8 @@ class LongWork:
                     if not is_admitted:
                         self._admitted += 1
                         job.client.hold()
-                    self.beside(wanted, partial(self._told, job))
+                    told = partial(self._told, job)
+                    self.beside(wanted, told, is_urgent=job.client.is_urgent)
                     return False
                 if work_ns() >= end_ns:
                     return True

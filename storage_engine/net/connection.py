@@ -175,7 +175,8 @@ class Connection(FrameProtocol):
         """The work is done that later requests waited for."""
         self._holds -= 1
         if not self._holds:
-            self._received()
+            if self._large is None and self._late is None:
+                self._received()
             self._steer_reading()
 
     def request_failed(self, error: Exception) -> None:
@@ -339,7 +340,7 @@ class Connection(FrameProtocol):
             server.crowded.add(self)
         elif not self._going_on:
             self._going_on = True
-            server.loop.call_soon(self._go_on)
+            server.go_on_soon(self)
 
     def _stop_reading(self) -> None:
         self._halted = True
@@ -347,7 +348,7 @@ class Connection(FrameProtocol):
             self._reading = False
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._going_on = False
         if self._closing or self._write_paused or self._holds:

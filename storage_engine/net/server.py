@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from storage_engine.core.errors import HeadraceError
@@ -80,6 +80,9 @@ class Server:
         # When this turn of the loop has taken up enough; set by the first request of each.
         self.turn_end_ns = 0
         self._in_turn = False
+        # Halted connections that may go on, in the order in which they have stopped.
+        self._going_on: deque[Connection] = deque()
+        self._is_going_on = False
 
     async def start(self) -> None:
         """Listen. HeadraceError when the address can't be had."""
@@ -211,6 +214,30 @@ class Server:
 
     def _end_turn(self) -> None:
         self._in_turn = False
+
+    def go_on_soon(self, connection: Connection) -> None:
+        """Have a halted connection go on in a turn of the loop, behind those that wait already."""
+        self._going_on.append(connection)
+        self._serve_going_on_soon()
+
+    def _serve_going_on_soon(self) -> None:
+        if not self._is_going_on:
+            self._is_going_on = True
+            self.loop.call_soon(self._serve_going_on)
+
+    def _serve_going_on(self) -> None:
+        """One after the other until the turn has taken up enough: so none waits for another that
+        stops and goes on over and over."""
+        self._is_going_on = False
+        # A turn has begun, whichever of its callbacks is the first.
+        self._in_turn = False
+        waiting, self._going_on = self._going_on, deque()
+        while waiting and not (self._in_turn and self.turn_is_over):
+            waiting.popleft().go_on()
+        if waiting:
+            # Before those that were served just now.
+            self._going_on.extendleft(reversed(waiting))
+            self._serve_going_on_soon()
 
     @property
     def turn_is_over(self) -> bool:

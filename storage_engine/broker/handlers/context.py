@@ -103,6 +103,7 @@ class Call:
         "correlation_id",
         "exchange",
         "is_long",
+        "is_urgent",
         "spec",
         "version",
         "work",
@@ -121,6 +122,7 @@ class Call:
         self.client_id = client_id
         self.work = work
         self.is_long = False
+        self.is_urgent = False
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id
@@ -131,7 +133,9 @@ class Call:
         """Answer; exactly once. A long answer is encoded by a thread, and then sent."""
         if self.is_long and self.work is not None:
             self.hold()
-            self.work.beside(lambda: self._encoded(message), self._on_encoded)
+            self.work.beside(
+                lambda: self._encoded(message), self._on_encoded, is_urgent=self.is_urgent
+            )
         else:
             self.exchange.respond(self._encoded(message))
 

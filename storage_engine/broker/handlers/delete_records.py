@@ -61,8 +61,9 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
 
     def wait(is_kept: bool) -> None:
         if not is_kept:
+            unkept = set(moved)
             for place, each in outcomes.items():
-                if isinstance(each, AwaitedDeletion) and each.partition in moved:
+                if isinstance(each, AwaitedDeletion) and each.partition in unkept:
                     outcomes[place] = LogStorageError("where the log starts is not written yet")
         DelayedAnswer(
             [each for each in outcomes.values() if isinstance(each, AwaitedDeletion)],
@@ -98,8 +99,9 @@ def _delete(
             log_end_offset=partition.high_watermark,
         )
     try:
-        is_news = replica_log.advance_log_start(offset)
-        if is_news or context.log_starts.owes(partition):
+        if replica_log.advance_log_start(offset):
+            context.log_starts.note(partition)
+        if context.log_starts.owes(partition):
             log.info("records deleted partition=%s log_start_offset=%d", tp, offset)
             # One that fails to be written down is as good as not begun: the replica is offline.
             moved.append(partition)

@@ -132,7 +132,8 @@ class _Answering:
         context, request = self.context, self.request
         count = len(request.partitions)
         waiting = context.waiting_partitions
-        if must_answer(request, read) or not waiting.has_room_for(count):
+        is_client = request.replica_id < 0
+        if must_answer(request, read) or (is_client and not waiting.has_room_for(count)):
             self._answer(read)
             return
         waiting.add(count)

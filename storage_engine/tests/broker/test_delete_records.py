@@ -1,11 +1,13 @@
 """DeleteRecords on a cluster whose brokers die and are cut off: real brokers over a simulated
 ZooKeeper and network. Source: R-LOG9, KIP-107."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from storage_engine.broker.handlers.context import Call
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.folder_checkpoints import FolderCheckpoints
@@ -166,3 +168,39 @@ def test_a_replica_that_can_not_write_its_start_down_answers_with_a_storage_erro
 
     monkeypatch.setattr(FolderCheckpoints, "write_log_starts", fail)
     assert delete(topic, 3)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_who_asks_again_while_the_start_is_not_written_yet_waits_for_that(tmp_path, monkeypatch):
+    """A request of many partitions is worked on in turns, and writes at its end."""
+    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
+    assert cluster.create_topic("t", 40).error_code == 0
+    for number in range(40):
+        assert cluster.produced(TopicPartition("t", number), b"record") == 0
+    context = cluster[1].context
+    monkeypatch.setattr(context.long_work, "work_ns", itertools.count(0, 10_000_000).__next__)
+    happened: list[str] = []
+    write, respond = context.log_starts.keep_now, Call.respond
+
+    def noted(moved):
+        happened.append("written")
+        return write(moved)
+
+    def answering(call, message):
+        happened.append("answered")
+        respond(call, message)
+
+    monkeypatch.setattr(context.log_starts, "keep_now", noted)
+    monkeypatch.setattr(Call, "respond", answering)
+    topic = delete_records.DeleteRecordsRequest.DeleteRecordsTopic
+    partitions = [
+        topic.DeleteRecordsPartition(partition_index=number, offset=1) for number in range(40)
+    ]
+    many = delete_records.DeleteRecordsRequest(
+        topics=[topic(name="t", partitions=partitions)], timeout_ms=5000
+    )
+    all_of_them = cluster.ask(1, delete_records.API, 2, many)
+    one_again = send_delete(cluster, 1, 1)
+    cluster.answer(all_of_them)
+    assert outcome(cluster, one_again) == (ErrorCode.NONE, 1)
+    assert happened.index("written") < happened.index("answered")
+    cluster.close()

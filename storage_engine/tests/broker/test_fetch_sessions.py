@@ -171,6 +171,15 @@ def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
     assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused():
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    waiting = broker.sessions.begin(request([], session_id, 1))
+    assert isinstance(waiting, SessionFetch)
+    broker.fetch(request([], session_id, 2, forgotten=[("t", [0, 1])]))
+    assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_full_request_ends_the_session_that_it_names(epoch):
     broker = Broker()

@@ -1,6 +1,7 @@
 """Work of requests that is done in turns of the event loop (broker/long_work.py), and the requests
 that once held up a broker: their cost is counted here in steps and reads, not in time."""
 
+import itertools
 from collections import Counter
 from functools import partial
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.broker.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
+from storage_engine.broker.handlers import fetch as fetch_handler
 from storage_engine.broker.handlers.topics import _duplicates
 from storage_engine.broker.long_work import INLINE_NS, RUNNING_MAX, SLICE_NS, LongWork
 from storage_engine.core.errors import ErrorCode
@@ -22,7 +24,7 @@ from storage_engine.protocol.records import iter_encoded
 from storage_engine.simulation.clock import STEP_NS, ProcessLoop, SimulatedLoop
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import CLIENT, SimulatedConnection
-from storage_engine.simulation.requests import fetch_request, produce_request
+from storage_engine.simulation.requests import fetch_request, make_batch, produce_request
 
 TP = TopicPartition("t", 0)
 
@@ -34,6 +36,7 @@ class Client:
         self.holds = 0
         self.is_gone = False
         self.is_long = False
+        self.is_urgent = False
         self.failures: list[Exception] = []
 
     def hold(self) -> None:
@@ -87,6 +90,25 @@ def test_no_turn_of_the_loop_does_more_than_its_share_of_long_work(worked):
     assert by_turn.pop(0) <= (INLINE_NS + SLICE_NS) // STEP_NS
     assert max(by_turn.values()) <= SLICE_NS // STEP_NS
     assert client.holds == 0
+
+
+def test_what_the_cluster_waits_for_goes_before_any_number_of_clients(worked):
+    def begin(name: str):
+        def decoded():
+            yield lambda: worked.turns.append((worked.loop.events, name))
+
+        return decoded
+
+    for number in range(50):
+        worked.work.run_later(Client(), begin(f"client {number}"))
+    order = Client()
+    worked.work.run_later(order, begin("order"), is_urgent=True)
+    worked.loop.run_for(1000)
+    names = [name for _, name in worked.turns]
+    assert len(names) == 51
+    # Behind what a thread was at already.
+    assert names.index("order") <= RUNNING_MAX
+    assert order.holds == 0
 
 
 def test_two_that_are_long_take_turns(worked):
@@ -342,3 +364,38 @@ def test_requests_behind_a_long_one_are_answered_after_it_and_others_before_it(c
         )
     cluster.loop.run_for(1000)
     assert told == ["of another client", "long", "behind it"]
+
+
+def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_time_is_over(
+    tmp_path, monkeypatch
+):
+    """Its fetch of many partitions is read in several turns; a record comes between two of them."""
+    cluster = SimulatedCluster(tmp_path, 2, default_replication_factor="2")
+    assert cluster.create_topic("many", 60).error_code == 0
+    cluster.loop.run_for(3000)
+    tp = TopicPartition("many", 0)
+    leader = cluster.state(tp).leader
+    context = cluster[leader].context
+    # Each step takes a turn of its own.
+    monkeypatch.setattr(context.long_work, "work_ns", itertools.count(0, 10_000_000).__next__)
+    appended_ms: list[int] = []
+
+    def append() -> None:
+        appended_ms.append(cluster.loop.now_ms)
+        context.replicas.appends.append_run(tp, (make_batch(),), acks=-1)
+
+    class Answering(fetch_handler._Answering):
+        def _read(self, read):
+            for number, step in enumerate(super()._read(read)):
+                is_follower = self.context is context and self.request.replica_id >= 0
+                if number == 1 and is_follower and not appended_ms:
+                    append()
+                yield step
+
+    cluster.loop.run_for(700)
+    monkeypatch.setattr(fetch_handler, "_Answering", Answering)
+    cluster.loop.run_until(lambda: bool(appended_ms))
+    hosted = context.replicas.get(tp)
+    cluster.loop.run_until(lambda: hosted.high_watermark == 1)
+    assert cluster.loop.now_ms - appended_ms[0] < 100
+    cluster.close()

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, LogStorageError
+from storage_engine.net.connection import Connection
 from storage_engine.net.server import Server
 from storage_engine.tests.net.serving import (
     TIMEOUT_S,
@@ -406,3 +407,30 @@ def test_random_bytes_never_stop_the_server(loop_thread):
             assert client.receive() == b"alive"
         eventually(lambda: len(server.connections) == 0)
         assert server.pending == 0
+
+
+def test_a_client_with_much_to_do_keeps_no_other_waiting(loop_thread):
+    """Whoever stops because the turn is over goes on behind those that have not been served."""
+    handled: list[bytes] = []
+
+    def slow(connection: Connection, frame: memoryview) -> None:
+        end_ns = time.perf_counter_ns() + 1_000_000
+        while time.perf_counter_ns() < end_ns:
+            pass
+        handled.append(bytes(frame))
+        connection.begin().respond([framed(b"done")])
+
+    with (
+        serving(loop_thread, slow) as server,
+        Client(server.port) as busy,
+        Client(server.port) as also_busy,
+        Client(server.port) as other,
+    ):
+        other.send(b"before")
+        other.receive()
+        busy.send(*[b"many"] * 600)
+        also_busy.send(*[b"many"] * 600)
+        eventually(lambda: len(handled) > 20)
+        other.send(b"one")
+        other.receive()
+        assert handled.index(b"one") < 600
