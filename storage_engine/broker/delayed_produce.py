@@ -57,7 +57,7 @@ class AwaitedAppend:
 
     def outcome(self) -> ErrorCode | None:
         """None while it has to wait."""
-        partition = self.partition
+        partition = self.partition.current
         leader = partition.leader
         if leader is None:
             if partition.role is Role.FAILED:

@@ -68,6 +68,7 @@ class IsrWriter:
 
     def step(self, partition: HostedPartition, event: Event) -> None:
         """Step the partition's leader and carry out what follows."""
+        partition = partition.current
         leader = partition.leader
         if leader is not None:
             self.carry_out(partition, leader, leader.step(event))
@@ -100,8 +101,11 @@ class IsrWriter:
             },
         )
 
+        def stands() -> bool:
+            return partition.current.leader is leader and leader.leader_epoch == epoch
+
         def on_reply(reply: ZkReply) -> None:
-            if partition.leader is not leader or leader.leader_epoch != epoch:
+            if not stands():
                 return
             try:
                 settle(reply)
@@ -130,7 +134,7 @@ class IsrWriter:
             unexpected.report(f"isr of {tp} not written", error)
 
         def undecided() -> None:
-            if partition.leader is leader and leader.leader_epoch == epoch:
+            if stands():
                 self.step(partition, IsrUndecided())
 
         if self._is_fenced():
@@ -147,7 +151,7 @@ class IsrWriter:
         epoch = leader.leader_epoch
 
         def stands() -> bool:
-            return partition.leader is leader and leader.leader_epoch == epoch
+            return partition.current.leader is leader and leader.leader_epoch == epoch
 
         def on_reply(reply: ZkReply) -> None:
             if not stands():
