@@ -83,6 +83,7 @@ def test_a_coordinator_whose_log_has_moved_ends_when_another_broker_leads(make):
     move(cluster, old, OFFSETS)
     assert client.commit(2, topic="t") is ErrorCode.NONE
     lead(cluster, OFFSETS, 3 - old)
+    assert list(cluster[old].context.group_coordinators) == []
     assert commit_code(cluster, old, client) is ErrorCode.NOT_COORDINATOR
     assert client.offset() == 2
     assert client.commit(3, topic="t") is ErrorCode.NONE
