@@ -79,10 +79,17 @@ def test_a_coordinator_whose_log_has_moved_ends_when_another_broker_leads(make):
     cluster = make()
     client = GroupClient(cluster)
     assert client.commit(1, topic="t") is ErrorCode.NONE
-    old = cluster.state(OFFSETS).leader
+    old, new = 1, 2
+    lead(cluster, OFFSETS, old)
+    # It takes no order between the move and the one that lets another lead.
+    cluster.answer(cluster.reassign(OFFSETS, [new, old]))
+    cluster.loop.run_for(500)
+    assert cluster.state(OFFSETS).leader == old
     move(cluster, old, OFFSETS)
     assert client.commit(2, topic="t") is ErrorCode.NONE
-    lead(cluster, OFFSETS, 3 - old)
+    cluster.answer(cluster.elect_preferred(OFFSETS))
+    cluster.loop.run_until(lambda: cluster.state(OFFSETS).leader == new)
+    cluster.loop.run_for(500)
     assert list(cluster[old].context.group_coordinators) == []
     assert commit_code(cluster, old, client) is ErrorCode.NOT_COORDINATOR
     assert client.offset() == 2
