@@ -101,11 +101,8 @@ class IsrWriter:
             },
         )
 
-        def stands() -> bool:
-            return partition.current.leader is leader and leader.leader_epoch == epoch
-
         def on_reply(reply: ZkReply) -> None:
-            if not stands():
+            if not _stands(partition, leader, epoch):
                 return
             try:
                 settle(reply)
@@ -134,7 +131,7 @@ class IsrWriter:
             unexpected.report(f"isr of {tp} not written", error)
 
         def undecided() -> None:
-            if stands():
+            if _stands(partition, leader, epoch):
                 self.step(partition, IsrUndecided())
 
         if self._is_fenced():
@@ -150,11 +147,8 @@ class IsrWriter:
         tp = partition.topic_partition
         epoch = leader.leader_epoch
 
-        def stands() -> bool:
-            return partition.current.leader is leader and leader.leader_epoch == epoch
-
         def on_reply(reply: ZkReply) -> None:
-            if not stands():
+            if not _stands(partition, leader, epoch):
                 return
             if not reply.ok or reply.stat is None:
                 if reply.status is not ZkStatus.NO_NODE:
@@ -184,7 +178,7 @@ class IsrWriter:
                 self._notify(tp)
 
         def again() -> None:
-            if stands():
+            if _stands(partition, leader, epoch):
                 self._read_back(partition, leader)
 
         self._coordination.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
@@ -214,3 +208,8 @@ class IsrWriter:
             on_reply,
             sequence=True,
         )
+
+
+def _stands(partition: HostedPartition, leader: LeaderPartition, epoch: int) -> bool:
+    """Whether this broker still leads by the same leadership."""
+    return partition.current.leader is leader and leader.leader_epoch == epoch

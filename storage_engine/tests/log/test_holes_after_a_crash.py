@@ -4,6 +4,7 @@ follows the hole is dropped, and gaps of compaction are kept (R-LOG8, R-LOG10)."
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,7 +178,7 @@ def _keyed(number: int, choose: random.Random) -> memoryview:
     return encoded(records * choose.randint(1, 3))
 
 
-def test_a_folder_that_refuses_a_sync_while_gaps_are_told_apart_is_left_out(caplog):
+def test_a_folder_that_refuses_a_sync_while_gaps_are_told_apart_is_left_out(monkeypatch):
     """After a failed fsync nobody knows what is on the medium: no log of the folder is served."""
     disk = SimulatedDisk(ROOT)
     disk.make_directory(OTHER)
@@ -202,7 +203,13 @@ def test_a_folder_that_refuses_a_sync_while_gaps_are_told_apart_is_left_out(capl
         else:
             disk.remove(ROOT / name)
     disk.kill_process()
-    disk.broken_syncs.add(ROOT / str(places[ROOT]))
+    load_logs = LogManager._load_logs
+
+    def load_and_break(logs: LogManager, found: list[Any]) -> None:
+        load_logs(logs, found)
+        disk.broken_syncs.add(ROOT / str(places[ROOT]))
+
+    monkeypatch.setattr(LogManager, "_load_logs", load_and_break)
     again = started(disk, folders=(ROOT, OTHER))
     assert again.working_folders == [OTHER]
     assert list(again.logs) == [places[OTHER]]
