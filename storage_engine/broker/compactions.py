@@ -69,6 +69,8 @@ class Compactions:
                 plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
             )
         except LogStorageError as failure:
+            # It may serve on, and be the most urgent one again: others come first.
+            self._resting.add(partition)
             self._replicas.fail(partition, failure)
             return
         self._running = partition

@@ -44,7 +44,7 @@ class AwaitedDeletion:
 
     def look(self) -> bool:
         """Whether it is settled by now."""
-        partition = self.partition
+        partition = self.partition.current
         self.low_watermark = partition.low_watermark(self._live())
         if partition.leader is None:
             failed = partition.role is Role.FAILED

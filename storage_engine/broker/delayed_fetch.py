@@ -139,7 +139,7 @@ class DelayedFetch:
             return True
         ((partition, _),) = self._waiters
         request = self._request
-        if request.replica_id >= 0 and not has_news(request.partitions[0], partition):
+        if request.replica_id >= 0 and not has_news(request.partitions[0], partition.current):
             return False
         read = self._reader.read(request)
         if not must_answer(request, read):
@@ -154,7 +154,7 @@ class DelayedFetch:
         request = self._request
         # Most of what wakes a follower's fetch is a high watermark that has moved; that is told
         # with other news.
-        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition):
+        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition.current):
             return False
         read = FetchRead(request.max_bytes)
         self._reader.read_more(request, [watched.wanted], read)

@@ -120,6 +120,8 @@ class DurableAcks:
         self.rounds += self.fsyncs > fsyncs_before
 
     def _flush_one(self, folder: _Folder, partition: HostedPartition, waiting: _Waiting) -> None:
+        # Its log may have been replaced while it waited: by one that is on the medium.
+        partition = partition.current
         wanted_end_offset = partition.log.log_end_offset
 
         def done(_result: object) -> None:
@@ -131,7 +133,7 @@ class DurableAcks:
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
                 # More segments than one job takes.
-                self.flush(partition)
+                self.flush(partition.current)
 
         def succeeded() -> None:
             self.batches += waiting.batches

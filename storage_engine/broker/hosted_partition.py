@@ -36,6 +36,7 @@ class HostedPartition:
     __slots__ = (
         "_guards",
         "_guards_epoch",
+        "_successor",
         "assigned_replicas",
         "config",
         "controller_epoch",
@@ -91,6 +92,18 @@ class HostedPartition:
         """Appends of this turn that wait for a flush."""
         self._guards = VerificationGuards()
         self._guards_epoch = -1
+        self._successor: HostedPartition | None = None
+        """The object that stands for the replica since its log was replaced."""
+
+    @property
+    def current(self) -> "HostedPartition":
+        """The object that stands for this replica now. Who keeps a partition while it waits asks
+        this one: the log may have been replaced meanwhile, and role and log of the object before
+        stay as they were then."""
+        replica = self
+        while replica._successor is not None:
+            replica = replica._successor
+        return replica
 
     @property
     def guards(self) -> VerificationGuards:
@@ -143,11 +156,13 @@ class HostedPartition:
 
     def with_log(self, log: PartitionLog) -> "HostedPartition":
         """The same replica with its log in another place: role and waiters are shared. Work under
-        way on the old log keeps the old object, whose failures nobody heeds."""
+        way on the old log keeps the old object, whose failures nobody heeds, and finds the new one
+        as `current`."""
         replica = copy.copy(self)
         replica.log = log
         replica.dirty = False
         replica.unflushed_appends = 0
+        self._successor = replica
         return replica
 
     def become_leader(self, leader: LeaderPartition) -> None:

@@ -68,6 +68,7 @@ class IsrWriter:
 
     def step(self, partition: HostedPartition, event: Event) -> None:
         """Step the partition's leader and carry out what follows."""
+        partition = partition.current
         leader = partition.leader
         if leader is not None:
             self.carry_out(partition, leader, leader.step(event))
@@ -101,7 +102,7 @@ class IsrWriter:
         )
 
         def on_reply(reply: ZkReply) -> None:
-            if partition.leader is not leader or leader.leader_epoch != epoch:
+            if not _stands(partition, leader, epoch):
                 return
             try:
                 settle(reply)
@@ -130,7 +131,7 @@ class IsrWriter:
             unexpected.report(f"isr of {tp} not written", error)
 
         def undecided() -> None:
-            if partition.leader is leader and leader.leader_epoch == epoch:
+            if _stands(partition, leader, epoch):
                 self.step(partition, IsrUndecided())
 
         if self._is_fenced():
@@ -146,11 +147,8 @@ class IsrWriter:
         tp = partition.topic_partition
         epoch = leader.leader_epoch
 
-        def stands() -> bool:
-            return partition.leader is leader and leader.leader_epoch == epoch
-
         def on_reply(reply: ZkReply) -> None:
-            if not stands():
+            if not _stands(partition, leader, epoch):
                 return
             if not reply.ok or reply.stat is None:
                 if reply.status is not ZkStatus.NO_NODE:
@@ -180,7 +178,7 @@ class IsrWriter:
                 self._notify(tp)
 
         def again() -> None:
-            if stands():
+            if _stands(partition, leader, epoch):
                 self._read_back(partition, leader)
 
         self._coordination.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
@@ -210,3 +208,8 @@ class IsrWriter:
             on_reply,
             sequence=True,
         )
+
+
+def _stands(partition: HostedPartition, leader: LeaderPartition, epoch: int) -> bool:
+    """Whether this broker still leads by the same leadership."""
+    return partition.current.leader is leader and leader.leader_epoch == epoch

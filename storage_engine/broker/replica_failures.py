@@ -68,6 +68,10 @@ class ReplicaFailures:
             self._take_offline(partition)
             self._notice.send()
 
+    def tell_controller(self) -> None:
+        """Has the controller ask for the state of all replicas here."""
+        self._notice.send()
+
     def _tell(self, tp: TopicPartition, failure: LogBusyError) -> None:
         """Every request meets it as long as it lasts."""
         if tp in self._told:

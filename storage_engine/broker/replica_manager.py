@@ -217,6 +217,7 @@ class ReplicaManager:
 
     def _flushed(self, partition: HostedPartition) -> None:
         """More of the log is on the medium: where that counts, it may be acknowledged."""
+        partition = partition.current
         if partition.leader is not None:
             flushed = Flushed(flushed_end_offset=partition.flushed_end_offset)
             self._isr.step(partition, flushed)
@@ -224,6 +225,7 @@ class ReplicaManager:
             partition.produce_waiters.wake()
 
     def _high_watermark_advanced(self, partition: HostedPartition) -> None:
+        partition = partition.current
         partition.log.note_high_watermark(partition.high_watermark)
         if len(partition.produce_waiters):
             partition.produce_waiters.wake()
@@ -314,9 +316,23 @@ class ReplicaManager:
     def _apply_postponed(
         self, orders: list[tuple[LeaderAndIsrPartition, dict[int, Endpoint]]]
     ) -> None:
-        for item, endpoints in orders:
-            self.apply_leadership(item, endpoints)
-        self.roles_taken()
+        """The answer to the controller was given when they came: where one can't be carried out,
+        the controller is told that a replica has failed, and asks again."""
+        has_failed = False
+        try:
+            for item, endpoints in orders:
+                try:
+                    code = self.apply_leadership(item, endpoints)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are carried out
+                    has_failed = True
+                    tp = TopicPartition(item.topic, item.partition)
+                    unexpected.report(f"postponed leadership of {tp} not taken", error)
+                else:
+                    has_failed = has_failed or code is ErrorCode.KAFKA_STORAGE_ERROR
+        finally:
+            if has_failed:
+                self._failures.tell_controller()
+            self.roles_taken()
 
     def roles_taken(self) -> None:
         """All that an order has to say is applied: what is now followed is fetched."""
@@ -394,7 +410,8 @@ class ReplicaManager:
         self._failures.fail_folder(path, failure)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
-        """The replica lies in another data folder from now on, with the same records."""
+        """The replica lies in another data folder from now on, with the same records, all of which
+        are on the medium there."""
         tp = partition.topic_partition
         replica = partition.with_log(replaced)
         self._partitions[tp] = replica
@@ -402,6 +419,11 @@ class ReplicaManager:
         self._mark_dirty(replica)
         self.checkpoint_high_watermarks()
         state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
+        if replica.leader is not None:
+            # First: a coordinator works on the log of the object that it was made for.
+            self.on_leading(replica)
+        # Flushes that wait, or are under way, are of the log before and tell nothing of this one.
+        self._flushed(replica)
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         was_compacted = False

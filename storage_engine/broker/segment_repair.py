@@ -116,7 +116,14 @@ class SegmentRepair:
         elif self._scrub.is_outdated:
             self._end(RepairEnd.OUTDATED)
         else:
-            self._work(self._partition.log.begin_repair(self._scrub, self._replacements))
+            try:
+                job = self._partition.log.begin_repair(self._scrub, self._replacements)
+            except LogStorageError as failure:
+                self._on_failure(failure)
+                # Nothing is replaced yet: the damage is gone through again after a while.
+                self._end(RepairEnd.LEFT)
+                return
+            self._work(job)
 
     def _work(self, job: CompactionJob) -> None:
         compaction = self._partition.log.compaction

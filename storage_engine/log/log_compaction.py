@@ -142,7 +142,9 @@ class LogCompaction:
             # On the medium before the first gap is: after a crash the log is opened before anybody
             # knows the policy of its topic.
             try:
-                with storage_errors("note the compaction of", self._segments.folder.path):
+                with storage_errors(
+                    "note the compaction of", self._segments.folder.path, unchanged=True
+                ):
                     self._on_lowered()
             except LogStorageError:
                 self.first_dirty_offset = 0

@@ -405,6 +405,8 @@ class LogManager:
                 if reach_of_file_error(error) is Reach.SHORTAGE:
                     raise _cannot_start(error) from error
                 self._lose(folder, error)
+            except LogFolderError as error:
+                self._lose(folder, error)
 
     def _tell_gaps(self, folder: DataFolder) -> None:
         """From here on every gap between two segments lies below the recovery point on the medium,
@@ -415,6 +417,9 @@ class LogManager:
             for topic_partition, log in self.logs.items():
                 if self._folder_of[topic_partition] is folder and log.compaction.may_have_gaps:
                     log.flush()
+        except LogFolderError:
+            # What a failed fsync leaves on the medium nobody knows.
+            raise
         except LogStorageError as error:
             logger.warning("gaps are not told apart before the next start: %s", error)
             return

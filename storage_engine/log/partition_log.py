@@ -239,7 +239,9 @@ class PartitionLog(RepairableLog):
             if self.compaction.expect_gaps():
                 # Whoever opens the log after a crash knows no policy of its topic yet.
                 try:
-                    with storage_errors("keep that offsets are missing in", self.directory):
+                    with storage_errors(
+                        "keep that offsets are missing in", self.directory, unchanged=True
+                    ):
                         self._on_lowered()
                 except LogStorageError:
                     # The next append must write it down before it stores the gap.

@@ -139,7 +139,7 @@ class StatefulLog(ReadableLog):
         below it. For recovery takes a gap above that for what a crash has left."""
         saved = self._saved_recovery_point
         if saved is not None and saved() < offset:
-            with storage_errors("write the recovery point of", self.directory):
+            with storage_errors("write the recovery point of", self.directory, unchanged=True):
                 self._on_lowered()
 
     # -- transactions ------------------------------------------------------------------------------

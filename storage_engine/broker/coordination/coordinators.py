@@ -123,7 +123,7 @@ class Coordinators:
             return
         del self._runners[tp]
         log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
-        partition = runner.partition
+        partition = runner.partition.current
         pause_ms = RELOAD_PAUSE_MS
         if partition.leader is None:
             self._troubles.forget(tp)
@@ -131,6 +131,7 @@ class Coordinators:
             pause_ms = self._troubles.failed(partition, runner.load_failure)
 
         def look() -> None:
+            partition = runner.partition.current
             leads = partition.leader is not None and tp not in self._runners
             if leads and partition.leader_epoch == runner.leader_epoch:
                 self.lead(partition)

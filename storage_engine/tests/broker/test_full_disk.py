@@ -5,12 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.broker.hosted_partition import Role
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.requests import produce_request
+from storage_engine.tests.broker.settings_requests import DONE, SET, TOPIC, alter
+from storage_engine.tests.broker.test_prepared_appends import batch_of
+from storage_engine.tests.log.support import read_all
 
 TP = TopicPartition("t", 0)
+COMPACTED = [TopicPartition("one", 0), TopicPartition("two", 0)]
 
 
 @pytest.fixture
@@ -92,3 +99,72 @@ def test_a_leader_may_be_elected_onto_a_full_disk(cluster):
     assert cluster.produced(TP, b"second") == 1
     cluster[before.leader].start()
     cluster.wait_in_sync(TP, 1, 2, 3)
+
+
+@pytest.fixture
+def compacted(tmp_path) -> Iterator[SimulatedCluster]:
+    """One broker with two logs of which much can be compacted, and a cleaner that has not looked
+    yet."""
+    made = SimulatedCluster(
+        tmp_path,
+        1,
+        disk=lambda _b: SimulatedDisk(tmp_path),
+        default_replication_factor="1",
+        log_cleaner_backoff_ms="5000",
+        log_flush_offset_checkpoint_interval_ms="1000000",
+    )
+    config = {"segment_bytes": "2000", "min_cleanable_dirty_ratio": "0"}
+    for tp in COMPACTED:
+        assert made.create_topic(tp.topic, **config).error_code == 0
+        made.loop.run_until(lambda tp=tp: made[1].context.replicas.get(tp) is not None)
+        for number in range(40 if tp is COMPACTED[0] else 80):
+            fill(made, tp, number)
+    for tp in COMPACTED:
+        assert made[1].context.replicas.get(tp).log.segment_count > 3
+        made[1].context.replicas.get(tp).log.flush()
+        policy = ("cleanup.policy", SET, "compact")
+        assert alter(made, 1, TOPIC, tp.topic, policy) == DONE
+    yield made
+    made.close()
+
+
+def fill(cluster: SimulatedCluster, tp: TopicPartition, number: int) -> None:
+    batch = batch_of(b"%d" % number * 50, codec="none")
+    request = produce_request(*tp, batch, acks=1)
+    answer = cluster.answer(cluster.ask(1, PRODUCE, 8, request))
+    assert code_of(answer) is ErrorCode.NONE
+
+
+def test_a_full_disk_takes_no_compacted_log_offline(compacted):
+    disk_of(compacted, 1).room[compacted[1].folder] = 0
+    ends = {tp: compacted[1].logs.logs[tp].log_end_offset for tp in COMPACTED}
+    compacted.loop.run_for(30_000)
+    for tp in COMPACTED:
+        assert compacted[1].context.replicas.get(tp).role is Role.LEADER
+        assert len(read_all(compacted[1].logs.logs[tp])) == ends[tp]
+    disk_of(compacted, 1).room.clear()
+    compacted.loop.run_for(30_000)
+    for tp in COMPACTED:
+        assert len(read_all(compacted[1].logs.logs[tp])) < ends[tp]
+
+
+def test_a_log_whose_passes_can_not_begin_keeps_no_other_from_its_own(compacted, monkeypatch):
+    begin = PartitionLog.begin_compaction
+    refused: list[TopicPartition] = []
+
+    def begin_one(log: PartitionLog, plan, **options):
+        if not refused:
+            refused.append(log.topic_partition)
+        if log.topic_partition == refused[0]:
+            raise LogFullError("no room for it")
+        return begin(log, plan, **options)
+
+    monkeypatch.setattr(PartitionLog, "begin_compaction", begin_one)
+    ends = {tp: compacted[1].logs.logs[tp].log_end_offset for tp in COMPACTED}
+    compacted.loop.run_for(30_000)
+    (other,) = set(COMPACTED) - set(refused)
+    assert len(read_all(compacted[1].logs.logs[other])) < ends[other]
+    # It is tried again when the others are done.
+    monkeypatch.setattr(PartitionLog, "begin_compaction", begin)
+    compacted.loop.run_for(30_000)
+    assert len(read_all(compacted[1].logs.logs[refused[0]])) < ends[refused[0]]

@@ -10,9 +10,10 @@ import pytest
 
 from storage_engine.broker.repair_fetch import RepairFetch
 from storage_engine.broker.scrubs import REPORT_PAUSE_MS, RETRY_MS
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.disk import RealDisk
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segment_patch import REPAIR_SUFFIX, Replacements
 from storage_engine.log.swap_files import SWAP_SUFFIX
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -215,4 +216,25 @@ def test_damage_below_the_log_start_leaves_no_hole(tmp_path, caplog):
     log = log_of(cluster, follower)
     assert (log.log_start_offset, log.log_end_offset) == (start, end_offset)
     assert not [m for m in caplog.messages if "cut" in m]
+    cluster.close()
+
+
+def test_a_repair_that_can_not_note_what_it_needs_is_tried_again(tmp_path, monkeypatch):
+    """The disk is full: neither is the replica offline, nor is the repair under way for ever."""
+    cluster = made(tmp_path)
+    _, follower = roles(cluster)
+    good = contents(cluster, follower)
+    begin_repair = PartitionLog.begin_repair
+    refused: list[PartitionLog] = []
+
+    def refuse_once(log: PartitionLog, *what: Any) -> Any:
+        if not refused:
+            refused.append(log)
+            raise LogFullError("no room")
+        return begin_repair(log, *what)
+
+    monkeypatch.setattr(PartitionLog, "begin_repair", refuse_once)
+    rot(segments(cluster, follower)[1])
+    cluster.loop.run_until(lambda: bool(refused), limit_ms=200_000)
+    cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=2 * RETRY_MS)
     cluster.close()

@@ -2,7 +2,9 @@
 follows the hole is dropped, and gaps of compaction are kept (R-LOG8, R-LOG10)."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +18,14 @@ from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_ke
 from storage_engine.tests.log.support import ManualClock, make_batch
 from storage_engine.tests.log.transaction_support import encoded
 
-ROOT = Path("/data")
+ROOT, OTHER = Path("/data"), Path("/other")
 TP = TopicPartition("topic", 0)
 
 
-def started(disk: SimulatedDisk, config: LogConfig = CONFIG) -> LogManager:
-    logs = LogManager([ROOT], config, broker_id=1, clock=ManualClock(), disk=disk)
+def started(
+    disk: SimulatedDisk, config: LogConfig = CONFIG, folders: Sequence[Path] = (ROOT,)
+) -> LogManager:
+    logs = LogManager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
     logs.load("cluster")
     return logs
 
@@ -172,3 +176,40 @@ def test_power_losses_at_random_leave_no_hole(seed):
 def _keyed(number: int, choose: random.Random) -> memoryview:
     records = [(b"key %d" % choose.randrange(6), bytes(choose.choice([10, 400])))]
     return encoded(records * choose.randint(1, 3))
+
+
+def test_a_folder_that_refuses_a_sync_while_gaps_are_told_apart_is_left_out(monkeypatch):
+    """After a failed fsync nobody knows what is on the medium: no log of the folder is served."""
+    disk = SimulatedDisk(ROOT)
+    disk.make_directory(OTHER)
+    logs = started(disk, folders=(ROOT, OTHER))
+    places = {}
+    for number in range(2):
+        log = logs.get_or_create(TopicPartition("topic", number))
+        places[log.directory.parent] = log.topic_partition
+        fill_keys(log, 5, 9)
+        while compact(log):
+            pass
+    assert places.keys() == {ROOT, OTHER}
+    logs.abandon()
+    # As an earlier release has left it.
+    for name in ("meta.properties", "recovery-point-offset-checkpoint"):
+        text = disk.read_file(ROOT / name)
+        descriptor = disk.open_for_append(ROOT / name)
+        lines = b"".join(line for line in text.splitlines(True) if not line.startswith(b"gaps."))
+        disk.truncate(descriptor, 0)
+        if name == "meta.properties":
+            disk.pwrite(descriptor, lines, 0)
+        else:
+            disk.remove(ROOT / name)
+    disk.kill_process()
+    load_logs = LogManager._load_logs
+
+    def load_and_break(logs: LogManager, found: list[Any]) -> None:
+        load_logs(logs, found)
+        disk.broken_syncs.add(ROOT / str(places[ROOT]))
+
+    monkeypatch.setattr(LogManager, "_load_logs", load_and_break)
+    again = started(disk, folders=(ROOT, OTHER))
+    assert again.working_folders == [OTHER]
+    assert list(again.logs) == [places[OTHER]]
