@@ -273,7 +273,7 @@ def turns(monkeypatch) -> list[int]:
     return made
 
 
-@pytest.mark.parametrize("where", ["page cache", "disk"])
+@pytest.mark.parametrize("where", ["page cache", "disk", "somewhere else"])
 def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, where):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
@@ -286,11 +286,16 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, where):
     if where == "disk":
         disk.cold.add(source)
         disk.load = lambda *_: (_ for _ in ()).throw(OSError(errno.ENOENT, "gone"))
-    else:
+    elif where == "page cache":
         disk.broken.add(source / "t-0")
+    else:
+        replicas = cluster[broker].parts.context.replicas
+        replicas.fail_alone(replicas.get(TP), LogStorageError("it can't be written"))
+        slow(cluster, broker, 1 << 40)
     cluster.loop.run_for(20_000)
     del turns[:]
     assert not cluster[broker].logs.moves.under_way
+    assert folder_of(cluster, broker) == source
     assert cluster[broker].parts.context.replicas.get(TP).role is Role.FAILED
     assert cluster[broker].logs.working_folders == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
@@ -372,6 +377,22 @@ def test_a_copy_that_can_not_be_flushed_fails_the_folder_that_it_is_in(cluster):
     assert not cluster[broker].logs.moves.under_way
     assert cluster.produced(TP, b"after") == 1 and cluster.state(TP).leader == broker
     disk_of(cluster, broker).broken_syncs.clear()
+
+
+def test_a_replica_without_records_at_its_end_moves(cluster):
+    ends = set()
+    for broker in (1, 2):
+        replica_log = cluster[broker].logs.logs[TP]
+        # As a cut leaves it whose offset a pass of compaction has taken, with those before.
+        replica_log.end_at(replica_log.log_end_offset + 5)
+        ends.add(replica_log.log_end_offset)
+    assert ends == {6}
+    broker = cluster.state(TP).leader
+    target = other(cluster, broker)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    moved(cluster, broker, target)
+    assert cluster.produced(TP, b"after") == 6
+    assert same_everywhere(cluster) == [0, 6]
 
 
 def test_leadership_that_changes_while_replicas_move_loses_nothing(cluster):
