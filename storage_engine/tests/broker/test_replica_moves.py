@@ -2,7 +2,7 @@
 (KIP-113)."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -258,6 +258,13 @@ def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where
     assert same_everywhere(cluster) == list(range(last + 1))
 
 
+def refused(code: int) -> Callable[..., None]:
+    def load(*_: object) -> None:
+        raise OSError(code, "refused")
+
+    return load
+
+
 @pytest.fixture
 def turns(monkeypatch) -> list[int]:
     """One for each turn of a move; the test ends when they are too many."""
@@ -274,7 +281,7 @@ def turns(monkeypatch) -> list[int]:
 
 
 @pytest.mark.parametrize("where", ["page cache", "disk", "somewhere else"])
-def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, where):
+def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, where):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
     source, target = folder_of(cluster, broker), other(cluster, broker)
@@ -285,7 +292,7 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, where):
     disk.error = errno.ENOENT
     if where == "disk":
         disk.cold.add(source)
-        disk.load = lambda *_: (_ for _ in ()).throw(OSError(errno.ENOENT, "gone"))
+        monkeypatch.setattr(disk, "load", refused(errno.ENOENT))
     elif where == "page cache":
         disk.broken.add(source / "t-0")
     else:
@@ -303,7 +310,9 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, where):
 
 
 @pytest.mark.parametrize("where", ["page cache", "disk"])
-def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(cluster, turns, where):
+def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
+    cluster, turns, monkeypatch, where
+):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
     source, target = folder_of(cluster, broker), other(cluster, broker)
@@ -312,9 +321,8 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(cluster, tur
     cluster.loop.run_for(1500)
     disk = disk_of(cluster, broker)
     if where == "disk":
-        load = disk.load
         disk.cold.add(source)
-        disk.load = lambda *_: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many"))
+        monkeypatch.setattr(disk, "load", refused(errno.EMFILE))
     else:
         # As it is until the log is opened again.
         cluster[broker].logs.logs[TP]._segments.is_cut_short = True
@@ -323,7 +331,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(cluster, tur
     cluster.loop.run_for(25_000)
     assert len(turns) < 10 and TP in cluster[broker].logs.moves.under_way
     if where == "disk":
-        disk.load = load
+        monkeypatch.setattr(disk, "load", lambda *_: disk.cold.clear())
     disk.short_at = range(0)
     slow(cluster, broker, 1 << 40)
     moved(cluster, broker, target)
