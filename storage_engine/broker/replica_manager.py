@@ -462,13 +462,16 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""
-        self._logs.checkpoint_high_watermarks(
-            {
-                # Not hosted yet: what was known at the start stays true.
-                **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
-                **{tp: p.high_watermark for tp, p in self._partitions.items()},
-            }
-        )
+        self._logs.checkpoint_high_watermarks(self.high_watermarks)
+
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Of all logs that are here."""
+        return {
+            # Not hosted yet: what was known at the start stays true.
+            **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
+            **{tp: p.high_watermark for tp, p in self._partitions.items()},
+        }
 
     def close(self) -> None:
         """Stop periodic work, answer who waits, write the high watermarks."""

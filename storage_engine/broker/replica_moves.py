@@ -21,10 +21,12 @@ from storage_engine.core.errors import (
     KafkaError,
     LogBusyError,
     LogFolderError,
+    LogShortageError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.load_job import ColdBytesError, LoadJob
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.log_moves import FutureLog
@@ -93,6 +95,8 @@ class ReplicaMoves:
                 folder, _ = self._logs.moves.interrupted[tp]
                 try:
                     self.move(tp, folder.path)
+                except LogBusyError as failure:
+                    log.warning("move not resumed yet partition=%s: %s", tp, failure)
                 except KafkaError as failure:
                     log.error("move not resumed partition=%s: %s", tp, failure)
                     self._logs.moves.forget_interrupted(tp)
@@ -125,10 +129,7 @@ class ReplicaMoves:
 
     def _begin(self, partition: HostedPartition, path: Path) -> None:
         folder = self._logs.folder_at(path)
-        try:
-            future = self._logs.moves.begin(partition.topic_partition, folder)
-        except OSError as error:
-            raise LogStorageError(f"no copy can be made in {path}: {error}") from error
+        future = self._logs.moves.begin(partition.topic_partition, folder)
         self._moves.append(_Move(partition, future))
         self._go_on(0)
 
@@ -143,7 +144,7 @@ class ReplicaMoves:
             return
         move = self._moves.popleft()
         tp = move.partition.topic_partition
-        if self._logs.moves.under_way.get(tp) is not move.future:
+        if not self._is_under_way(move):
             # Cancelled, or its replica or folder is gone.
             self._go_on(0)
             return
@@ -156,19 +157,16 @@ class ReplicaMoves:
             self._failed(move, failure)
         except Exception:
             log.exception("move given up partition=%s", tp)
-            self._logs.moves.cancel(tp)
-            self._rest(0)
+            self._give_up(move)
 
     def _step(self, move: _Move) -> None:
         tp, future = move.partition.topic_partition, move.future
-        if self._replicas.get(tp) is not move.partition:
-            self._logs.moves.cancel(tp)
-            self._rest(0)
+        if self._replicas.get(tp) is not move.partition or move.partition.role is Role.FAILED:
+            self._give_up(move)
             return
         if future.is_stale:
-            path = future.folder.path
-            self._working = None
-            self._begin(move.partition, path)
+            self._begin(move.partition, future.folder.path)
+            self._rest(0)
             return
         future.bring_in_line()
         current = move.partition.log
@@ -178,11 +176,12 @@ class ReplicaMoves:
                 self._load(move, piece.load_job())
                 return
             data = None if piece is None else piece.view()
+        except LogBusyError:
+            raise
         except LogStorageError as failure:
             # Of the folder that it leaves.
             self._replicas.fail(move.partition, failure)
-            self._moves.append(move)
-            self._rest(0)
+            self._give_up(move)
             return
         if data is None:
             self._caught_up(move)
@@ -197,9 +196,13 @@ class ReplicaMoves:
             self._flush(move)
             return
         tp = move.partition.topic_partition
+        move.future.end_with_current()
         try:
-            replaced = self._logs.moves.take_over(tp)
+            replaced = self._logs.moves.take_over(tp, self._replicas.high_watermarks)
         except LogFolderError as failure:
+            if self._is_under_way(move):
+                # Of the folder that it goes to.
+                raise
             self._replicas.fail_alone(move.partition, failure)
         else:
             self._replicas.replace_log(move.partition, replaced)
@@ -209,8 +212,13 @@ class ReplicaMoves:
         """Bring what is read into the page cache."""
 
         def done(failure: LogStorageError | None) -> None:
+            if isinstance(failure, LogBusyError):
+                self._failed(move, failure)
+                return
             if failure is not None:
                 self._replicas.fail(move.partition, failure)
+                self._give_up(move)
+                return
             self._moves.append(move)
             self._rest(0)
 
@@ -232,14 +240,18 @@ class ReplicaMoves:
             self._rest(0)
 
         def failed(error: Exception) -> None:
-            self._failed(move, LogFolderError(f"the copy can't be flushed: {error}"))
+            message = f"the copy can't be flushed: {error}"
+            # Never of an fsync: see `log.disk`.
+            is_short = isinstance(error, OSError) and reach_of_file_error(error) is Reach.SHORTAGE
+            self._failed(move, LogShortageError(message) if is_short else LogFolderError(message))
 
         self._background.submit(job.run, done, failed)
 
     def _failed(self, move: _Move, failure: KafkaError) -> None:
         tp = move.partition.topic_partition
-        under_way = self._logs.moves.under_way.get(tp) is move.future
-        if isinstance(failure, LogFolderError) and under_way:
+        if not self._is_under_way(move):
+            log.info("move had ended partition=%s: %s", tp, failure)
+        elif isinstance(failure, LogFolderError):
             # What is read fails with `fail` above; this is the folder that is written to.
             self._replicas.fail_folder(move.future.folder.path, failure)
         elif isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
@@ -249,6 +261,15 @@ class ReplicaMoves:
             log.warning("move waits partition=%s: %s", tp, failure)
             self._moves.append(move)
         self._rest(PAUSE_MS if self._moves else 0)
+
+    def _give_up(self, move: _Move) -> None:
+        """But for a newer move of the same replica, which has a copy of its own."""
+        if self._is_under_way(move):
+            self._logs.moves.cancel(move.partition.topic_partition)
+        self._rest(0)
+
+    def _is_under_way(self, move: _Move) -> bool:
+        return self._logs.moves.under_way.get(move.partition.topic_partition) is move.future
 
     def _rest(self, delay_ms: int) -> None:
         """The piece is done."""

@@ -64,10 +64,10 @@ class CuttableLog(StatefulLog):
                 now_ms=self._clock.wall_ms(),
             )
             self._tail.producers.cut_from(before)
-        if self.log_end_offset < self.log_start_offset:
-            self.truncate_fully_and_start_at(self.log_start_offset)
         if self.on_cut is not None:
             self.on_cut(self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset:
+            self.truncate_fully_and_start_at(self.log_start_offset)
         logger.info(
             "truncated partition=%s end_offset=%d", self.topic_partition, self.log_end_offset
         )
@@ -143,6 +143,9 @@ class CuttableLog(StatefulLog):
                 yield
         except LogShortageError:
             self._segments.is_cut_short = True
+            if self.on_cut is not None:
+                # How much is gone is known once the log is opened again.
+                self.on_cut(None)
             raise
 
     def _start_anew_at(self, offset: int) -> None:

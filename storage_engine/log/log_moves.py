@@ -15,11 +15,17 @@ Source: KIP-113.
 
 import logging
 import uuid
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFolderError, LogStorageError
+from storage_engine.core.errors import (
+    ErrorCode,
+    KafkaError,
+    LogBusyError,
+    LogFolderError,
+    LogStorageError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.data_folder import (
     DELETED_FOLDER_SUFFIX,
@@ -32,6 +38,7 @@ from storage_engine.log.disk import Disk
 from storage_engine.log.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.storage_errors import storage_error
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +54,14 @@ class OpenLog(Protocol):
         *,
         log_start_offset: int,
         recovery_point: int,
+        grows: bool,
     ) -> PartitionLog: ...
 
 
 class FutureLog:
     """The copy of a log in another data folder."""
 
-    __slots__ = ("current", "folder", "is_stale", "log", "lowest_cut")
+    __slots__ = ("current", "folder", "is_stale", "log", "lowest_cut", "was_completed")
 
     def __init__(self, current: PartitionLog, log: PartitionLog, folder: DataFolder) -> None:
         self.current = current
@@ -63,6 +71,8 @@ class FutureLog:
         """The current log was begun anew: the copy has to be, too."""
         self.lowest_cut: int | None = None
         """The current log was cut to this since the copy was last brought in line."""
+        self.was_completed = False
+        """It was closed to become the log, which then had to wait."""
 
     def current_is_cut_to(self, end_offset: int | None) -> None:
         """None: it is empty, and may begin anywhere."""
@@ -72,7 +82,11 @@ class FutureLog:
             self.lowest_cut = end_offset
 
     def bring_in_line(self) -> None:
-        """What the current log has lost at its end or its beginning goes from the copy as well."""
+        """What the current log has lost at its end or its beginning goes from the copy as well.
+        LogBusyError: not yet."""
+        if self.was_completed or self.log.is_cut_short:
+            self.log.open_again()
+            self.was_completed = False
         log, start = self.log, self.current.log_start_offset
         if self.lowest_cut is not None and self.lowest_cut < log.log_end_offset:
             log.truncate_to(self.lowest_cut)
@@ -81,6 +95,12 @@ class FutureLog:
             log.truncate_fully_and_start_at(start)
         elif start > log.log_start_offset:
             log.advance_log_start(start)
+
+    def end_with_current(self) -> None:
+        """There is no record in the current log that the copy lacks, but offsets may be missing at
+        its end, which a cut has left behind a gap of compaction."""
+        if self.lag:
+            self.log.end_at(self.current.log_end_offset)
 
     @property
     def lag(self) -> int:
@@ -121,7 +141,11 @@ class LogMoves:
             for topic_partition, path in folder.named(MOVED_FOLDER_SUFFIX):
                 name = str(topic_partition)
                 if any(self._disk.exists(each.path / name) for each in folders):
-                    self._remember(topic_partition, folder, path)
+                    # The log goes on without it: a later start must not take it for the log.
+                    stem = path.name.removesuffix(MOVED_FOLDER_SUFFIX)
+                    future = path.with_name(stem + FUTURE_FOLDER_SUFFIX)
+                    self._disk.rename(path, future)
+                    self._sync_names(folder.path)
                     continue
                 self._disk.rename(path, folder.path / name)
                 self._sync_names(folder.path)
@@ -139,24 +163,13 @@ class LogMoves:
                 f"{topic_partition} can't be moved: its name leaves no room for the name of a copy",
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
             )
-        self.cancel(topic_partition)
         current = self._logs[topic_partition]
-        # The order of records and tombstones must not change under the copy.
-        current.compaction.stop()
-        log = self._open_log(
-            folder.path / name,
-            folder,
-            current,
-            log_start_offset=current.log_start_offset,
-            recovery_point=0,
-        )
-        topic_id = read_topic_id(self._disk, current.directory)
-        if topic_id is not None:
-            write_topic_id(self._disk, log.directory, topic_id)
+        log = self._new_copy(current, folder, folder.path / name)
+        # Only now: a copy that can't be made is asked for again by the one before.
+        self.cancel(topic_partition)
         future = FutureLog(current, log, folder)
         current.on_cut = future.current_is_cut_to
         self.under_way[topic_partition] = future
-        self.forget_interrupted(topic_partition)
         logger.info("move begun partition=%s folder=%s", topic_partition, folder.path)
         return future
 
@@ -172,7 +185,7 @@ class LogMoves:
         """The copy of the last run is of no use any more."""
         folder, path = self.interrupted.pop(topic_partition, (None, None))
         if folder is not None and path is not None and not folder.failed:
-            self._remove_later(path)
+            self._discard(path)
 
     def fail_folder(self, folder: DataFolder) -> None:
         """Lets go of all copies to or from a data folder that failed; the next start goes on."""
@@ -187,17 +200,23 @@ class LogMoves:
 
     # -- its end -----------------------------------------------------------------------------------
 
-    def take_over(self, topic_partition: TopicPartition) -> PartitionLog:
+    def take_over(
+        self, topic_partition: TopicPartition, high_watermarks: Mapping[TopicPartition, int]
+    ) -> PartitionLog:
         """The copy becomes the log; returns it, opened anew. It must have every record of the
-        current one. LogStorageError: the current log stays, the copy is gone. LogFolderError:
-        nobody may write to the partition until the next start.
+        current one. `high_watermarks`: of all partitions, as they are now.
+
+        When it raises and the copy is still under way, the current log stays. LogBusyError: the
+        copy too, for another try. LogFolderError: the folder of the copy has failed. When the copy
+        is not under way any more: LogStorageError: the current log stays, the copy is gone.
+        LogFolderError: nobody may write to the partition until the next start.
         """
         future = self.under_way[topic_partition]
         current, folder = future.current, future.folder
         source = self._folder_of[topic_partition]
         assert not future.lag and not future.is_stale, "the copy has everything"
         start, end = current.log_start_offset, future.log.log_end_offset
-        moved = self._complete(topic_partition, future)
+        moved = self._complete(topic_partition, future, high_watermarks)
         try:
             removed = source.rename_out(topic_partition, DELETED_FOLDER_SUFFIX)
         except OSError as error:
@@ -219,40 +238,95 @@ class LogMoves:
                 current,
                 log_start_offset=start,
                 recovery_point=end,
+                grows=False,
             )
         except (OSError, LogStorageError) as error:
             raise LogFolderError(f"{topic_partition} can't be opened any more: {error}") from error
         log.take_epochs_of(current)
         self._logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
+        folder.high_watermarks[topic_partition] = high_watermarks.get(topic_partition, 0)
         current.close_without_flush()
         self._remove_later(removed)
         logger.info("moved partition=%s from=%s to=%s", topic_partition, source.path, folder.path)
         return log
 
-    def _complete(self, topic_partition: TopicPartition, future: FutureLog) -> Path:
+    def _complete(
+        self,
+        topic_partition: TopicPartition,
+        future: FutureLog,
+        high_watermarks: Mapping[TopicPartition, int],
+    ) -> Path:
         """Brings the copy to the medium, with all that is known of the log; its path."""
         log, folder = future.log, future.folder
         path = log.directory
         moved = path.with_name(path.name.removesuffix(FUTURE_FOLDER_SUFFIX) + MOVED_FOLDER_SUFFIX)
+        future.was_completed = True
         try:
             log.take_state_of(future.current)
             log.close()
             self._checkpoints.incoming = topic_partition, log, folder
             try:
                 self._checkpoints.write_lowered(folder)
+                self._checkpoints.write_high_watermarks(folder, high_watermarks)
             finally:
                 self._checkpoints.incoming = None
-            self._disk.rename(path, moved)
-            self._sync_names(folder.path)
+            # Before the rename, so that a shortage can't come between the two.
+            names = self._disk.open_directory(folder.path)
+            try:
+                self._disk.rename(path, moved)
+                self._disk.sync_names(names)
+            finally:
+                self._disk.close(names)
         except (OSError, LogStorageError) as error:
+            failure = (
+                storage_error("complete the copy in", path, error, unchanged=True)
+                if isinstance(error, OSError)
+                else error
+            )
+            is_renamed = self._disk.exists(moved)
+            if isinstance(failure, LogFolderError) or (
+                isinstance(failure, LogBusyError) and not is_renamed
+            ):
+                raise failure from error
             self._let_go(topic_partition)
-            self._discard(moved if self._disk.exists(moved) else path)
+            self._discard(moved if is_renamed else path)
             raise LogStorageError(f"{path} can't become the log: {error}") from error
         self._let_go(topic_partition)
         return moved
 
     # -- helpers -----------------------------------------------------------------------------------
+
+    def _new_copy(self, current: PartitionLog, folder: DataFolder, path: Path) -> PartitionLog:
+        """An empty one; nothing is left of it when that fails."""
+        try:
+            # The order of records and tombstones must not change under the copy.
+            current.compaction.stop()
+            topic_id = read_topic_id(self._disk, current.directory)
+        except LogFolderError as error:
+            # Of the folder that it leaves; its own reads will tell.
+            raise LogStorageError(f"no copy can be made of {current.directory}: {error}") from error
+        log: PartitionLog | None = None
+        try:
+            log = self._open_log(
+                path,
+                folder,
+                current,
+                log_start_offset=current.log_start_offset,
+                recovery_point=0,
+                grows=True,
+            )
+            if topic_id is not None:
+                write_topic_id(self._disk, path, topic_id)
+        except (OSError, LogStorageError) as error:
+            if log is not None:
+                log.close_without_flush()
+            if self._disk.exists(path):
+                self._discard(path)
+            if isinstance(error, OSError):
+                raise storage_error("make a copy in", path, error, unchanged=True) from error
+            raise
+        return log
 
     def _let_go(self, topic_partition: TopicPartition) -> FutureLog | None:
         future = self.under_way.pop(topic_partition, None)
@@ -264,7 +338,7 @@ class LogMoves:
     def _remember(self, topic_partition: TopicPartition, folder: DataFolder, path: Path) -> None:
         if topic_partition in self.interrupted:
             # An older one, whose removal was interrupted too.
-            self._remove_later(path)
+            self._discard(path)
         else:
             self.interrupted[topic_partition] = folder, path
 
@@ -273,6 +347,7 @@ class LogMoves:
         gone = path.with_name(path.name.rpartition("-")[0] + DELETED_FOLDER_SUFFIX)
         try:
             self._disk.rename(path, gone)
+            self._sync_names(path.parent)
         except OSError as error:
             logger.error("copy not removed folder=%s error=%s", path, error)
             return

@@ -68,11 +68,16 @@ class LogOpener:
         *,
         log_start_offset: int,
         recovery_point: int,
+        grows: bool,
     ) -> PartitionLog:
-        """A log in `path`, in that folder, that is or becomes the same as another."""
+        """A log in `path`, in that folder, that is or becomes the same as another.
+
+        `grows`: it is not the partition's log yet, and the checkpoint files do not tell of it.
+        """
+        tp = like.topic_partition
         return PartitionLog.open(
             path,
-            like.topic_partition,
+            tp,
             like.config,
             clock=self._clock,
             log_start_offset=log_start_offset,
@@ -83,4 +88,5 @@ class LogOpener:
             pool=self._pool,
             room=folder.room,
             on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
+            saved_recovery_point=None if grows else lambda: folder.recovery_points.get(tp, 0),
         )

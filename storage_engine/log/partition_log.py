@@ -236,17 +236,7 @@ class PartitionLog(RepairableLog):
         self._epochs.note_batches(batches)
         if has_gaps(batches, self.log_end_offset):
             self.producer_state.forgotten_to = ANY_FORGOTTEN
-            if self.compaction.expect_gaps():
-                # Whoever opens the log after a crash knows no policy of its topic yet.
-                try:
-                    with storage_errors(
-                        "keep that offsets are missing in", self.directory, unchanged=True
-                    ):
-                        self._on_lowered()
-                except LogStorageError:
-                    # The next append must write it down before it stores the gap.
-                    self.compaction.first_dirty_offset = 0
-                    raise
+            self._keep_that_offsets_are_missing()
             if batches[-1][1].last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET:
                 # The next segment can't begin where this one ends: see `log_loader.Gaps`.
                 self.flush()
@@ -257,6 +247,32 @@ class PartitionLog(RepairableLog):
             size += end - begin
         end_offset = self.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
+
+    def end_at(self, offset: int) -> None:
+        """Of a log without the offsets from its end to `offset`, as another is that was compacted
+        and then cut: what is appended next gets `offset`."""
+        self._segments.check_whole()
+        self._keep_that_offsets_are_missing()
+        # Recovery takes a gap that is not flushed for what a crash has left.
+        self.flush()
+        if self._segments.active.size == 0 and len(self._segments) == 1:
+            self._start_anew_at(offset)
+        else:
+            with storage_errors("roll", self.directory, unchanged=True):
+                self._tail.roll(offset)
+
+    def _keep_that_offsets_are_missing(self) -> None:
+        """Whoever opens the log after a crash knows no policy of its topic yet."""
+        if self.compaction.expect_gaps():
+            try:
+                with storage_errors(
+                    "keep that offsets are missing in", self.directory, unchanged=True
+                ):
+                    self._on_lowered()
+            except LogStorageError:
+                # The next try must write it down before it stores the gap.
+                self.compaction.first_dirty_offset = 0
+                raise
 
     def take_state_of(self, log: "PartitionLog") -> None:
         """Of a log with the same records: the epochs and producers that the records alone don't
@@ -328,7 +344,7 @@ class PartitionLog(RepairableLog):
         """
         self.compaction.abandon()
         self._segments.close()
-        scrubbed_ms = self.scrubbed_ms
+        scrubbed_ms, on_cut = self.scrubbed_ms, self.on_cut
         # In place, since many hold the log.
         PartitionLog.__init__(
             self,
@@ -344,6 +360,10 @@ class PartitionLog(RepairableLog):
             saved_recovery_point=self._saved_recovery_point,
         )
         self.scrubbed_ms = scrubbed_ms
+        self.on_cut = on_cut
+        if on_cut is not None:
+            # What recovery has dropped may be in a copy of the log.
+            on_cut(None)
         logger.info(
             "opened again partition=%s end_offset=%d: a change had been cut short",
             self.topic_partition,

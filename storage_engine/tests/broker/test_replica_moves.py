@@ -1,13 +1,15 @@
 """AlterReplicaLogDirs: replicas move between the data folders of a broker while they are used
 (KIP-113)."""
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from storage_engine.broker import replica_moves
-from storage_engine.core.errors import ErrorCode
+from storage_engine.broker.hosted_partition import Role
+from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.protocol.apis.produce import API as PRODUCE
@@ -254,6 +256,151 @@ def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where
     cluster.wait_in_sync(TP, 1, 2, limit_ms=120_000)
     moved(cluster, broker, target)
     assert same_everywhere(cluster) == list(range(last + 1))
+
+
+def refused(code: int) -> Callable[..., None]:
+    def load(*_: object) -> None:
+        raise OSError(code, "refused")
+
+    return load
+
+
+@pytest.fixture
+def turns(monkeypatch) -> list[int]:
+    """One for each turn of a move; the test ends when they are too many."""
+    made: list[int] = []
+    turn = replica_moves.ReplicaMoves._turn
+
+    def counted(self) -> None:
+        made.append(1)
+        assert len(made) < 200, "the moves keep the loop busy"
+        turn(self)
+
+    monkeypatch.setattr(replica_moves.ReplicaMoves, "_turn", counted)
+    return made
+
+
+@pytest.mark.parametrize("where", ["page cache", "disk", "somewhere else"])
+def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, where):
+    fill(cluster, 30)
+    broker = 3 - cluster.state(TP).leader
+    source, target = folder_of(cluster, broker), other(cluster, broker)
+    slow(cluster, broker)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    cluster.loop.run_for(1500)
+    disk = disk_of(cluster, broker)
+    disk.error = errno.ENOENT
+    if where == "disk":
+        disk.cold.add(source)
+        monkeypatch.setattr(disk, "load", refused(errno.ENOENT))
+    elif where == "page cache":
+        disk.broken.add(source / "t-0")
+    else:
+        replicas = cluster[broker].parts.context.replicas
+        replicas.fail_alone(replicas.get(TP), LogStorageError("it can't be written"))
+        slow(cluster, broker, 1 << 40)
+    cluster.loop.run_for(20_000)
+    del turns[:]
+    assert not cluster[broker].logs.moves.under_way
+    assert folder_of(cluster, broker) == source
+    assert cluster[broker].parts.context.replicas.get(TP).role is Role.FAILED
+    assert cluster[broker].logs.working_folders == list(cluster[broker].config.log_dirs)
+    cluster.loop.run_for(30_000)
+    assert not turns
+
+
+@pytest.mark.parametrize("where", ["page cache", "disk"])
+def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
+    cluster, turns, monkeypatch, where
+):
+    fill(cluster, 30)
+    broker = 3 - cluster.state(TP).leader
+    source, target = folder_of(cluster, broker), other(cluster, broker)
+    slow(cluster, broker)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    cluster.loop.run_for(1500)
+    disk = disk_of(cluster, broker)
+    if where == "disk":
+        disk.cold.add(source)
+        monkeypatch.setattr(disk, "load", refused(errno.EMFILE))
+    else:
+        # As it is until the log is opened again.
+        cluster[broker].logs.logs[TP]._segments.is_cut_short = True
+        disk.short_at = range(1 << 40)
+    del turns[:]
+    cluster.loop.run_for(25_000)
+    assert len(turns) < 10 and TP in cluster[broker].logs.moves.under_way
+    if where == "disk":
+        monkeypatch.setattr(disk, "load", lambda *_: disk.cold.clear())
+    disk.short_at = range(0)
+    slow(cluster, broker, 1 << 40)
+    moved(cluster, broker, target)
+    assert same_everywhere(cluster) == list(range(31))
+
+
+def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
+    fill(cluster, 30)
+    broker = 3 - cluster.state(TP).leader
+    target = other(cluster, broker)
+    slow(cluster, broker)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    cluster.loop.run_for(1500)
+    future = cluster[broker].logs.moves.under_way[TP]
+    future.is_stale = True
+    disk_of(cluster, broker).short_at = range(1 << 40)
+    cluster.loop.run_for(15_000)
+    assert cluster[broker].logs.moves.under_way == {TP: future}
+    disk_of(cluster, broker).short_at = range(0)
+    slow(cluster, broker, 1 << 40)
+    moved(cluster, broker, target)
+    assert same_everywhere(cluster) == list(range(31))
+    cluster.loop.run_for(1000)
+    assert names(cluster, broker) == ["t-0"]
+
+
+def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(cluster):
+    fill(cluster, 30)
+    here, target = folder_of(cluster, 1), other(cluster, 1)
+    slow(cluster, 1)
+    moves = cluster[1].parts.context.replica_moves
+    assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
+    (first,) = moves._moves
+    assert ask(cluster, 1, here, TP) == [ErrorCode.NONE]
+    assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
+    newer = cluster[1].logs.moves.under_way[TP]
+    moves._failed(first, LogStorageError("the log can't be read"))
+    assert cluster[1].logs.moves.under_way == {TP: newer}
+    slow(cluster, 1, 1 << 40)
+    moved(cluster, 1, target)
+
+
+def test_a_copy_that_can_not_be_flushed_fails_the_folder_that_it_is_in(cluster):
+    broker = cluster.state(TP).leader
+    source, target = folder_of(cluster, broker), other(cluster, broker)
+    disk_of(cluster, broker).broken_syncs.add(target)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    cluster.loop.run_for(5000)
+    assert disk_of(cluster, broker).refused_syncs
+    assert cluster[broker].logs.working_folders == [source]
+    assert not cluster[broker].logs.moves.under_way
+    assert cluster.produced(TP, b"after") == 1 and cluster.state(TP).leader == broker
+    disk_of(cluster, broker).broken_syncs.clear()
+
+
+def test_a_replica_without_records_at_its_end_moves(cluster):
+    ends = set()
+    for broker in (1, 2):
+        replica_log = cluster[broker].logs.logs[TP]
+        # As a cut leaves it whose offset a pass of compaction has taken, with those before.
+        replica_log.end_at(replica_log.log_end_offset + 5)
+        ends.add(replica_log.log_end_offset)
+    assert ends == {6}
+    broker = cluster.state(TP).leader
+    target = other(cluster, broker)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    moved(cluster, broker, target)
+    assert cluster.produced(TP, b"after") == 6
+    assert same_everywhere(cluster) == [0, 6]
 
 
 def test_leadership_that_changes_while_replicas_move_loses_nothing(cluster):

@@ -6,19 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode, KafkaError, LogFolderError, LogStorageError
+from storage_engine.core.errors import (
+    ErrorCode,
+    KafkaError,
+    LogBusyError,
+    LogFolderError,
+    LogShortageError,
+    LogStorageError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.disk import REAL_DISK
 from storage_engine.log.log_manager import LogManager
 from storage_engine.log.wanted_folders import WANTED_MAX, WantedFolders
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.tests.log import compaction_support
+from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows
 from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, make_batch, read_all
 
 TP = TopicPartition("t", 0)
+HIGH_WATERMARKS = {TP: 20}
 
 
-def open_manager(folders: list[Path], disk=REAL_DISK) -> LogManager:
-    manager = LogManager(folders, SMALL, broker_id=1, clock=ManualClock(), disk=disk)
+def open_manager(folders: list[Path], disk=REAL_DISK, config=SMALL) -> LogManager:
+    manager = LogManager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     return manager
 
@@ -41,7 +51,7 @@ def copy(future) -> None:
 def move(manager: LogManager, path: Path) -> None:
     future = manager.moves.begin(TP, manager.folder_at(path))
     copy(future)
-    manager.moves.take_over(TP)
+    manager.moves.take_over(TP, HIGH_WATERMARKS)
 
 
 def names_in(disk, folders: list[Path]) -> list[str]:
@@ -87,18 +97,24 @@ def test_everything_is_as_it_was_in_the_other_folder_and_after_a_restart(tmp_pat
     again.close()
 
 
-def prepared(tmp_path: Path) -> tuple[SimulatedDisk, list[Path], LogManager]:
+def simulated(tmp_path: Path) -> tuple[SimulatedDisk, list[Path]]:
     disk = SimulatedDisk(tmp_path)
     folders = two(tmp_path)
     for folder in folders:
         disk.make_directory(folder)
     disk.sync_names(disk.open_directory(tmp_path))
+    return disk, folders
+
+
+def prepared(tmp_path: Path) -> tuple[SimulatedDisk, list[Path], LogManager]:
+    disk, folders = simulated(tmp_path)
     manager = open_manager(folders, disk)
     fill(manager.get_or_create(TP), 25, epoch=1)
     manager.logs[TP].advance_log_start(10)
     manager.logs[TP].flush()
     manager.write_log_starts()
     manager.write_recovery_points()
+    manager.checkpoint_high_watermarks(HIGH_WATERMARKS)
     return disk, folders, manager
 
 
@@ -130,6 +146,8 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
         again = open_manager(folders, disk)
         assert list(again.logs) == [TP]
         assert state_of(again.logs[TP])[:3] == expected, step
+        assert again.high_watermark(TP) == HIGH_WATERMARKS[TP], step
+        assert not any(name.endswith("-moved") for name in names_in(disk, folders)), step
         ended_in.add(again.logs[TP].directory.parent == target)
         if again.logs[TP].directory.parent != target:
             # It goes on, or is asked for once more.
@@ -153,7 +171,7 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     append(log, 5, epoch=3)
     assert future.lag == 0 or future.log.log_end_offset > 12
     copy(future)
-    manager.moves.take_over(TP)
+    manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert read_all(manager.logs[TP])[-1].partition_leader_epoch == 3
     log = manager.logs[TP]
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
@@ -171,7 +189,7 @@ def test_a_start_that_moves_beyond_the_copy_takes_it_along(tmp_path):
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
     log.advance_log_start(30)
     copy(future)
-    manager.moves.take_over(TP)
+    manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert manager.logs[TP].log_start_offset == 30
     manager.abandon()
     assert open_manager(folders).logs[TP].log_start_offset == 30
@@ -200,16 +218,168 @@ def test_a_folder_that_fails_at_the_last_moment_costs_no_record(tmp_path, where)
     copy(manager.moves.begin(TP, manager.folder_at(target)))
     disk.broken.add(source if where == "source" else target)
     with pytest.raises(LogStorageError) as failure:
-        manager.moves.take_over(TP)
-    assert not manager.moves.under_way and manager.logs[TP].directory.parent == source
+        manager.moves.take_over(TP, HIGH_WATERMARKS)
+    assert manager.logs[TP].directory.parent == source
+    # Whoever moves it tells the two folders apart by that, and fails the target.
+    is_of_target = TP in manager.moves.under_way
+    assert is_of_target == (where == "target") == isinstance(failure.value, LogFolderError)
+    if is_of_target:
+        manager.fail_folder(target)
     disk.broken.clear()
-    if not isinstance(failure.value, LogFolderError):
+    assert not manager.moves.under_way
+    if where == "target" or not isinstance(failure.value, LogFolderError):
         # It goes on where it was.
         append(manager.logs[TP], epoch=1)
         expected = state_of(manager.logs[TP])[:3]
     disk.kill_process()
     again = open_manager(folders, disk)
     assert state_of(again.logs[TP])[:3] == expected
+
+
+def test_what_is_compacted_after_a_move_is_there_after_a_kill(tmp_path):
+    """Recovery takes a gap above the recovery point on the medium for what a crash has left."""
+    disk, folders = simulated(tmp_path)
+    config = compaction_support.CONFIG
+    manager = open_manager(folders, disk, config)
+    fill_keys(manager.get_or_create(TP), 5, 30)
+    # From here on the files know that offsets may be missing, and are not written for that again.
+    assert compact(manager.logs[TP])
+    move(manager, other(manager, folders))
+    log = manager.logs[TP]
+    fill_keys(log, 5, 30)
+    assert compact(log)
+    end, kept = log.log_end_offset, rows(log)
+    assert len(kept) < end
+    disk.kill_process()
+    again = open_manager(folders, disk, config)
+    assert again.logs[TP].log_end_offset == end and rows(again.logs[TP]) == kept
+
+
+def test_a_cut_that_ends_for_want_of_descriptors_is_known_to_the_copy(tmp_path):
+    times_cut_short = 0
+    for calls in range(1000):
+        disk, folders, manager = prepared(tmp_path)
+        log, target = manager.logs[TP], manager.folder_at(other(manager, folders))
+        future = manager.moves.begin(TP, target)
+        copy(future)
+        first = disk.opens + 1 + calls
+        disk.short_at = range(first, first + 1)
+        try:
+            log.truncate_to(22)
+        except LogShortageError:
+            if log.is_cut_short:
+                times_cut_short += 1
+                assert future.is_stale
+                future.is_stale = False
+                log.open_again()
+                assert future.is_stale and future.lowest_cut is None
+                log.truncate_to(15)
+                assert future.lowest_cut == log.log_end_offset
+        is_over = disk.opens < first
+        disk.short_at = range(0)
+        # A leader's log goes on where the cut has left it.
+        for _ in range(40):
+            append(log, epoch=3)
+        if future.is_stale:
+            future = manager.moves.begin(TP, target)
+        copy(future)
+        expected = read_all(log)
+        manager.moves.take_over(TP, HIGH_WATERMARKS)
+        assert read_all(manager.logs[TP]) == expected, calls
+        manager.close()
+        if is_over:
+            break
+    assert times_cut_short
+
+
+def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path):
+    waited = 0
+    for calls in range(1000):
+        disk, folders, manager = prepared(tmp_path)
+        target = other(manager, folders)
+        future = manager.moves.begin(TP, manager.folder_at(target))
+        copy(future)
+        first = disk.opens + 1 + calls
+        disk.short_at = range(first, first + 1)
+        try:
+            manager.moves.take_over(TP, HIGH_WATERMARKS)
+        except LogBusyError:
+            waited += 1
+            assert manager.moves.under_way == {TP: future}
+            append(manager.logs[TP], producer=(9, 0, 0), epoch=1)
+            expected = state_of(manager.logs[TP])
+            copy(future)
+            manager.moves.take_over(TP, HIGH_WATERMARKS)
+            assert manager.logs[TP].directory.parent == target
+            assert state_of(manager.logs[TP]) == expected, calls
+            disk.kill_process()
+            assert state_of(open_manager(folders, disk).logs[TP]) == expected, calls
+        except LogFolderError:
+            # The names have changed by then.
+            break
+        else:
+            break
+    assert waited
+
+
+def test_a_copy_that_was_not_needed_is_never_taken_for_the_log(tmp_path):
+    disk, folders, manager = prepared(tmp_path)
+    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    copy(future)
+    path = future.log.directory
+    disk.rename(path, path.with_name(path.name.replace("-future", "-moved")))
+    disk.sync_names(disk.open_directory(path.parent))
+    disk.kill_process()
+    again = open_manager(folders, disk)
+    assert TP in again.moves.interrupted
+    disk.lose_power()
+    assert not any(name.endswith("-moved") for name in names_in(disk, folders))
+    again = open_manager(folders, disk)
+    # It is removed, and the process dies in the middle of that.
+    disk.crash_after = disk.changes + 4
+    with pytest.raises(CrashError):
+        again.moves.forget_interrupted(TP)
+    disk.lose_power()
+    assert len(names_in(disk, folders)) == 2
+    again = open_manager(folders, disk)
+    assert not again.moves.interrupted and names_in(disk, folders) == ["t-0"]
+
+
+def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(tmp_path):
+    disk, folders = simulated(tmp_path)
+    config = compaction_support.CONFIG
+    manager = open_manager(folders, disk, config)
+    log = manager.get_or_create(TP)
+    for number in range(60):
+        put(log, [(b"other %d" % number, bytes(60))])
+        put(log, [(b"one", bytes(60))])
+    assert compact(log)
+    kept = {row.offset for row in rows(log)}
+    names = disk.list_names(log.directory)
+    bases = [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
+    end = max(base for base in bases if base and base - 1 not in kept)
+    log.truncate_to(end)
+    assert log.log_end_offset == end > rows_below_the_end(log)[-1].offset + 1
+    expected = rows_below_the_end(log)
+    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    copy(future)
+    future.end_with_current()
+    manager.moves.take_over(TP, HIGH_WATERMARKS)
+    moved = manager.logs[TP]
+    assert moved.log_end_offset == end and rows_below_the_end(moved) == expected
+    disk.kill_process()
+    again = open_manager(folders, disk, config).logs[TP]
+    assert again.log_end_offset == end and rows_below_the_end(again) == expected
+    fill_keys(again, 1, 1)
+    assert rows(again)[-1].offset == end
+
+
+def rows_below_the_end(log) -> list:
+    found, position = [], log.log_start_offset
+    while (piece := log.read(position, max_bytes=700)) is not None:
+        found += compaction_support.rows_of(piece.view(), position)
+        position = piece.end_offset
+    return found
 
 
 def test_unknown_folders_and_names_without_room_are_refused(tmp_path):
