@@ -34,6 +34,9 @@ SLICE_NS = 4_000_000
 RUNNING_MAX = 8
 """Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
 
+URGENT_MAX = 64
+"""Up to so many, requests of brokers do not wait. Whoever passes for a broker is bounded by it."""
+
 Steps = Generator[Callable[[], Any] | None, Any, None]
 """Work that may be interrupted where it yields. What is yielded is None, or a function to run
 beside the loop, whose result (or error) is that of the yield."""
@@ -114,7 +117,7 @@ class LongWork:
         client.is_long = True
         client.is_urgent = is_urgent
         client.hold()
-        if is_urgent:
+        if is_urgent and self._admitted < URGENT_MAX:
             self._admitted += 1
             self._go_on(_Job(client, begin()))
         else:

@@ -11,7 +11,7 @@ import pytest
 from storage_engine.broker.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
 from storage_engine.broker.handlers import fetch as fetch_handler
 from storage_engine.broker.handlers.topics import _duplicates
-from storage_engine.broker.long_work import INLINE_NS, RUNNING_MAX, SLICE_NS, LongWork
+from storage_engine.broker.long_work import INLINE_NS, RUNNING_MAX, SLICE_NS, URGENT_MAX, LongWork
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log import time_search
@@ -109,6 +109,21 @@ def test_what_the_cluster_waits_for_goes_before_any_number_of_clients(worked):
     # Behind what a thread was at already.
     assert names.index("order") <= RUNNING_MAX
     assert order.holds == 0
+
+
+def test_who_passes_for_a_broker_is_bounded_too(worked):
+    """The others wait as the bytes that they came as, and have their turn in the end."""
+    begun: list[int] = []
+
+    def begin(number: int):
+        begun.append(number)
+        return worked.steps("decoded", 1)
+
+    for number in range(2 * URGENT_MAX):
+        worked.work.run_later(Client(), partial(begin, number), is_urgent=True)
+    assert len(begun) == URGENT_MAX
+    worked.loop.run_for(1000)
+    assert len(begun) == 2 * URGENT_MAX
 
 
 def test_two_that_are_long_take_turns(worked):
