@@ -66,7 +66,7 @@ class Appends:
         except KafkaError as failure:
             for records in appends:
                 self.note_refused(tp, records, failure)
-            return [failure] * len(appends)
+            return [failure.as_outcome()] * len(appends)
         return self._append_run(partition, appends, in_transaction, keys_checked)
 
     def note_refused(self, tp: TopicPartition, records: memoryview, failure: KafkaError) -> None:
@@ -92,7 +92,7 @@ class Appends:
         except LogStorageError as failure:
             if not isinstance(failure, LogBusyError):
                 self._leaders.fail(partition, failure)
-            return failure
+            return failure.as_outcome()
         except KafkaError:
             return None
         if offsets is not None:

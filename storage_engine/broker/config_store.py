@@ -98,7 +98,7 @@ class _Alteration:
         try:
             wanted = self._compute(present)
         except KafkaError as failure:
-            self._done(failure)
+            self._done(failure.as_outcome())
             return
         if self._validate_only or wanted == present:
             self._done(None)

@@ -6,7 +6,6 @@ hears of a broker before it can answer. A stop runs the other way, after the lea
 """
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from storage_engine.broker.cluster_id import agree_on_cluster_id
 from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.connection_overrides import by_address
+from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
@@ -117,10 +117,7 @@ class Broker:
                 handle_run=ProduceRuns(parts.context),
             )
             await server.start()
-            # What is loaded stays. With a thousand logs a full collection of garbage stops the
-            # loop for some 60 ms; now it passes over them.
-            gc.collect()
-            gc.freeze()
+            collect_seldom()
             sys.setswitchinterval(SWITCH_S)
             try:
                 self._join_cluster(parts)

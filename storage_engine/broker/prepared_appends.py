@@ -125,7 +125,7 @@ class PreparedAppends:
             self._check_room(len(records))
         except KafkaError as failure:
             appends.note_refused(tp, records, failure)
-            on_outcome(failure)
+            on_outcome(failure.as_outcome())
             return
         waiting = _Waiting(
             partition,
@@ -183,8 +183,7 @@ class PreparedAppends:
                 log.error("append not prepared partition=%s", tp, exc_info=error)
                 error = _unexpected(tp)
             # Its frames hold what was decompressed, until a collection finds them.
-            error.__context__ = None
-            self._prepared(waiting, error.with_traceback(None))
+            self._prepared(waiting, error.as_outcome())
 
         self._background.submit(work, done, failed)
 

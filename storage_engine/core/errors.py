@@ -5,6 +5,7 @@ Source: the error codes of the Kafka protocol.
 """
 
 import enum
+from typing import Self
 
 
 class ErrorCode(enum.IntEnum):
@@ -198,6 +199,12 @@ class KafkaError(HeadraceError):
     @property
     def retriable(self) -> bool:
         return self.code.retriable
+
+    def as_outcome(self) -> Self:
+        """This error, to be kept as what became of something. Its traceback goes: the frames in it
+        know the error in turn, and a whole request, until a collection of garbage finds them."""
+        self.__context__ = None
+        return self.with_traceback(None)
 
 
 class OffsetOutOfRangeError(KafkaError):

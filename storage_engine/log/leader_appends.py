@@ -85,7 +85,7 @@ class LeaderAppends:
                     records = memoryview(bytearray(records))
                 self._take(run, records, batches, leader_epoch, now_ms)
             except KafkaError as failure:
-                run.outcomes.append(_alone(failure))
+                run.outcomes.append(failure.as_outcome())
         self._write_run(run, now_ms)
         return run.outcomes
 
@@ -170,7 +170,7 @@ class LeaderAppends:
                 keys_checked=keys_checked,
             )
         except KafkaError as failure:
-            return _alone(failure)
+            return failure.as_outcome()
 
     def _checked(
         self, records: memoryview, allow_transactional: bool, now_ms: int
@@ -262,13 +262,6 @@ class LeaderAppends:
         return min(times) >= 0 and not self._tail.roll_rule.demands_roll(
             segment, run.size, run.end_offset - 1, max(times), now_ms
         )
-
-
-def _alone(failure: KafkaError) -> KafkaError:
-    """As a result: a traceback would hold the append, and all that was unpacked for it, in a
-    cycle."""
-    failure.__context__ = None
-    return failure.with_traceback(None)
 
 
 def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:

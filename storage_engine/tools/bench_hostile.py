@@ -55,12 +55,13 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
     from storage_engine.tools.bench_failover_clients import TimedProducer
     from storage_engine.tools.cluster_plan import UpRequest
     from storage_engine.tools.hostile_clients import (
+        COMPACTED_TOPIC,
         HELD_TOPIC,
         TIMED_TOPIC,
         HostileClients,
         asked,
         connected,
-        timed_batch,
+        large_batch,
     )
     from storage_engine.tools.local_cluster import LocalCluster
 
@@ -69,8 +70,10 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
         with Cluster(cluster.bootstrap_servers) as client:
             create_topic(client, HELD_TOPIC, assignment={0: [1, 2, 3]})
             create_topic(client, TIMED_TOPIC, assignment={0: [1, 2, 3]})
+            compacted = {"cleanup.policy": "compact"}
+            create_topic(client, COMPACTED_TOPIC, configs=compacted, assignment={0: [1, 2, 3]})
         with connected(port) as connection:
-            asked(connection, timed_batch())
+            asked(connection, large_batch(TIMED_TOPIC))
         with TimedProducer(cluster.bootstrap_servers, HELD_TOPIC, [0]) as producer:
             alone = _round(producer, port, seconds)
             with HostileClients(port) as hostile:

@@ -11,11 +11,11 @@ examples:
 """
 
 import argparse
-import gc
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
 from storage_engine.simulation.request_costs import CostMeter
 from storage_engine.tools.arguments import add_json, positive_integer
@@ -69,9 +69,8 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         meter = CostMeter(Path(folder), TOPIC, args.partitions)
-        # As a broker does when it has started: a full collection passes over what is loaded.
-        gc.collect()
-        gc.freeze()
+        # As a broker does when it has started.
+        collect_seldom()
         try:
             for request in largest_requests(args.items, FRAME_MAX_BYTES, args.api):
                 cost = meter.cost(request.frame)

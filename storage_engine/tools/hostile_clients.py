@@ -23,6 +23,8 @@ HELD_TOPIC = "steady"
 """The one that another client produces to."""
 TIMED_TOPIC = "timed"
 """Has one large compressed batch."""
+COMPACTED_TOPIC = "compacted"
+"""Takes records with keys only: to find none, a broker decompresses them all."""
 TIMED_RECORDS = 60
 TIMED_RECORD_BYTES = 1_000_000
 FIRST_TIME_MS = 1_000_000
@@ -37,14 +39,19 @@ def _frame(spec: Any, version: int, message: Any) -> bytes:
     return joined(encode_request_frame(spec, version, 1, "bad", message))
 
 
-def timed_batch() -> bytes:
-    """A produce request of one batch that is a thousand times larger inside."""
+def large_batch(topic: str) -> bytes:
+    """A produce request of one batch that is a thousand times larger inside, without keys."""
     values = pa.array([bytes(TIMED_RECORD_BYTES)] * TIMED_RECORDS, pa.binary())
     times = pa.array(range(FIRST_TIME_MS, FIRST_TIME_MS + TIMED_RECORDS), pa.int64())
     (batch,) = iter_encoded(values, None, None, times, compression="zstd", batch_bytes=1 << 30)
     records = memoryview(bytearray(batch.data))
-    item = produce.ProducePartition(TIMED_TOPIC, 0, records)
+    item = produce.ProducePartition(topic, 0, records)
     return _frame(produce.API, 8, produce.ProduceRequest(None, 1, 10_000, [item]))
+
+
+def _without_keys() -> bytes:
+    """Is refused, once it is decompressed."""
+    return large_batch(COMPACTED_TOPIC)
 
 
 def _same_partition() -> bytes:
@@ -92,6 +99,7 @@ KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
     "CreateTopics, 20,000 names": (_many_topics, 1),
     "ListOffsets by time in a batch of 60 MB": (_times, 2),
     "Metadata, 100,000 names": (_names, 1),
+    "Produce of 60 MB without keys to a compacted topic": (_without_keys, 2),
 }
 """What each sends, and over how many connections."""
 

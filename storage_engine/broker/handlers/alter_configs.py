@@ -94,7 +94,7 @@ def _alter(
             entity = ConfigEntity.of_resource(*keys[index])
             rules = _rules(context, entity)
         except KafkaError as failure:
-            settle(index, failure)
+            settle(index, failure.as_outcome())
             continue
         _change(
             context,

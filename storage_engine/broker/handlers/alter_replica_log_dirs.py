@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
@@ -18,32 +19,27 @@ _Partition = _Topic.AlterReplicaLogDirPartitionResult
 log = logging.getLogger(__name__)
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     codes: dict[str, dict[int, ErrorCode]] = {}
     for folder in request.dirs:
         for topic in folder.topics:
             of_topic = codes.setdefault(topic.name, {})
             for number in topic.partitions:
+                yield None
                 if number in of_topic:
                     # Nobody can lie in two folders; and none costs more than once.
                     of_topic[number] = ErrorCode.INVALID_REQUEST
                 else:
                     tp = TopicPartition(topic.name, number)
                     of_topic[number] = _move(context, tp, Path(folder.path))
-    call.respond(
-        AlterReplicaLogDirsResponse(
-            results=[
-                _Topic(
-                    topic_name=name,
-                    partitions=[
-                        _Partition(partition_index=number, error_code=int(code))
-                        for number, code in of_topic.items()
-                    ],
-                )
-                for name, of_topic in codes.items()
-            ]
-        )
-    )
+    results = []
+    for name, of_topic in codes.items():
+        partitions = []
+        for number, code in of_topic.items():
+            yield None
+            partitions.append(_Partition(partition_index=number, error_code=int(code)))
+        results.append(_Topic(topic_name=name, partitions=partitions))
+    call.respond(AlterReplicaLogDirsResponse(results=results))
 
 
 def _move(context: BrokerContext, tp: TopicPartition, path: Path) -> ErrorCode:

@@ -47,7 +47,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
                 outcomes[t, p] = _delete(context, tp, item.offset, moved)
             except KafkaError as failure:
                 log.info("deletion refused partition=%s: %s", tp, failure)
-                outcomes[t, p] = failure
+                outcomes[t, p] = failure.as_outcome()
 
     def respond() -> Steps:
         topics = []

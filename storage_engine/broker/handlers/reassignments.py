@@ -65,7 +65,7 @@ def alter(context: BrokerContext, call: Call, request: Any) -> Steps:
                 _check(acting, partition, target, factor_may_change=factor_may_change)
                 changes[partition] = target
         except KafkaError as failure:
-            failures[partition] = failure
+            failures[partition] = failure.as_outcome()
 
     def on_written(written: bool) -> None:
         if not written:

@@ -126,7 +126,7 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
                     ErrorCode.POLICY_VIOLATION,
                 )
         except KafkaError as failure:
-            waiting.settle(topic.name, failure)
+            waiting.settle(topic.name, failure.as_outcome())
             continue
         planned[topic.name] = plan
         if request.validate_only:
@@ -203,7 +203,7 @@ def delete_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
                     f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
         except KafkaError as failure:
-            waiting.settle(key, failure)
+            waiting.settle(key, failure.as_outcome())
             continue
         _delete(context, name, waiting)
 
@@ -283,7 +283,7 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> Steps
                     ErrorCode.POLICY_VIOLATION,
                 )
         except KafkaError as failure:
-            waiting.settle(topic.name, failure)
+            waiting.settle(topic.name, failure.as_outcome())
             continue
         if request.validate_only:
             waiting.settle(topic.name, None)

@@ -80,7 +80,7 @@ class TransactionalAppends:
 
         def refuse(data: memoryview, failure: KafkaError) -> None:
             appends.note_refused(tp, data, failure)
-            on_outcome(failure)
+            on_outcome(failure.as_outcome())
 
         try:
             producer = _producer_of(records)
