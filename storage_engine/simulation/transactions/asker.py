@@ -93,9 +93,10 @@ class Asker(Client):
         then: Callable[[Any, ErrorCode], None],
         *,
         is_wanted: Callable[[], bool] = lambda: True,
+        has_echo: bool = True,
     ) -> None:
         """`then` gets the answer and the worst of its codes, once that is final; nothing, and
-        nobody is asked again, once `is_wanted` says no."""
+        nobody is asked again, once `is_wanted` says no. `has_echo`: it may arrive twice."""
         world = self.world
         token = f"{self.name}: {spec.name} {world.number()}"
         world.waiting.add(token)
@@ -132,7 +133,7 @@ class Asker(Client):
                     then(answer, final[0] if final else ErrorCode.NONE)
 
             self.request(broker, spec, version, request, on_reply)
-            self._echo(broker, spec, version, request)
+            self._echo(broker, spec, version, request, is_sent=has_echo)
 
         send()
 
@@ -159,12 +160,16 @@ class Asker(Client):
         broker = self.choose.choice(self.cluster.brokers).id
         self.request(broker, find_coordinator.API, 3, wanted, on_found)
 
-    def _echo(self, broker: int, spec: Any, version: int, request: Any) -> None:
+    def _echo(
+        self, broker: int, spec: Any, version: int, request: Any, *, is_sent: bool = True
+    ) -> None:
         if self.choose.random() >= ECHOES:
             return
         self.is_doubtful = True
 
         def send() -> None:
+            if not is_sent:
+                return
             self.request(
                 broker, spec, version, request, lambda _: None, channel=f"{self.name} again"
             )

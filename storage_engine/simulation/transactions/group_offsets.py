@@ -91,6 +91,9 @@ class OffsetSender:
             lambda a: [a.error_code],
             on_enlisted,
             is_wanted=is_wanted,
+            # It would begin another transaction under the same epoch, which an echo of the commit,
+            # without a sequence number, would then be part of (as in Kafka; KIP-890 ends that).
+            has_echo=False,
         )
 
     def _commit(
