@@ -64,13 +64,19 @@ def placed(
     return Batch(data, read_header(data), records)
 
 
+FILE_MS = 1 << 60
+
+
 @dataclass
 class Segment:
-    """Its base offset is its name; `created_ms` is when it was begun or loaded."""
+    """Its base offset is its name; `created_ms` is when it was begun or loaded, `written_ms` when
+    it was last appended to. By its file, once it was closed or made anew: then in the future of the
+    test's clock."""
 
     base_offset: int
     created_ms: int
     batches: list[Batch] = field(default_factory=list)
+    written_ms: int = FILE_MS
 
     @property
     def data(self) -> bytes:
@@ -136,6 +142,7 @@ class NaiveLog:
                 active = Segment(base_offset, now_ms)
                 self.segments.append(active)
         active.batches += run
+        active.written_ms = now_ms
         self.end = run[-1].next_offset
 
     def _is_too_large(self, active: Segment, run: list[Batch]) -> bool:
@@ -200,7 +207,9 @@ class NaiveLog:
 
     def _is_expired(self, segment: Segment, now_ms: int) -> bool:
         latest = segment.largest_timestamp
-        return not segment.size or (latest >= 0 and now_ms - latest > self.config.retention_ms)
+        # A time that can't be is none.
+        begins = latest if 0 <= latest <= now_ms else segment.written_ms
+        return not segment.size or now_ms - begins > self.config.retention_ms
 
     def expect_gaps(self) -> None:
         """Offsets are missing, or may be: kept as a first dirty offset above 0."""
