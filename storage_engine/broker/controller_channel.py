@@ -9,11 +9,11 @@ R-CTL6.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.delivery_requests import Sender, requests_of, without_unsendable
+from storage_engine.broker.delivery_requests import Request, Sender, rounds_of, without_unsendable
 from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.controller_events import (
     Delivered,
@@ -57,9 +57,19 @@ class ControllerChannel:
         """Deliveries that have failed in a row."""
 
     def send(self, broker: BrokerInfo, delivery: Delivery) -> None:
-        """Send all requests of a delivery, pipelined on one connection."""
+        """Send all requests of a delivery on one connection: pipelined, but parts of an order one
+        after the other."""
+        self._send_round(broker, delivery, rounds_of(self._sender, delivery), _Outcome())
+
+    def _send_round(
+        self,
+        broker: BrokerInfo,
+        delivery: Delivery,
+        rounds: Iterator[list[Request]],
+        outcome: "_Outcome",
+    ) -> None:
+        """The next one; without one the delivery has ended."""
         endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
-        outcome = _Outcome()
 
         def on_reply(reply: Any) -> None:
             try:
@@ -67,21 +77,28 @@ class ControllerChannel:
             except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
                 outcome.failure = "its answer can't be read"
                 unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
-            if outcome.open == 0:
+            if outcome.open == 0 and outcome.is_good:
+                self._send_round(broker, delivery, rounds, outcome)
+            elif outcome.open == 0:
                 self._end(broker, delivery, outcome)
 
         try:
-            requests = requests_of(self._sender, delivery)
-            outcome.open = len(requests)
-            for spec, message in requests:
-                self._transport.request(
-                    endpoint, CHANNEL, spec, 0, message, timeout_ms=TIMEOUT_MS, on_reply=on_reply
-                )
+            requests = next(rounds, None)
+            if requests is not None:
+                outcome.open = len(requests)
+                for spec, version, message in requests:
+                    self._transport.request(
+                        endpoint, CHANNEL, spec, version, message,
+                        timeout_ms=TIMEOUT_MS, on_reply=on_reply,
+                    )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
             outcome.give_up()
             # The requests before the one that could not be sent may be on their way.
             self._transport.disconnect(endpoint, CHANNEL)
             self._isolate(broker, delivery, error)
+            return
+        if requests is None:
+            self._end(broker, delivery, outcome)
 
     def _isolate(self, broker: BrokerInfo, delivery: Delivery, error: Exception) -> None:
         """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
@@ -142,6 +159,11 @@ class _Outcome:
         self.failed_replicas: list[TopicPartition] = []
         """What the broker can't lead, follow or delete: its folder failed."""
         self.replaced = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what comes next may be sent."""
+        return self.failure is None and not self.replaced
 
     def give_up(self) -> None:
         self.open = -1

@@ -9,12 +9,39 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.full_order import FullOrder
 from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+
+
+class _Topics:
+    """Topics and partitions, and the ids of the former."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self.ids: dict[str, UUID] = {}
+        self.names: dict[UUID, str] = {}
+
+    def remove(self, topic: str) -> None:
+        self.partitions.pop(topic, None)
+        topic_id = self.ids.pop(topic, None)
+        if topic_id is not None:
+            self.names.pop(topic_id, None)
+
+    def put(self, item: UpdateMetadataPartition) -> None:
+        self.partitions.setdefault(item.topic, {})[item.partition] = item
+        before = self.ids.get(item.topic)
+        if before != item.topic_id:
+            if before is not None:
+                # Created again: its old id is that of no topic any more.
+                self.names.pop(before, None)
+            self.ids[item.topic] = item.topic_id
+            self.names[item.topic_id] = item.topic
 
 
 class MetadataCache:
@@ -23,9 +50,10 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = BrokerId(-1)
         self.brokers: dict[BrokerId, BrokerInfo] = {}
-        self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
-        self._ids: dict[str, UUID] = {}
-        self._names: dict[UUID, str] = {}
+        self._known = _Topics()
+        self._full_order = FullOrder()
+        self._coming = _Topics()
+        """What the parts of a full order have told so far: nobody sees it before the last one."""
         self._preferred_counts: Counter[BrokerId] | None = None
         """Until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
@@ -44,12 +72,26 @@ class MetadataCache:
         return self.controller_id >= 0
 
     def update(self, request: UpdateMetadataRequest) -> None:
-        """Take what the controller sent."""
-        self._preferred_counts = None
+        """Take what the controller sent. KafkaError for a part of an order whose beginning is not
+        here."""
+        known = self._known
         if request.full:
-            self._topics.clear()
-            self._ids.clear()
-            self._names.clear()
+            if not self._full_order.expects(request):
+                raise KafkaError(
+                    f"part {request.part} of order {request.order_number} came without those before"
+                )
+            known = self._coming if request.part else _Topics()
+        for topic in request.removed_topics:
+            known.remove(topic)
+        for item in request.partitions:
+            known.put(item)
+        if request.full:
+            self._full_order.took(request)
+            self._coming = known
+            if request.goes_on:
+                return
+            self._known, self._coming = known, _Topics()
+        self._preferred_counts = None
         self.controller_id = request.controller_id
         self.brokers = {
             b.broker_id: BrokerInfo(
@@ -57,20 +99,6 @@ class MetadataCache:
             )
             for b in request.brokers
         }
-        for topic in request.removed_topics:
-            self._topics.pop(topic, None)
-            topic_id = self._ids.pop(topic, None)
-            if topic_id is not None:
-                self._names.pop(topic_id, None)
-        for item in request.partitions:
-            self._topics.setdefault(item.topic, {})[item.partition] = item
-            before = self._ids.get(item.topic)
-            if before != item.topic_id:
-                if before is not None:
-                    # Created again: its old id is that of no topic any more.
-                    self._names.pop(before, None)
-                self._ids[item.topic] = item.topic_id
-                self._names[item.topic_id] = item.topic
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:
@@ -79,20 +107,20 @@ class MetadataCache:
                 unexpected.report("request that waited for metadata", error)
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self._topics
+        return topic in self._known.partitions
 
     def topics(self) -> Iterator[str]:
-        return iter(self._topics)
+        return iter(self._known.partitions)
 
     def partitions(self, topic: str) -> dict[int, UpdateMetadataPartition] | None:
         """Partition id -> state; None for an unknown topic."""
-        return self._topics.get(topic)
+        return self._known.partitions.get(topic)
 
     def topic_id(self, topic: str) -> UUID | None:
-        return self._ids.get(topic)
+        return self._known.ids.get(topic)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        return self._names.get(topic_id)
+        return self._known.names.get(topic_id)
 
     def is_current(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Whether that is the registered incarnation of a live broker (KIP-903)."""
@@ -107,7 +135,7 @@ class MetadataCache:
         if self._preferred_counts is None:
             self._preferred_counts = Counter(
                 item.replicas[0]
-                for partitions in self._topics.values()
+                for partitions in self._known.partitions.values()
                 for item in partitions.values()
                 if item.replicas
             )

@@ -22,6 +22,7 @@ from storage_engine.broker.fetch_reads import FetchReader, leaving
 from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
+from storage_engine.broker.full_order import NamedReplicas
 from storage_engine.broker.groups import kind as groups
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.hosted_partition import HostedPartition
@@ -389,6 +390,7 @@ def build(
         transactional_appends=TransactionalAppends(replicas, prepared_appends, verifier),
         marker_writes=marker_writes,
         order_gate=OrderGate(coordination, lambda: registration.broker_epoch),
+        named_replicas=NamedReplicas(),
         orders=Orders(topic_configs, scheduler),
         strays=Strays(
             cluster_id,

@@ -87,18 +87,23 @@ class DataFolder:
         """StorageError when the folder must not be used; FolderFailedError when it can't be."""
         self._disk = disk
         self.path = path
+        self._lock: int | None = None
+        self._names: int | None = None
         self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
         self.failed = False
         """Its disk failed: nothing in it is touched any more."""
         try:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
+            self._names = disk.open_directory(path)
         except OSError as error:
+            self.unlock()
             raise _kind_of(error)(
                 f"the data folder {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
         if self._lock is None:
+            self.unlock()
             raise StorageError(
                 f"the data folder {path} is in use by another process: stop that broker first,"
                 " or set log.dirs to another folder"
@@ -226,10 +231,17 @@ class DataFolder:
         self._disk.rename(self.path / str(topic_partition), self.path / name)
         return self.path / name
 
+    def sync_names(self) -> None:
+        """The names here are on the medium when this returns. Takes no descriptor: between two
+        names that belong together a shortage of them would leave nobody a log."""
+        assert self._names is not None, "the folder is locked"
+        self._disk.sync_names(self._names)
+
     def unlock(self) -> None:
-        if self._lock is not None:
-            self._disk.close(self._lock)
-            self._lock = None
+        for descriptor in (self._lock, self._names):
+            if descriptor is not None:
+                self._disk.close(descriptor)
+        self._lock = self._names = None
 
     def _checked_meta(self, broker_id: int, cluster_id: str | None) -> dict[str, str]:
         meta = self._read_meta()

@@ -33,8 +33,9 @@ class FolderCheckpoints:
         self._disk = disk
         self._logs = logs
         self._folder_of = folder_of
-        self.incoming: tuple[TopicPartition, PartitionLog, DataFolder] | None = None
-        """A log that is about to be one of that folder's."""
+        self.incoming: dict[TopicPartition, tuple[PartitionLog, DataFolder]] = {}
+        """Logs that are, or at the next start may be, those of another folder than `folder_of`
+        says."""
 
     def write_high_watermarks(
         self, folder: DataFolder, offsets: Mapping[TopicPartition, int]
@@ -104,9 +105,8 @@ class FolderCheckpoints:
                 value = value_of(topic_partition, log)
                 if value is not None:
                     offsets[topic_partition] = value
-        if self.incoming is not None and self.incoming[2] is folder:
-            topic_partition, log, _ = self.incoming
-            value = value_of(topic_partition, log)
+        for topic_partition, (log, target) in self.incoming.items():
+            value = value_of(topic_partition, log) if target is folder else None
             if value is not None:
                 offsets[topic_partition] = value
         write_offsets(self._disk, folder.path / name, offsets)

@@ -7,6 +7,7 @@ of a thousand partitions would be a thousand of them, on each broker. Source: KI
 """
 
 from contextlib import suppress
+from pathlib import Path
 
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError
 from storage_engine.core.leader_epochs import EpochStart, LeaderEpochCache
@@ -48,6 +49,9 @@ class LeaderEpochCheckpoint:
             for epoch, start_offset in entries:
                 self.cache.assign(epoch, start_offset)
             self.unsaved = True
+
+    def folder_is_renamed(self, path: Path) -> None:
+        self.path = path / LEADER_EPOCHS_FILE
 
     def save(self) -> None:
         """What is in the cache is in the file when this returns."""

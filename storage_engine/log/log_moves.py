@@ -7,9 +7,11 @@ moment a start finds exactly one log of the partition, and it has all that was a
                                         settled that the copy takes its place
     <topic>-<partition>                 in the new folder: the log
 
-Each name is on the medium before the next is given. A start that finds the log in the old folder
-goes on with that one and copies it anew; one that finds none takes what is moved. What the
-checkpoint files must know of the copy is in those of the new folder before it is called moved.
+Each name is on the medium before the next is given, and nothing between two of them needs a
+descriptor: a shortage comes before the first, and leaves the log where it is. A start that finds
+the log in the old folder goes on with that one and copies it anew; one that finds none takes what
+is moved. What the checkpoint files must know of the copy is in those of the new folder before it is
+called moved.
 Source: KIP-113.
 """
 
@@ -27,6 +29,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.data_folder import (
     DELETED_FOLDER_SUFFIX,
     FILE_NAME_MAX_BYTES,
@@ -145,10 +148,10 @@ class LogMoves:
                     stem = path.name.removesuffix(MOVED_FOLDER_SUFFIX)
                     future = path.with_name(stem + FUTURE_FOLDER_SUFFIX)
                     self._disk.rename(path, future)
-                    self._sync_names(folder.path)
+                    folder.sync_names()
                     continue
                 self._disk.rename(path, folder.path / name)
-                self._sync_names(folder.path)
+                folder.sync_names()
                 logger.info("move ended partition=%s folder=%s", topic_partition, folder.path)
             for topic_partition, path in folder.named(FUTURE_FOLDER_SUFFIX):
                 self._remember(topic_partition, folder, path)
@@ -178,14 +181,14 @@ class LogMoves:
         self.forget_interrupted(topic_partition)
         future = self._let_go(topic_partition)
         if future is not None and not future.folder.failed:
-            self._discard(future.log.directory)
+            self._discard(future.folder, future.log.directory)
             logger.info("move cancelled partition=%s", topic_partition)
 
     def forget_interrupted(self, topic_partition: TopicPartition) -> None:
         """The copy of the last run is of no use any more."""
         folder, path = self.interrupted.pop(topic_partition, (None, None))
         if folder is not None and path is not None and not folder.failed:
-            self._discard(path)
+            self._discard(folder, path)
 
     def fail_folder(self, folder: DataFolder) -> None:
         """Lets go of all copies to or from a data folder that failed; the next start goes on."""
@@ -215,33 +218,9 @@ class LogMoves:
         current, folder = future.current, future.folder
         source = self._folder_of[topic_partition]
         assert not future.lag and not future.is_stale, "the copy has everything"
-        start, end = current.log_start_offset, future.log.log_end_offset
-        moved = self._complete(topic_partition, future, high_watermarks)
-        try:
-            removed = source.rename_out(topic_partition, DELETED_FOLDER_SUFFIX)
-        except OSError as error:
-            self._discard(moved)
-            raise LogStorageError(f"{current.directory} can't be renamed: {error}") from error
-        try:
-            self._sync_names(source.path)
-            self._disk.rename(moved, folder.path / str(topic_partition))
-            self._sync_names(folder.path)
-        except OSError as error:
-            raise LogFolderError(
-                f"{topic_partition} moves from {source.path} to {folder.path}, and only the next"
-                f" start can tell which of the two holds it: {error}"
-            ) from error
-        try:
-            log = self._open_log(
-                folder.path / str(topic_partition),
-                folder,
-                current,
-                log_start_offset=start,
-                recovery_point=end,
-                grows=False,
-            )
-        except (OSError, LogStorageError) as error:
-            raise LogFolderError(f"{topic_partition} can't be opened any more: {error}") from error
+        moved, log = self._complete(topic_partition, future, high_watermarks)
+        removed = self._exchange(topic_partition, log, moved, folder)
+        log.folder_is_renamed(folder.path / str(topic_partition))
         log.take_epochs_of(current)
         self._logs[topic_partition] = log
         self._folder_of[topic_partition] = folder
@@ -256,29 +235,37 @@ class LogMoves:
         topic_partition: TopicPartition,
         future: FutureLog,
         high_watermarks: Mapping[TopicPartition, int],
-    ) -> Path:
-        """Brings the copy to the medium, with all that is known of the log; its path."""
-        log, folder = future.log, future.folder
-        path = log.directory
+    ) -> tuple[Path, PartitionLog]:
+        """Brings the copy to the medium, with all that is known of the log; its path, and the copy
+        opened as the log. After it nobody needs a descriptor."""
+        copied, folder = future.log, future.folder
+        path = copied.directory
         moved = path.with_name(path.name.removesuffix(FUTURE_FOLDER_SUFFIX) + MOVED_FOLDER_SUFFIX)
         future.was_completed = True
+        log: PartitionLog | None = None
         try:
-            log.take_state_of(future.current)
-            log.close()
-            self._checkpoints.incoming = topic_partition, log, folder
+            copied.take_state_of(future.current)
+            copied.close()
+            self._checkpoints.incoming[topic_partition] = copied, folder
             try:
                 self._checkpoints.write_lowered(folder)
                 self._checkpoints.write_high_watermarks(folder, high_watermarks)
             finally:
-                self._checkpoints.incoming = None
-            # Before the rename, so that a shortage can't come between the two.
-            names = self._disk.open_directory(folder.path)
-            try:
-                self._disk.rename(path, moved)
-                self._disk.sync_names(names)
-            finally:
-                self._disk.close(names)
+                del self._checkpoints.incoming[topic_partition]
+            # Before the names change: for want of descriptors it would be nobody's log then.
+            log = self._open_log(
+                path,
+                folder,
+                future.current,
+                log_start_offset=future.current.log_start_offset,
+                recovery_point=copied.log_end_offset,
+                grows=False,
+            )
+            self._disk.rename(path, moved)
+            folder.sync_names()
         except (OSError, LogStorageError) as error:
+            if log is not None:
+                log.close_without_flush()
             failure = (
                 storage_error("complete the copy in", path, error, unchanged=True)
                 if isinstance(error, OSError)
@@ -290,12 +277,52 @@ class LogMoves:
             ):
                 raise failure from error
             self._let_go(topic_partition)
-            self._discard(moved if is_renamed else path)
+            self._discard(folder, moved if is_renamed else path)
             raise LogStorageError(f"{path} can't become the log: {error}") from error
         self._let_go(topic_partition)
-        return moved
+        return moved, log
+
+    def _exchange(
+        self, topic_partition: TopicPartition, log: PartitionLog, moved: Path, folder: DataFolder
+    ) -> Path:
+        """Has the copy take the log's name; the path of what was the log. Raises as `take_over`."""
+        source = self._folder_of[topic_partition]
+        name = str(topic_partition)
+        removed: Path | None = None
+        try:
+            removed = source.rename_out(topic_partition, DELETED_FOLDER_SUFFIX)
+            source.sync_names()
+            self._disk.rename(moved, folder.path / name)
+            folder.sync_names()
+        except OSError as error:
+            log.close_without_flush()
+            # Not after a sync: one that has failed is of a folder that has.
+            if removed is not None and passes_by_itself(error) and self._disk.exists(moved):
+                removed = self._taken_back(removed, source, name)
+            if removed is None:
+                self._discard(folder, moved)
+                raise LogStorageError(
+                    f"{topic_partition} stays in {source.path}, a folder can't be renamed: {error}"
+                ) from error
+            # Until then the checkpoint files of both folders tell of it.
+            self._checkpoints.incoming[topic_partition] = log, folder
+            raise LogFolderError(
+                f"{topic_partition} moves from {source.path} to {folder.path}, and only the next"
+                f" start can tell which of the two holds it: {error}"
+            ) from error
+        return removed
 
     # -- helpers -----------------------------------------------------------------------------------
+
+    def _taken_back(self, removed: Path, source: DataFolder, name: str) -> Path | None:
+        """Gives the log its name again, on the medium; None when it has it."""
+        try:
+            self._disk.rename(removed, source.path / name)
+            source.sync_names()
+        except OSError as error:
+            logger.error("log not named again folder=%s error=%s", removed, error)
+            return removed
+        return None
 
     def _new_copy(self, current: PartitionLog, folder: DataFolder, path: Path) -> PartitionLog:
         """An empty one; nothing is left of it when that fails."""
@@ -322,7 +349,7 @@ class LogMoves:
             if log is not None:
                 log.close_without_flush()
             if self._disk.exists(path):
-                self._discard(path)
+                self._discard(folder, path)
             if isinstance(error, OSError):
                 raise storage_error("make a copy in", path, error, unchanged=True) from error
             raise
@@ -338,24 +365,17 @@ class LogMoves:
     def _remember(self, topic_partition: TopicPartition, folder: DataFolder, path: Path) -> None:
         if topic_partition in self.interrupted:
             # An older one, whose removal was interrupted too.
-            self._discard(path)
+            self._discard(folder, path)
         else:
             self.interrupted[topic_partition] = folder, path
 
-    def _discard(self, path: Path) -> None:
+    def _discard(self, folder: DataFolder, path: Path) -> None:
         """Under another name at once, so that no start goes on with it."""
         gone = path.with_name(path.name.rpartition("-")[0] + DELETED_FOLDER_SUFFIX)
         try:
             self._disk.rename(path, gone)
-            self._sync_names(path.parent)
+            folder.sync_names()
         except OSError as error:
             logger.error("copy not removed folder=%s error=%s", path, error)
             return
         self._remove_later(gone)
-
-    def _sync_names(self, path: Path) -> None:
-        descriptor = self._disk.open_directory(path)
-        try:
-            self._disk.sync_names(descriptor)
-        finally:
-            self._disk.close(descriptor)

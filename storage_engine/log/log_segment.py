@@ -422,6 +422,12 @@ class LogSegment:
         """The log first, the transaction index last."""
         return [self.file.path, *(index.path for index in self._index_files())]
 
+    def folder_is_renamed(self, path: Path) -> None:
+        """The files have their names still, and what is open stays open."""
+        self.directory = path
+        for holder in (self.file, *self._index_files()):
+            holder.path = path / holder.path.name
+
     def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
         return self.offset_index.file, self.time_index.file, self.transaction_index.file
 

@@ -370,6 +370,15 @@ class PartitionLog(RepairableLog):
             self.log_end_offset,
         )
 
+    def folder_is_renamed(self, path: Path) -> None:
+        """Of a log that was just opened, so that no work is under way on its files. Touches none of
+        them."""
+        self._segments.folder_is_renamed(path)
+        self._snapshots.folder_is_renamed(path)
+        self._epochs.folder_is_renamed(path)
+        self._tail.update_config(self._config)
+        self.directory = path
+
     def close_without_flush(self) -> None:
         """Only closes the files: the log is to be deleted, or its disk has failed."""
         self._tail.closed = True

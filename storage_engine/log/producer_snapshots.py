@@ -213,6 +213,9 @@ class ProducerSnapshots:
         for later in [kept for kept in self._offsets if kept > offset]:
             self._remove(later)
 
+    def folder_is_renamed(self, path: Path) -> None:
+        self._directory = path
+
     def remove_all(self) -> None:
         for offset in self._offsets.copy():
             self._remove(offset)

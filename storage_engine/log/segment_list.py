@@ -9,6 +9,7 @@ between leaves a log without holes. Source: R-LOG2, R-LOG9.
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,6 +192,13 @@ class SegmentList:
                 paths.append(index.file.path)
             end_offset = segment.next_offset
         return Unflushed(paths, indexes, end_offset)
+
+    def folder_is_renamed(self, path: Path) -> None:
+        """The files have their names still."""
+        assert not self._doomed and not self._moved, "nothing was deleted yet"
+        self.folder = replace(self.folder, path=path)
+        for segment in self.all:
+            segment.folder_is_renamed(path)
 
     def close(self) -> None:
         for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):

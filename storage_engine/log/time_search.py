@@ -10,6 +10,7 @@ Source: KIP-79; R-LOG11.
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,7 @@ class TimeSearch:
     """Searches one log, which may change while a search is interrupted."""
 
     def __init__(self, segments: Callable[[], Sequence[LogSegment]]) -> None:
-        """`segments`: those that the log has now."""
+        """`segments`: those that the log has now, base offsets ascending."""
         self._segments = segments
 
     def by_timestamp(
@@ -181,7 +182,10 @@ class TimeSearch:
 
     def _check(self, segment: LogSegment, end: int = 0) -> None:
         """Raises KafkaError when the segment, up to byte `end`, is the log's no more."""
-        if segment.size < end or not any(each is segment for each in self._segments()):
+        now = self._segments()
+        # Searched for, since it is asked of each segment of a log that may have thousands.
+        number = bisect_left(now, segment.base_offset, key=_base_offset_of)
+        if segment.size < end or number == len(now) or now[number] is not segment:
             raise KafkaError(
                 f"the log has lost {segment.file.path.name} while it was searched: ask again",
                 ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -238,6 +242,10 @@ class TimeSearch:
         return partial(
             _times_within_batch, segment.file.path, header, batch, start_offset, end_offset
         )
+
+
+def _base_offset_of(segment: LogSegment) -> int:
+    return segment.base_offset
 
 
 def _start(segment: LogSegment, timestamp_ms: int) -> int:

@@ -14,6 +14,7 @@ from storage_engine.broker.delayed_fetch import FollowerWaits, WaitingPartitions
 from storage_engine.broker.dynamic_config import DynamicConfig
 from storage_engine.broker.fetch_reads import FetchReader
 from storage_engine.broker.fetch_sessions import FetchSessions
+from storage_engine.broker.full_order import NamedReplicas
 from storage_engine.broker.log_starts import LogStarts
 from storage_engine.broker.long_work import LongWork, Steps
 from storage_engine.broker.metadata_cache import MetadataCache
@@ -69,6 +70,7 @@ class BrokerContext:
     transactional_appends: TransactionalAppends
     marker_writes: MarkerWrites
     order_gate: OrderGate
+    named_replicas: NamedReplicas
     orders: Orders
     strays: Strays
     coordination: Coordination

@@ -3,8 +3,9 @@
 Rule: an order of another than the controller, one older than another of the same controller, and
 one meant for an earlier incarnation of this broker are refused (`order_gate`); orders are carried
 out one after another, each once the settings of its topics are known, and a long one in several
-turns of the event loop, each of which asks again whether it is refused. A partition that can't be
-led, followed or stopped keeps no other from it.
+turns of the event loop, each of which asks again whether it is refused. A full one ends what it
+does not name with its last part. A partition that can't be led, followed or stopped keeps no other
+from it.
 Source: R-CTL1, R-CTL3, R-CTL4, document 001.
 """
 
@@ -54,8 +55,9 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
             for leader in request.live_leaders
         }
         outcomes = []
-        if request.full:
-            context.replicas.postponed.forget_all()
+        if request.full and not _begin_full(context, request):
+            refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         try:
             for item in request.partitions:
                 # Anew for each: a session, or a controller, may have ended since the turn before.
@@ -74,9 +76,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
         if refused():
             return
         if request.full:
-            _stop_all_but(context, request)
-            _end_strays(context, request)
-            context.replicas.unfence()
+            _end_full(context, request)
         call.respond(LeaderAndIsrResponse(partitions=outcomes))
 
     topics = {item.topic for item in request.partitions}
@@ -97,18 +97,34 @@ def _apply(
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _stop_all_but(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
-    named = {TopicPartition(item.topic, item.partition) for item in request.partitions}
+def _begin_full(context: BrokerContext, request: LeaderAndIsrRequest) -> bool:
+    if not context.named_replicas.expects(request):
+        log.error("order refused: its part %d came without those before", request.part)
+        return False
+    if request.part == 0:
+        context.replicas.postponed.forget_all()
+    return True
+
+
+def _end_full(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
+    named = context.named_replicas
+    named.note(request, {TopicPartition(item.topic, item.partition) for item in request.partitions})
+    if not request.goes_on:
+        _stop_all_but(context, named.partitions)
+        _end_strays(context, named.partitions)
+        context.replicas.unfence()
+
+
+def _stop_all_but(context: BrokerContext, named: set[TopicPartition]) -> None:
     for partition in list(context.replicas):
         if partition.topic_partition not in named:
             context.replicas.stop(partition.topic_partition, delete=False)
 
 
-def _end_strays(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
+def _end_strays(context: BrokerContext, named: set[TopicPartition]) -> None:
     """Replicas that went to other brokers while this one was away are deleted: the controller does
     not wait for the dead (R-CTL8). Those of which it knows nothing may be of topics that are gone.
     """
-    named = {TopicPartition(item.topic, item.partition) for item in request.partitions}
     unknown = []
     for tp in sorted(context.replicas.logs_here().keys() - named):
         known = (context.metadata.partitions(tp.topic) or {}).get(tp.partition)

@@ -1,10 +1,10 @@
 """LeaderAndIsr: the controller tells a broker which of its partitions it leads and which it follows
 (R-CTL3).
 
-A message of our own under Kafka's api key 4, version 0, not flexible. Field order:
+A message of our own under Kafka's api key 4, versions 0 to 1, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
-               int64, full bool,
+               int64, full bool, (1: part int32, goes_on bool,)
                [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32,
                 leader_epoch int32, isr [int32], partition_epoch int32, replicas [int32],
                 is_new bool, [member int32, joined_epoch int64]],
@@ -81,6 +81,10 @@ class LeaderAndIsrRequest:
     full: bool = False
     order_number: int = 0
     """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
+    part: int = 0
+    """Of a full order that is too long for one request: its number, from 0 on. Of version 1."""
+    goes_on: bool = False
+    """Another part follows. Of version 1."""
 
 
 class LeaderAndIsrResponse(OrderAnswer):
@@ -90,21 +94,30 @@ class LeaderAndIsrResponse(OrderAnswer):
 
 
 def decode_request(version: int, body: memoryview) -> LeaderAndIsrRequest:
-    return decode_with(f"LeaderAndIsr request of version {version}", body, False, _read_request)
+    return decode_with(
+        f"LeaderAndIsr request of version {version}",
+        body,
+        False,
+        lambda reader: _read_request(version, reader),
+    )
 
 
-def _read_request(reader: Reader) -> LeaderAndIsrRequest:
+def _read_request(version: int, reader: Reader) -> LeaderAndIsrRequest:
     controller_id = BrokerId(reader.int32())
     controller_epoch = ControllerEpoch(reader.int32())
     broker_epoch = BrokerEpoch(reader.int64())
     order_number = reader.int64()
     full = reader.boolean()
+    part = reader.int32() if version >= 1 else 0
+    goes_on = reader.boolean() if version >= 1 else False
     return LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
         order_number=order_number,
         full=full,
+        part=part,
+        goes_on=goes_on,
         partitions=reader.array(51, lambda: _read_partition(reader)),
         live_leaders=reader.array(10, lambda: _read_live_leader(reader)),
     )
@@ -138,6 +151,9 @@ def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
     writer.int64(request.broker_epoch)
     writer.int64(request.order_number)
     writer.boolean(request.full)
+    if version >= 1:
+        writer.int32(request.part)
+        writer.boolean(request.goes_on)
     writer.count(len(request.partitions))
     for partition in request.partitions:
         writer.string(partition.topic)
@@ -166,7 +182,7 @@ API = ApiSpec(
     key=4,
     name="LeaderAndIsr",
     min_version=0,
-    max_version=0,
+    max_version=1,
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,

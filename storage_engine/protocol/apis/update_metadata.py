@@ -1,9 +1,9 @@
 """UpdateMetadata: the controller tells every broker what to answer to Metadata requests (R-CTL2).
 
-A message of our own under Kafka's api key 6, version 0, not flexible. Field order:
+A message of our own under Kafka's api key 6, versions 0 to 1, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
-               int64, full bool,
+               int64, full bool, (1: part int32, goes_on bool,)
                [id int32, host string, port int32, rack nullable string, epoch int64],
                removed topics [string],
                [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
@@ -68,6 +68,10 @@ class UpdateMetadataRequest:
     """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
     order_number: int = 0
     """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
+    part: int = 0
+    """Of a full order that is too long for one request: its number, from 0 on. Of version 1."""
+    goes_on: bool = False
+    """Another part follows. Of version 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +82,15 @@ class UpdateMetadataResponse:
 
 
 def decode_request(version: int, body: memoryview) -> UpdateMetadataRequest:
-    return decode_with(f"UpdateMetadata request of version {version}", body, False, _read_request)
+    return decode_with(
+        f"UpdateMetadata request of version {version}",
+        body,
+        False,
+        lambda reader: _read_request(version, reader),
+    )
 
 
-def _read_request(reader: Reader) -> UpdateMetadataRequest:
+def _read_request(version: int, reader: Reader) -> UpdateMetadataRequest:
     # keyword arguments are evaluated in the order in which they stand: that of the wire
     return UpdateMetadataRequest(
         controller_id=BrokerId(reader.int32()),
@@ -89,6 +98,8 @@ def _read_request(reader: Reader) -> UpdateMetadataRequest:
         broker_epoch=BrokerEpoch(reader.int64()),
         order_number=reader.int64(),
         full=reader.boolean(),
+        part=reader.int32() if version >= 1 else 0,
+        goes_on=reader.boolean() if version >= 1 else False,
         brokers=reader.array(20, lambda: _read_broker(reader)),
         removed_topics=reader.array(2, reader.name),
         partitions=reader.array(42, lambda: _read_partition(reader)),
@@ -129,6 +140,9 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
     writer.int64(request.broker_epoch)
     writer.int64(request.order_number)
     writer.boolean(request.full)
+    if version >= 1:
+        writer.int32(request.part)
+        writer.boolean(request.goes_on)
     writer.count(len(request.brokers))
     for broker in request.brokers:
         writer.int32(broker.broker_id)
@@ -171,7 +185,7 @@ API = ApiSpec(
     key=6,
     name="UpdateMetadata",
     min_version=0,
-    max_version=0,
+    max_version=1,
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,

@@ -88,7 +88,7 @@ def test_a_replica_of_a_new_topic_answers_nothing_for_the_old_one_while_metadata
     old = id_of(cluster)
     delete_and_create_again(cluster)
     metadata = cluster[leader(cluster)].context.metadata
-    metadata._names[topic_id_from_text(old)] = "t"
+    metadata._known.names[topic_id_from_text(old)] = "t"
     assert outcome(fetched(cluster, request(old))) == [(old, "INCONSISTENT_TOPIC_ID")]
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from storage_engine.broker.controller_store import PARTITIONS_PER_MULTI
+from storage_engine.broker.full_order import NamedReplicas
 from storage_engine.broker.handlers.control import leader_and_isr
 from storage_engine.broker.order_gate import OrderGate
 from storage_engine.broker.orders import STEPS_PER_TURN, Orders
@@ -109,6 +110,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     context = SimpleNamespace(
         replicas=replicas,
         order_gate=gate,
+        named_replicas=NamedReplicas(),
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),
     )
     request = LeaderAndIsrRequest(

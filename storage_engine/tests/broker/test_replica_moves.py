@@ -338,6 +338,49 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
     assert same_everywhere(cluster) == list(range(31))
 
 
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("calls", range(0, 40, 3))
+def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
+    cluster, turns, monkeypatch, role, calls
+):
+    fill(cluster, 10)
+    leader = cluster.state(TP).leader
+    broker = leader if role == "leader" else 3 - leader
+    target, disk = other(cluster, broker), disk_of(cluster, broker)
+    moves = cluster[broker].logs.moves
+    take_over = moves.take_over
+    tries: list[int] = []
+
+    def shortened(*arguments: object) -> object:
+        if not tries:
+            first = disk.opens + 1 + calls
+            disk.short_at = range(first, 1 << 40)
+            # What a broker does each second, and its checkpoints, come up meanwhile.
+            cluster.loop.call_later(4000, lambda: setattr(disk, "short_at", range(0)))
+        tries.append(1)
+        return take_over(*arguments)
+
+    monkeypatch.setattr(moves, "take_over", shortened)
+    assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
+    cluster.loop.run_until(lambda: bool(tries))
+    cluster.loop.run_for(3000)
+    assert len(turns) < 30
+    moved(cluster, broker, target)
+    cluster.loop.run_for(5000)
+    assert cluster[broker].parts.context.replicas.get(TP).role is not Role.FAILED
+    assert len(cluster[broker].logs.working_folders) == 2
+    assert cluster.produced(TP, b"after") == 11
+    assert same_everywhere(cluster) == list(range(12))
+    assert names(cluster, broker) == ["t-0"]
+    cluster[broker].kill(session_ends_at_once=True)
+    disk.kill_process()
+    cluster[broker].start()
+    assert cluster.produced(TP, b"after the kill") == 12
+    cluster.wait_in_sync(TP, 1, 2, limit_ms=120_000)
+    assert folder_of(cluster, broker) == target
+    assert same_everywhere(cluster) == list(range(13))
+
+
 def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader

@@ -1,5 +1,6 @@
 """Offsets by time: R-LOG11, KIP-79."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.time_search import TimeSearch, run
 from storage_engine.protocol.records import encode_batches
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put
 from storage_engine.tests.log.support import SMALL, append, open_log
@@ -29,6 +31,42 @@ def test_the_first_record_at_or_after_a_time_is_found_within_a_batch(tmp_path):
     assert log.offset_for_timestamp(20) == (1, 20, 2)
     assert log.offset_for_timestamp(21) == (3, 30, 2)
     assert log.offset_for_timestamp(31) is None
+
+
+class Counted(Sequence):
+    """Segments, and how often anybody has looked at one."""
+
+    def __init__(self, segments) -> None:
+        self.segments = segments
+        self.looks = 0
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def __getitem__(self, number):
+        self.looks += 1
+        return self.segments[number]
+
+
+@pytest.mark.parametrize("largest", [False, True], ids=["by time", "largest time"])
+def test_each_segment_of_a_long_log_costs_the_same(tmp_path, largest):
+    looks = {}
+    for count in (64, 256):
+        log = open_log(tmp_path / str(count), SMALL)
+        for segment in range(count):
+            if segment:
+                log._tail.roll(log.log_end_offset)
+            append_times(log, segment)
+        segments = Counted(log._segments.all)
+        assert len(segments) == count
+        search, end = TimeSearch(lambda segments=segments: segments), log.log_end_offset
+        found = run(
+            search.of_largest_timestamp(0, end) if largest else search.by_timestamp(count, 0, end)
+        )
+        assert found == ((count - 1, count - 1, 0) if largest else None)
+        looks[count] = segments.looks
+    # Four times as many, each with two more steps to find it.
+    assert looks[256] <= 6 * looks[64], looks
 
 
 def test_compressed_batches_are_searched_too(tmp_path):

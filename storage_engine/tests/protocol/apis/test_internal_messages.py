@@ -1,6 +1,7 @@
 """The messages between brokers."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,18 @@ CODECS = [
 @pytest.mark.parametrize(("encode", "decode", "message"), CODECS)
 def test_every_field_arrives_as_it_was_sent(encode: Any, decode: Any, message: Any) -> None:
     assert decode(0, memoryview(joined(encode(0, message)))) == message
+
+
+@pytest.mark.parametrize("key", [4, 6], ids=name_of)
+def test_version_1_says_which_part_of_an_order_it_is(key: int) -> None:
+    spec = spec_for(key)
+    sent = replace(REQUESTS[key], part=3, goes_on=True)
+    data = joined(spec.encode_request(1, sent))
+    assert spec.decode_request(1, memoryview(data)) == sent
+    assert joined(spec.encode_request(0, sent)) == joined(spec.encode_request(0, REQUESTS[key]))
+    for end in range(len(data)):
+        with pytest.raises(InvalidRequestError):
+            spec.decode_request(1, memoryview(data[:end]))
 
 
 @pytest.mark.parametrize(("encode", "decode", "message"), CODECS)
