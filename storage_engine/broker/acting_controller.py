@@ -171,15 +171,11 @@ class ActingController:
         self._assignments.close()
         self._events.clear()
         self._elections.close()
-        replaced = KafkaError(
-            "the controller was replaced meanwhile: the next one carries on, ask it",
-            ErrorCode.REQUEST_TIMED_OUT,
-        )
         for waiters in (self._topic_waiters, self._deletion_waiters):
             listeners = [listener for each in waiters.values() for listener in each]
             waiters.clear()
             for listener in listeners:
-                listener(replaced)
+                listener(replaced())
         shutdowns = [listener for each in self._shutdown_waiters.values() for listener in each]
         self._shutdown_waiters.clear()
         for on_progress in shutdowns:
@@ -399,6 +395,14 @@ class ActingController:
         if not self._closed:
             log.warning("controller epoch %d is over: replaced", self.controller_epoch)
             self._resign()
+
+
+def replaced() -> KafkaError:
+    """What who waits for this controller is told at its end."""
+    return KafkaError(
+        "the controller was replaced meanwhile: the next one carries on, ask it",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
 
 
 def _parts(effect: Effect) -> Sequence[Effect]:

@@ -167,8 +167,8 @@ class ControllerWatches:
     def watch_topic(self, topic: str) -> None:
         """A topic that this controller wrote itself: watch it from now on."""
         if topic not in self._watched:
-            self._watched.add(topic)
-            self._store.read_topics([topic], self._topic_watch, lambda _found: None)
+            # What is read is taken, too: others may have changed it before the watch was set.
+            self._read_topics([topic])
 
     def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """`then`, when each of these is known that exists: the watch on all may not have told of

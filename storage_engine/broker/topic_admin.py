@@ -1,7 +1,9 @@
 """Creates and grows topics: checks what is asked, assigns replicas, writes the nodes.
 
 Rule: a topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
-controller does the rest. Source: R-CTL6, R-CTL11, R-REP1.
+controller does the rest. What ZooKeeper did not answer is looked at and tried again for as long as
+somebody waits for it; what it did without an answer is known by the topic's id. Source: R-CTL6,
+R-CTL11, R-REP1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +18,7 @@ from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, topic_name_problem
 from storage_engine.core.ports import (
     Coordination,
+    Scheduler,
     ZkOp,
     ZkOpKind,
     ZkReply,
@@ -50,15 +53,30 @@ class PlannedTopic:
 
 OnWritten = Callable[[KafkaError | None], None]
 
+RETRY_MS = 200
+"""Pause before a topic is looked at again that ZooKeeper did not answer about. While the connection
+is being made again the look waits for it in the session."""
+
+
+def nobody() -> bool:
+    """Who waits for a topic that its client will ask for again."""
+    return False
+
 
 class TopicAdmin:
     """Topic creation on any broker."""
 
     def __init__(
-        self, config: BrokerValues, *, coordination: Coordination, metadata: MetadataCache
+        self,
+        config: BrokerValues,
+        *,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        metadata: MetadataCache,
     ) -> None:
         self._config = config
         self._coordination = coordination
+        self._scheduler = scheduler
         self._metadata = metadata
 
     def plan(self, new: NewTopic) -> PlannedTopic:
@@ -125,38 +143,12 @@ class TopicAdmin:
             )
         return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
 
-    def write(self, planned: PlannedTopic, on_written: OnWritten) -> None:
+    def write(
+        self, planned: PlannedTopic, on_written: OnWritten, waits: Callable[[], bool] = nobody
+    ) -> None:
         """Write settings and assignment in one multi, so that of two who create a topic at the
-        same time one does, and the other changes nothing."""
-        topic = planned.info.topic
-        node = _node(topic, planned.info.topic_id, planned.info.assignment)
-        creation = ZkOp(kind=ZkOpKind.CREATE, path=TopicZNode.path(topic), data=node.encode())
-
-        def on_left_over(reply: ZkReply) -> None:
-            """What settings there are: those that a deleted topic of that name has left."""
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
-                operations = _config_operations(planned, reply.stat if reply.ok else None)
-                self._coordination.multi([*operations, creation], on_multi)
-            else:
-                on_written(_unknown(topic))
-
-        def on_multi(reply: ZkReply) -> None:
-            if reply.ok:
-                on_written(None)
-            elif reply.status is ZkStatus.NODE_EXISTS:
-                on_written(KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS))
-            else:
-                on_written(_unknown(topic))
-
-        def on_topic(reply: ZkReply) -> None:
-            if reply.ok:
-                on_written(KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS))
-            elif reply.status is ZkStatus.NO_NODE:
-                self._coordination.get(ConfigZNode.topic_path(topic), on_left_over)
-            else:
-                on_written(_unknown(topic))
-
-        self._coordination.exists(TopicZNode.path(topic), on_topic)
+        same time one does, and the other changes nothing. `waits`: whether somebody still does."""
+        _Creation(self._coordination, self._scheduler, planned, on_written, waits).look()
 
     def plan_growth(
         self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
@@ -213,35 +205,144 @@ class TopicAdmin:
             )
         return {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
 
-    def write_growth(self, info: TopicInfo, on_written: OnWritten) -> None:
+    def write_growth(
+        self, info: TopicInfo, on_written: OnWritten, waits: Callable[[], bool] = nobody
+    ) -> None:
         """Write the larger assignment, if nobody else changed the topic meanwhile."""
-        path = TopicZNode.path(info.topic)
+        _Growth(self._coordination, self._scheduler, info, on_written, waits).look()
 
-        def on_read(reply: ZkReply) -> None:
-            if not reply.ok or reply.stat is None:
-                on_written(_unknown(info.topic))
-                return
-            try:
-                present = TopicZNode.decode(info.topic, reply.value)
-            except ZnodeFormatError as failure:
-                on_written(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
-                return
-            if not _grows(present, info):
-                on_written(
-                    KafkaError(
-                        f"topic '{info.topic}' has been changed meanwhile: it has "
-                        f"{len(present.assignment)} partitions, look at it again",
-                        ErrorCode.INVALID_PARTITIONS,
-                    )
+
+class _Write:
+    """One write of a topic's node, repeated while it is not known whether it was done."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        info: TopicInfo,
+        done: OnWritten,
+        waits: Callable[[], bool],
+    ) -> None:
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._info = info
+        self._path = TopicZNode.path(info.topic)
+        self._done = done
+        self._waits = waits
+        self._lost = False
+        """Whether it may have been done, though no answer says so."""
+
+    def look(self) -> None:
+        """What there is; and write where nothing speaks against it."""
+        self._coordination.get(self._path, self._on_topic)
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        raise NotImplementedError
+
+    def _look_again(self) -> None:
+        if self._waits():
+            self._scheduler.call_later(RETRY_MS, self.look)
+        else:
+            self._done(_unknown(self._info.topic))
+
+    def _data(self) -> bytes:
+        info = self._info
+        return _node(info.topic, info.topic_id, info.assignment).encode()
+
+    def _is_ours(self, reply: ZkReply) -> bool:
+        """Whether the node says what was to be written, by a write whose answer was lost."""
+        if not self._lost:
+            return False
+        try:
+            node = TopicZNode.decode(self._info.topic, reply.value)
+        except ZnodeFormatError:
+            return False
+        return node.topic_id == self._info.topic_id and all(
+            partition in node.assignment for partition in self._info.assignment
+        )
+
+
+class _Creation(_Write):
+    """Of a topic that was not there."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        planned: PlannedTopic,
+        done: OnWritten,
+        waits: Callable[[], bool],
+    ) -> None:
+        super().__init__(coordination, scheduler, planned.info, done, waits)
+        self._planned = planned
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None if self._is_ours(reply) else self._exists())
+        elif reply.status is ZkStatus.NO_NODE:
+            self._coordination.get(ConfigZNode.topic_path(self._info.topic), self._on_left_over)
+        else:
+            self._look_again()
+
+    def _on_left_over(self, reply: ZkReply) -> None:
+        """What settings there are: those that a deleted topic of that name has left."""
+        if reply.ok or reply.status is ZkStatus.NO_NODE:
+            operations = _config_operations(self._planned, reply.stat if reply.ok else None)
+            creation = ZkOp(kind=ZkOpKind.CREATE, path=self._path, data=self._data())
+            self._coordination.multi([*operations, creation], self._on_multi)
+        else:
+            self._look_again()
+
+    def _on_multi(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None)
+        elif reply.status is ZkStatus.NODE_EXISTS and not self._lost:
+            self._done(self._exists())
+        else:
+            # What is there may be of this creation: a server behind the others did not show it.
+            self._lost |= reply.status is ZkStatus.UNKNOWN
+            self._look_again()
+
+    def _exists(self) -> KafkaError:
+        return KafkaError(f"topic '{self._info.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+class _Growth(_Write):
+    """Of a topic that has fewer partitions."""
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        topic = self._info.topic
+        if reply.status is ZkStatus.UNKNOWN:
+            self._look_again()
+            return
+        if not reply.ok or reply.stat is None:
+            self._done(_unknown(topic))
+            return
+        if self._is_ours(reply):
+            self._done(None)
+            return
+        try:
+            present = TopicZNode.decode(topic, reply.value)
+        except ZnodeFormatError as failure:
+            self._done(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        if not _grows(present, self._info):
+            self._done(
+                KafkaError(
+                    f"topic '{topic}' has been changed meanwhile: it has "
+                    f"{len(present.assignment)} partitions, look at it again",
+                    ErrorCode.INVALID_PARTITIONS,
                 )
-                return
-            node = _node(info.topic, info.topic_id, info.assignment)
-            self._coordination.set(path, node.encode(), reply.stat.version, on_set)
+            )
+            return
+        self._coordination.set(self._path, self._data(), reply.stat.version, self._on_set)
 
-        def on_set(reply: ZkReply) -> None:
-            on_written(None if reply.ok else _unknown(info.topic))
-
-        self._coordination.get(path, on_read)
+    def _on_set(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None)
+        else:
+            self._lost |= reply.status is ZkStatus.UNKNOWN
+            self._look_again()
 
 
 def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:

@@ -284,7 +284,9 @@ def build(
         throttle=throttle,
         rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
-    topic_admin = TopicAdmin(dynamic, coordination=coordination, metadata=metadata)
+    topic_admin = TopicAdmin(
+        dynamic, coordination=coordination, scheduler=scheduler, metadata=metadata
+    )
 
     def state_topic_of(plan: StateTopicPlan) -> StateTopic:
         return StateTopic(

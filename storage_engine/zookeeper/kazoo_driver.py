@@ -10,6 +10,10 @@ and closes the session of a loop that has been silent for all of it (decision 5)
 by `time.monotonic`, which stands still while the machine is suspended: this thread sleeps then as
 the loop does, and a loop that wakes with it does not hang. (The lease runs on meanwhile, see
 `net.suspended_time`.)
+
+kazoo waits for the answer to a ping a third of the session timeout, less up to 0.4 s drawn at
+random: half of it is gone where sessions are short. A connection given up so soon costs a server
+that is merely slow everything that was asked of it, so all of that third is waited for.
 """
 
 import functools
@@ -68,6 +72,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._loop_has_run = False
         """Until then no sign of life is expected: a broker starts before its loop runs."""
         self._main_socket: Callable[[], Any] = lambda: None
+        self._is_ping_open: Callable[[], bool] = lambda: False
+        self._ping_timeout_s = self._timeout_s / BEATS_PER_TIMEOUT
+        self._ping_open_since_s: float | None = None
+        """Since when a ping has been open and nothing has come."""
 
     @property
     def running(self) -> bool:
@@ -77,6 +85,11 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
     def watch_over(self, client: KazooClient) -> None:
         """Called once, after kazoo has made its client of this handler."""
         self._main_socket = lambda: client._connection._socket
+        self._is_ping_open = lambda: client._connection.ping_outstanding.is_set()
+
+    def session_timeout_is(self, negotiated_timeout_ms: int) -> None:
+        """On kazoo's thread."""
+        self._ping_timeout_s = negotiated_timeout_ms / 1000 / BEATS_PER_TIMEOUT
 
     def start(self) -> None:
         """No threads to start."""
@@ -95,18 +108,32 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
         """As kazoo's, which makes an epoll descriptor for each request; between slices of waiting
-        it looks after the loop.
+        it looks after the loop. While a ping is open it does not return with nothing, which kazoo
+        takes for the end of the connection.
         """
         slice_s = self._timeout_s / (BEATS_PER_TIMEOUT * _SLICES_PER_BEAT)
+        # Two sockets: kazoo's idle wait, so that no frame is half read or written.
+        is_idle = len(reads) == 2
         deadline_s = time.monotonic() + timeout
         while True:
-            remaining_s = max(0.0, deadline_s - time.monotonic())
+            is_open = is_idle and self._is_ping_open()
+            remaining_s = inf if is_open else max(0.0, deadline_s - time.monotonic())
             ready = _poll(reads, writes, min(remaining_s, slice_s))
-            # Two sockets: kazoo's idle wait, so that no frame is half read or written.
-            if len(reads) == 2:
+            if is_idle:
                 self._look_after_loop()
+                self._look_after_ping(is_heard=self._main_socket() in ready[0])
             if any(ready) or remaining_s <= slice_s:
                 return ready
+
+    def _look_after_ping(self, *, is_heard: bool) -> None:
+        now_s = time.monotonic()
+        if is_heard or not self._is_ping_open():
+            self._ping_open_since_s = None
+        elif self._ping_open_since_s is None:
+            self._ping_open_since_s = now_s
+        elif now_s - self._ping_open_since_s >= self._ping_timeout_s:
+            self._ping_open_since_s = None
+            raise ConnectionDropped(f"no answer to a ping for {self._ping_timeout_s:.2f} s")
 
     def _look_after_loop(self) -> None:
         now_s = time.monotonic()

@@ -330,6 +330,7 @@ class ZooKeeperSession:
         if negotiated_timeout_ms > 0:  # else the session has expired
             self._connect_sent_monotonic_ms = sent_monotonic_ms
             self._negotiated_timeout_ms = negotiated_timeout_ms
+            self._handler.session_timeout_is(negotiated_timeout_ms)
 
     def _on_kazoo_state(self, kazoo_state: str) -> None:
         """On kazoo's thread."""
@@ -398,7 +399,7 @@ class ZooKeeperSession:
     # ---- kazoo ----
 
     def _make_client(self) -> KazooClient:
-        handler = LoopHandler(
+        handler = self._handler = LoopHandler(
             self._post,
             self._on_beat,
             session_timeout_ms=self._requested_timeout_ms,

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from storage_engine.broker.acting_controller import replaced
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.controller_only import acting_controller
 from storage_engine.broker.long_work import Steps
 from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.topic_admin import MAX_PARTITIONS, NewTopic
+from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import ZkReply, ZkStatus
@@ -47,6 +49,10 @@ class _Outcomes:
         self._deadline = Deadline(context.scheduler, delay_ms, self._expire)
         if not self._open:
             self._finish()
+
+    def is_open(self, name: str) -> bool:
+        """Whether somebody still waits for the outcome."""
+        return name in self._open
 
     def settle(self, name: str, outcome: Outcome) -> None:
         if name in self._open:
@@ -150,14 +156,27 @@ def _create(context: BrokerContext, plan: Any, waiting: _Outcomes) -> None:
     name = plan.info.topic
 
     def on_written(failure: Outcome) -> None:
-        acting = context.controller.acting
-        if failure is None and acting is not None:
-            acting.topic_changed(plan.info, lambda failure: waiting.settle(name, failure))
-        elif failure is not None:
-            waiting.settle(name, failure)
-        # Else another controller has taken over meanwhile and creates it; the time will tell.
+        _when_written(context, plan.info, failure, waiting)
 
-    context.topic_admin.write(plan, on_written)
+    context.topic_admin.write(plan, on_written, lambda: _waits(context, waiting, name))
+
+
+def _waits(context: BrokerContext, waiting: _Outcomes, name: str) -> bool:
+    """Whether a write without an answer is worth another look. Once this broker is no longer the
+    controller its clients are told so, and ask the next one."""
+    return waiting.is_open(name) and context.controller.acting is not None
+
+
+def _when_written(
+    context: BrokerContext, info: TopicInfo, failure: Outcome, waiting: _Outcomes
+) -> None:
+    """A topic's node is written, or not: answer when all of the topic has leaders."""
+    acting = context.controller.acting
+    if failure is None and acting is not None:
+        acting.topic_changed(info, lambda why: waiting.settle(info.topic, why))
+    else:
+        # Without a word from here the client would wait until its time is over.
+        waiting.settle(info.topic, failure or replaced())
 
 
 # --- DeleteTopics ---
@@ -228,6 +247,8 @@ def _delete(context: BrokerContext, name: str, waiting: _Outcomes) -> None:
         if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
             if acting is not None:
                 acting.delete_topic(name, lambda failure: waiting.settle(name, failure))
+            else:
+                waiting.settle(name, replaced())
         else:
             waiting.settle(
                 name,
@@ -291,12 +312,10 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> Steps
             _grow(context, grown, waiting)
 
 
-def _grow(context: BrokerContext, grown: Any, waiting: _Outcomes) -> None:
+def _grow(context: BrokerContext, grown: TopicInfo, waiting: _Outcomes) -> None:
     def on_written(failure: Outcome) -> None:
-        acting = context.controller.acting
-        if failure is not None:
-            waiting.settle(grown.topic, failure)
-        elif acting is not None:
-            acting.topic_changed(grown, lambda why: waiting.settle(grown.topic, why))
+        _when_written(context, grown, failure, waiting)
 
-    context.topic_admin.write_growth(grown, on_written)
+    context.topic_admin.write_growth(
+        grown, on_written, lambda: _waits(context, waiting, grown.topic)
+    )
