@@ -1,9 +1,10 @@
 """Logs of coordinators that can't be read. Its one rule: damage is repaired from a replica; where
-that does not help, a replica that is sound leads.
+that does not help, or the medium fails, a replica that is sound leads.
 
     damaged bytes      told to the scrubber, which fetches them from a replica; read again after a
                        pause that grows; after some tries leadership is given to another in-sync
                        replica, if one lives: this one is offline until its broker is restarted
+    the medium fails   the replica is offline at once, or its whole data folder, as for any reader
     any other failure  read again after a pause that grows: the others would fail just so
 """
 
@@ -12,7 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    KafkaError,
+    LogBusyError,
+    LogStorageError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 
@@ -55,7 +62,8 @@ class LoadTroubles:
         give_away: Callable[[HostedPartition, KafkaError], None],
     ) -> None:
         """`repair`: has what is damaged at that offset fetched from a replica.
-        `is_sound_elsewhere`: whether another replica could lead. `give_away`: has it lead."""
+        `is_sound_elsewhere`: whether another replica could lead. `give_away`: takes this one out of
+        service, so that another leads, if one can."""
         self._clock = clock
         self._repair = repair
         self._is_sound_elsewhere = is_sound_elsewhere
@@ -68,7 +76,10 @@ class LoadTroubles:
         trouble = self._troubles.setdefault(tp, _Trouble())
         trouble.tries += 1
         self._tell(tp, trouble, failure)
-        if isinstance(failure, DamagedLogError):
+        if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
+            del self._troubles[tp]
+            self._give_away(partition, failure)
+        elif isinstance(failure, DamagedLogError):
             if trouble.tries >= TRIES and self._is_sound_elsewhere(partition):
                 del self._troubles[tp]
                 self._give_away(

@@ -1,5 +1,6 @@
 """A coordinator whose own copy of the log is damaged: repaired from a replica, or another leads."""
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -8,9 +9,11 @@ import pytest
 from storage_engine.broker.coordination import state_load
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.broker.scrubs import Scrubs
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.log.load_job import LoadJob
+from storage_engine.log.storage_errors import storage_error
 from storage_engine.protocol.apis import init_producer_id
 from storage_engine.protocol.record_batch import iter_headers
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -175,6 +178,39 @@ def test_who_is_alone_in_sync_keeps_trying_and_says_so_once_a_minute(cluster, mo
     cluster.wait_in_sync(STATE, 1, 2, 3)
     cluster.loop.run_for(61_000)
     assert known_code(cluster, "p0") is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_another_replica_leads_when_the_medium_fails_but_not_when_descriptors_lack(
+    cluster, monkeypatch, number
+):
+    made = producers(cluster)
+    cluster.loop.run_for(2_000)
+    old, new = cluster.state(STATE).leader, next_leader(cluster, STATE)
+    folder = cluster[new].context.replicas.get(STATE).log.directory
+    run = LoadJob.run
+    tries: list[LoadJob] = []
+
+    def failing(self: LoadJob) -> LogStorageError | None:
+        failure = run(self)
+        if folder not in self._path.parents or len(tries) == 3:
+            return failure
+        tries.append(self)
+        return storage_error("read", self._path, OSError(number, "on purpose"))
+
+    monkeypatch.setattr(LoadJob, "run", failing)
+    cluster[old].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(STATE).leader == new)
+    cluster[old].start()
+    cluster.loop.run_for(20_000)
+    moves = number == errno.EIO
+    assert len(tries) == (1 if moves else 3)
+    assert (cluster.state(STATE).leader != new) == moves
+    assert (cluster[new].context.replicas.get(STATE).role is Role.FAILED) == moves
+    for producer in made:
+        before = producer.producer_id
+        producer.init()
+        assert (producer.producer_id, producer.epoch) == (before, 1)
 
 
 def test_an_error_in_reading_is_no_reason_to_give_leadership_away(cluster, monkeypatch, caplog):
