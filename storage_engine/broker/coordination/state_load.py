@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.coordination.load_troubles import DamagedLogError
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ports import Background
@@ -68,7 +69,9 @@ class StateLoad:
 
     def start(self) -> None:
         self._background.submit(
-            lambda: importlib.import_module(self._codec).new_content(), self._begin, self._failed
+            lambda: importlib.import_module(self._codec).new_content(),
+            lambda content: self._guarded(self._begin, content),
+            self._failed,
         )
 
     def cancel(self) -> None:
@@ -95,7 +98,7 @@ class StateLoad:
             self._end()
         else:
             self._background.submit(
-                job.run, lambda failure: self._warm(piece, failure), self._failed
+                job.run, lambda failure: self._guarded(self._warm, piece, failure), self._failed
             )
 
     def _end(self) -> None:
@@ -123,7 +126,7 @@ class StateLoad:
         next_offset, is_first = self._offset, self._offset == self._log.log_start_offset
         self._background.submit(
             lambda: _replay(self._codec, data, self._content, piece, next_offset, is_first),
-            lambda found: self._replayed(piece, *found),
+            lambda found: self._guarded(self._replayed, piece, *found),
             self._failed,
         )
 
@@ -135,6 +138,16 @@ class StateLoad:
             log.error("unreadable in the state log %s: %s", self._log.topic_partition, text)
         self._told = min(TROUBLES_TOLD, self._told + len(troubles))
         self._next()
+
+    def _guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """An exception that nobody foresaw ends the load too: nobody else would begin another."""
+        try:
+            step(*args)
+        except Exception as failure:
+            # Told with its trace by who reads again.
+            self._failed(failure)
+            if unexpected.is_fatal:
+                raise
 
     def _failed(self, failure: Exception) -> None:
         if not self._cancelled:
