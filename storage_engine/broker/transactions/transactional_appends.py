@@ -131,7 +131,9 @@ class TransactionalAppends:
         assert name is not None
         # Members of a sink join and enlist by themselves.
         enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
-        self._verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
+        self._verifier.verify(
+            partition, name, *producer, on_verified, enlists=enlists, size=len(kept)
+        )
 
     def _counts(self, tp: TopicPartition, guards: VerificationGuards, word: Question) -> bool:
         """Whether nothing has happened to the transaction since that word of its coordinator, under
