@@ -24,6 +24,7 @@ from storage_engine.log.index_file import IndexFile
 from storage_engine.log.log_file import LogFile
 from storage_engine.log.offset_index import OffsetEntry, OffsetIndex
 from storage_engine.log.open_files import OpenFiles
+from storage_engine.log.placing import MAX_RELATIVE_OFFSET
 from storage_engine.log.time_index import TimeEntry, TimeIndex
 from storage_engine.log.transaction_index import TransactionIndex
 from storage_engine.protocol.record_batch import HEADER_BYTES, BatchHeader, read_header
@@ -380,7 +381,10 @@ class LogSegment:
         try:
             self.reset()
             try:
-                for _, header in self.scan(0, size):
+                for position, header in self.scan(0, size):
+                    most = self.base_offset + MAX_RELATIVE_OFFSET
+                    if not self.next_offset <= header.last_offset <= most:
+                        raise self._damaged(position)
                     self.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
             except CorruptRecordError as error:
                 logger.error("segment damaged segment=%s error=%s", self.file.path, error)

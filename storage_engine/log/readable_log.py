@@ -53,6 +53,20 @@ class ReadableLog:
         return self._segments.active.next_offset
 
     @property
+    def ends_with_a_batch(self) -> bool:
+        """Whether a batch ends where the log does. Else no batch came since the last segment was
+        begun, and compaction may have taken the one before."""
+        return self._segments.active.size > 0
+
+    def skip_empty_segments(self, offset: int) -> int:
+        """Where the segment begins with the next batch, if the one with `offset` has none."""
+        segments = self._segments.all
+        number = self._segments.number_of(offset)
+        while not segments[number].size and number + 1 < len(segments):
+            number += 1
+        return max(offset, segments[number].base_offset)
+
+    @property
     def latest_epoch(self) -> int:
         """Epoch of the newest leader known to this log; -1 when there is none."""
         return self.leader_epochs.latest_epoch

@@ -18,6 +18,8 @@ from storage_engine.log.log_file import COPY_MAX_BYTES, LogFile
 class SliceSource(Protocol):
     """The segment, as its slices see it."""
 
+    base_offset: int
+    next_offset: int
     cuts: int
     """Grows with every truncation."""
     file: LogFile
@@ -71,6 +73,11 @@ class SegmentSlice:
     def load_job(self) -> LoadJob:
         """What makes it warm, on another thread; LogStorageError when the file can't be opened."""
         return self._source.file.load_job(self._position, self._size, self._source.size)
+
+    def nearest_offset(self, offset: int) -> int:
+        """That of the segment which is nearest to the given one: damage is told of a segment by
+        one of its offsets, and a damaged batch may say any."""
+        return max(self._source.base_offset, min(offset, self._source.next_offset - 1))
 
     def read_bytes(self) -> bytes:
         """A copy of the bytes."""

@@ -18,6 +18,7 @@ from storage_engine.broker.coordination.runner import (
 )
 from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 
@@ -128,7 +129,13 @@ class Coordinators:
         if partition.leader is None:
             self._troubles.forget(tp)
         elif runner.load_failure is not None:
-            pause_ms = self._troubles.failed(partition, runner.load_failure)
+            found = guarded(
+                "a state log that could not be read",
+                self._troubles.failed,
+                partition,
+                runner.load_failure,
+            )
+            pause_ms = pause_ms if found is FAILED else found
 
         def look() -> None:
             partition = runner.partition.current

@@ -29,6 +29,9 @@ COMMIT_MAX_BYTES = 8 << 20
 COMMITTED_OFFSET_BYTES = 400
 """What an offset takes of that beside its metadata, with the longest name of a topic."""
 
+LATEST_MS = (1 << 63) - 1
+"""A time in a record is an int64: a client may want its offsets kept for longer than there is."""
+
 EventOf = Callable[[int, Moment], Any]
 """Makes an event from the number of the request and the time of the step, or says by an ErrorCode
 why there may be none any more."""
@@ -86,7 +89,7 @@ class OffsetsToCommit:
         """`topics` as in OffsetCommit and TxnOffsetCommit."""
         context, wall_ms, retention_ms = self._context, self._wall_ms, self._retention_ms
         longest = context.config.integer("offset.metadata.max.bytes")
-        expire_ms = NO_EXPIRY if retention_ms < 0 else wall_ms + retention_ms
+        expire_ms = NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_MS)
         size = 0
         for topic in topics:
             known = context.metadata.partitions(topic.name) or {}

@@ -1,6 +1,6 @@
 """Batches of transactions, on their way into the logs of partitions led here. Its one rule: a batch
-is appended only while the guard of its partition is open for its producer, and behind those that
-came before it.
+is appended only in the transaction that it came in, while the guard of its partition is open for
+that, and behind those that came before it.
 
 Each partition of a request goes on as soon as it may, so that a later request never passes an
 earlier one on the way to the same partition. What has to wait is copied, since the frame that it
@@ -18,6 +18,7 @@ from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import is_member
+from storage_engine.core.verification_guard import Question, VerificationGuards
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
@@ -93,13 +94,15 @@ class TransactionalAppends:
             refuse(records, failure)
             return
 
-        def refusal() -> KafkaError | None:
-            if self._may_write(tp, producer):
-                return None
-            return _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version)
+        guards = partition.guards
 
-        def write(data: memoryview) -> None:
-            # It may have to be prepared, and the guard may close in the meantime.
+        def write(data: memoryview, word: Question) -> None:
+            def refusal() -> KafkaError | None:
+                if self._counts(tp, guards, word):
+                    return None
+                return _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version)
+
+            # It may have to be prepared, and a marker may come in the meantime.
             self._prepared.append(
                 tp,
                 data,
@@ -109,31 +112,34 @@ class TransactionalAppends:
                 refusal=refusal,
             )
 
-        if partition.guards.is_open(*producer):
-            write(records)
+        word = guards.word(*producer)
+        if word is not None:
+            write(records, word)
             return
         kept = memoryview(bytearray(records))
 
         def on_verified(code: ErrorCode) -> None:
+            word = guards.word(*producer)
             if code is not ErrorCode.NONE:
                 refuse(kept, _refused(tp, code, version))
-                return
-            closed = refusal()
-            if closed is None:
-                write(kept)
+            elif word is not None and self._counts(tp, guards, word):
+                write(kept, word)
             else:
-                refuse(kept, closed)
+                refuse(kept, _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
 
         name = request.transactional_id
         assert name is not None
         # Members of a sink join and enlist by themselves.
         enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
-        self._verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
+        self._verifier.verify(
+            partition, name, *producer, on_verified, enlists=enlists, size=len(kept)
+        )
 
-    def _may_write(self, tp: TopicPartition, producer: tuple[int, int]) -> bool:
-        """Whether its guard is open, now, under the present leader epoch."""
+    def _counts(self, tp: TopicPartition, guards: VerificationGuards, word: Question) -> bool:
+        """Whether nothing has happened to the transaction since that word of its coordinator, under
+        the same leader epoch."""
         partition = self._replicas.get(tp)
-        return partition is not None and partition.guards.is_open(*producer)
+        return partition is not None and partition.guards is guards and guards.holds(word)
 
 
 def _producer_of(records: memoryview) -> tuple[int, int] | None:

@@ -10,11 +10,12 @@ for a while, as a client would pause for longer. Source: KIP-890.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.state_topic import StateTopic
 from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.purgatory import Deadline
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.cluster_state import BrokerInfo
@@ -36,8 +37,19 @@ VERSION = 4
 AGAIN_MS = 10
 TIMES_AGAIN = 40
 """Longer than markers take; clients ask again after that, about every 100 ms."""
+WAITING_MAX_BYTES = 64 << 20
+"""Of all batches that wait for an answer: who sends again after his own timeout waits with another
+copy. One is always let in, however large."""
+WAITER_BYTES = 1 << 10
+"""What one takes beside its batch, about."""
 
 OnVerified = Callable[[ErrorCode], None]
+
+
+class _Waiter(NamedTuple):
+    on_verified: OnVerified
+    size: int
+
 
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
@@ -53,7 +65,7 @@ class _Asked:
     enlists: bool
     times_again: int = TIMES_AGAIN
     """How often it may be asked once more."""
-    waiting: list[OnVerified] = field(default_factory=list)
+    waiting: list[_Waiter] = field(default_factory=list)
 
     @property
     def key(self) -> tuple[int, Question]:
@@ -87,6 +99,7 @@ class Verifier:
         self._asked: dict[tuple[int, Question], _Asked] = {}
         """By the identity of the guards, and question."""
         self._new: list[_Asked] = []
+        self._waiting_bytes = 0
 
     def verify(
         self,
@@ -97,9 +110,14 @@ class Verifier:
         on_verified: OnVerified,
         *,
         enlists: bool = False,
+        size: int = 0,
     ) -> None:
         """NONE when the coordinator says that the transaction is open, with this partition; else
-        its code, or why it can't be asked. `enlists`: have it so."""
+        its code, or why it can't be asked. `enlists`: have it so. `size`: of what waits for it."""
+        size += WAITER_BYTES
+        if self._waiting_bytes and self._waiting_bytes + size > WAITING_MAX_BYTES:
+            on_verified(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         guards = partition.guards
         question = guards.ask(producer_id, epoch)
         asked = self._asked.get((id(guards), question))
@@ -107,7 +125,8 @@ class Verifier:
             asked = _Asked(partition.topic_partition, transactional_id, guards, question, enlists)
             self._asked[asked.key] = asked
             self._send_soon(asked)
-        asked.waiting.append(on_verified)
+        asked.waiting.append(_Waiter(on_verified, size))
+        self._waiting_bytes += size
 
     def _send_soon(self, asked: _Asked) -> None:
         if not self._new:
@@ -161,10 +180,7 @@ class Verifier:
                 answered([] if read is FAILED else read)
 
         if coordinator.broker_id == self._broker_id:
-            steps = answer_leaders(self._coordinators, request.transactions, self._clock, answered)
-            # Its own questions are few.
-            for _ in steps:
-                pass
+            self._ask_here(request, questions, answered)
             return
         self._transport.request(
             Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),
@@ -175,6 +191,31 @@ class Verifier:
             timeout_ms=TIMEOUT_MS,
             on_reply=on_reply,
         )
+
+    def _ask_here(
+        self,
+        request: AddPartitionsToTxnRequest,
+        questions: list[_Asked],
+        on_outcomes: Callable[[list[Outcomes]], None],
+    ) -> None:
+        """The coordinator on this broker, which may wait for its replicas for as long as these are
+        away: it has the time that any other would have."""
+
+        def expire() -> None:
+            log.info("transactions not verified by the coordinator here in %d ms", TIMEOUT_MS)
+            for asked in questions:
+                self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
+
+        deadline = Deadline(self._scheduler, TIMEOUT_MS, expire)
+
+        def on_time(outcomes: list[Outcomes]) -> None:
+            if deadline.finish():
+                on_outcomes(outcomes)
+
+        steps = answer_leaders(self._coordinators, request.transactions, self._clock, on_time)
+        # Its own questions are few.
+        for _ in steps:
+            pass
 
     def _settle(self, asked: _Asked, code: ErrorCode) -> None:
         if self._asked.get(asked.key) is not asked:
@@ -188,8 +229,9 @@ class Verifier:
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and asked.enlists and asked.times_again:
             self._ask_again(asked)
             return
-        for on_verified in asked.waiting:
-            guarded("a batch that was verified", on_verified, code)
+        for waiter in asked.waiting:
+            self._waiting_bytes -= waiter.size
+            guarded("a batch that was verified", waiter.on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:
         """Take the question up anew, now, so that later batches wait behind these, and send it in

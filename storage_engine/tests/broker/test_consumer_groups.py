@@ -412,3 +412,18 @@ def test_offsets_of_a_deleted_topic_do_not_greet_the_next_of_that_name(cluster):
         cluster.loop.run_for(50)
     assert cluster.create_topic("a").error_code == 0
     assert client.offset() == -1
+
+
+def test_offsets_that_a_client_wants_kept_for_ever_cost_no_other_group_its_coordinator(cluster):
+    client = GroupClient(cluster)
+    client.commit(1)
+    coordinator = client.coordinator()
+    before = cluster[coordinator].context.group_coordinators.coordinator_of(GROUP)
+    request = client.commit_request(5)
+    request.retention_time_ms = (1 << 63) - 1
+    answer = client.answered(cluster.ask(coordinator, offset_commit.API, 4, request))
+    assert ErrorCode.of(_partition_code(answer)) is ErrorCode.NONE
+    assert cluster[coordinator].context.group_coordinators.coordinator_of(GROUP) is before
+    cluster.loop.run_for(5_000)
+    cluster[coordinator].kill(session_ends_at_once=True)
+    assert client.offset() == 5

@@ -1,5 +1,6 @@
 """A coordinator whose own copy of the log is damaged: repaired from a replica, or another leads."""
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -8,13 +9,17 @@ import pytest
 from storage_engine.broker.coordination import state_load
 from storage_engine.broker.hosted_partition import Role
 from storage_engine.broker.scrubs import Scrubs
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.log.load_job import LoadJob
+from storage_engine.log.storage_errors import storage_error
 from storage_engine.protocol.apis import init_producer_id
+from storage_engine.protocol.record_batch import iter_headers
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
-from storage_engine.tests.broker.test_consumer_groups import GroupClient
+from storage_engine.tests.broker.test_batch_commits import Task, code_of, commit, joined
+from storage_engine.tests.broker.test_consumer_groups import A, GroupClient
 
 STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -41,21 +46,26 @@ def next_leader(cluster: SimulatedCluster, tp: TopicPartition) -> int:
     return next(each for each in assigned if each != leader)
 
 
-def rot(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> bytes:
-    """One bit of the newest segment; what it was."""
+def rot(
+    cluster: SimulatedCluster, broker: int, tp: TopicPartition, batch: int = 0, at: int = 80
+) -> bytes:
+    """One bit of that batch of the newest segment, at that byte; what the segment was."""
     path = max(cluster[broker].context.replicas.get(tp).log.directory.glob("*.log"))
     good = path.read_bytes()
+    position = [each for each, _ in iter_headers(good)][batch] + at
     with path.open("r+b") as file:
-        file.seek(80)
-        file.write(bytes([good[80] ^ 1]))
+        file.seek(position)
+        file.write(bytes([good[position] ^ 1]))
     return good
 
 
-def lead_with_rot(cluster: SimulatedCluster, tp: TopicPartition) -> tuple[int, int, bytes]:
+def lead_with_rot(
+    cluster: SimulatedCluster, tp: TopicPartition, batch: int = 0, at: int = 80
+) -> tuple[int, int, bytes]:
     """The broker that leads now, over a damaged log; that which led; the good bytes."""
     cluster.loop.run_for(2_000)
     old, new = cluster.state(tp).leader, next_leader(cluster, tp)
-    good = rot(cluster, new, tp)
+    good = rot(cluster, new, tp, batch, at)
     cluster[old].kill(session_ends_at_once=True)
     cluster.loop.run_until(lambda: cluster.state(tp).leader not in (-1, old))
     assert cluster.state(tp).leader == new
@@ -102,6 +112,34 @@ def test_committed_offsets_outlive_a_flipped_bit(cluster):
     assert cluster.state(OFFSETS).leader == leader
 
 
+LENGTH = (8, 9, 11)
+MAGIC = (16,)
+
+
+@pytest.mark.parametrize("at", LENGTH + MAGIC)
+@pytest.mark.parametrize("batch", [1, -1])
+def test_a_log_does_not_end_at_a_batch_that_says_it_is_longer(cluster, batch, at):
+    """Nor is one of another magic a foreign one: what is behind or in them was acknowledged."""
+    client = GroupClient(cluster)
+    for offset in (10, 20, 30):
+        assert client.commit(offset) is ErrorCode.NONE
+    leader, _, _ = lead_with_rot(cluster, OFFSETS, batch, at)
+    cluster.loop.run_for(20_000)
+    assert client.offset() == 30
+    assert cluster.state(OFFSETS).leader == leader
+
+
+@pytest.mark.parametrize("at", LENGTH + MAGIC)
+def test_no_batch_of_a_sink_is_committed_twice_over_a_damaged_header(cluster, at):
+    for batch in range(3):
+        assert commit(cluster, batch, joined(cluster, batch).wrote(A)) is ErrorCode.NONE
+    leader, _, _ = lead_with_rot(cluster, STATE, 1, at)
+    cluster.loop.run_for(20_000)
+    assert cluster.state(STATE).leader == leader
+    for batch in range(3):
+        assert code_of(Task(cluster, batch).join) is ErrorCode.ALREADY_COMMITTED
+
+
 def test_another_replica_leads_when_the_damage_stays(cluster, monkeypatch, caplog):
     made = producers(cluster)
     leader, old, _ = lead_with_rot(cluster, STATE)
@@ -140,6 +178,39 @@ def test_who_is_alone_in_sync_keeps_trying_and_says_so_once_a_minute(cluster, mo
     cluster.wait_in_sync(STATE, 1, 2, 3)
     cluster.loop.run_for(61_000)
     assert known_code(cluster, "p0") is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_another_replica_leads_when_the_medium_fails_but_not_when_descriptors_lack(
+    cluster, monkeypatch, number
+):
+    made = producers(cluster)
+    cluster.loop.run_for(2_000)
+    old, new = cluster.state(STATE).leader, next_leader(cluster, STATE)
+    folder = cluster[new].context.replicas.get(STATE).log.directory
+    run = LoadJob.run
+    tries: list[LoadJob] = []
+
+    def failing(self: LoadJob) -> LogStorageError | None:
+        failure = run(self)
+        if folder not in self._path.parents or len(tries) == 3:
+            return failure
+        tries.append(self)
+        return storage_error("read", self._path, OSError(number, "on purpose"))
+
+    monkeypatch.setattr(LoadJob, "run", failing)
+    cluster[old].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(STATE).leader == new)
+    cluster[old].start()
+    cluster.loop.run_for(20_000)
+    moves = number == errno.EIO
+    assert len(tries) == (1 if moves else 3)
+    assert (cluster.state(STATE).leader != new) == moves
+    assert (cluster[new].context.replicas.get(STATE).role is Role.FAILED) == moves
+    for producer in made:
+        before = producer.producer_id
+        producer.init()
+        assert (producer.producer_id, producer.epoch) == (before, 1)
 
 
 def test_an_error_in_reading_is_no_reason_to_give_leadership_away(cluster, monkeypatch, caplog):

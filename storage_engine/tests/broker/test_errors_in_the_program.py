@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.coordination.load_troubles import LoadTroubles
+from storage_engine.broker.coordination.state_load import StateLoad
 from storage_engine.broker.durable_acks import DurableAcks
 from storage_engine.broker.handlers import init_producer_id as handler
 from storage_engine.broker.producer_ids import ProducerIds
@@ -14,6 +16,7 @@ from storage_engine.broker.purgatory import WaitList
 from storage_engine.broker.transactions import marker_messages, marker_sender, verifier
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_events import InitProducer, Tick
 from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
@@ -23,6 +26,7 @@ from storage_engine.simulation.transactional_client import SimulatedProducer
 from storage_engine.tests.broker.test_transactions import settle
 
 A = TopicPartition("a", 0)
+STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
 
 class OurBugError(Exception):
@@ -262,3 +266,29 @@ def test_tests_and_simulations_end_with_what_a_broker_would_only_report(monkeypa
     waiters.add(Fails())
     with pytest.raises(OurBugError):
         waiters.wake()
+
+
+def coordinate_elsewhere(cluster: SimulatedCluster) -> None:
+    """The coordinator dies; the next one has read its log a few seconds later."""
+    first = producer(cluster)
+    coordinator = first.coordinator()
+    cluster[coordinator].kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.state(STATE).leader not in (-1, coordinator))
+    cluster.loop.run_for(10_000)
+    assert init_code(cluster, cluster.state(STATE).leader) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("step", ["_begin", "_next", "_warm", "_replayed"])
+def test_a_load_that_fails_anywhere_is_done_again(cluster, monkeypatch, caplog, step):
+    producer(cluster)
+    monkeypatch.setattr(StateLoad, step, once(getattr(StateLoad, step)))
+    coordinate_elsewhere(cluster)
+    assert len(told(caplog)) == 1
+
+
+def test_a_load_is_done_again_also_when_nobody_can_take_its_failure(cluster, monkeypatch, caplog):
+    producer(cluster)
+    monkeypatch.setattr(StateLoad, "_warm", once(StateLoad._warm))
+    monkeypatch.setattr(LoadTroubles, "failed", once(LoadTroubles.failed))
+    coordinate_elsewhere(cluster)
+    assert len(told(caplog)) == 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage_engine.broker.transactions import verifier
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import TransactionRecord, TransactionState
@@ -446,3 +447,54 @@ def test_older_versions_enlist_no_offsets(cluster, version, code):
     # Until that is replicated, too.
     cluster.loop.run_for(1_000)
     assert send_offsets(cluster, first, version=version) is code
+
+
+def waiting_for_the_own_coordinator(cluster) -> tuple[Any, Callable[[], list[Any]]]:
+    """A broker that leads a partition and coordinates, alone; and what sends a batch of about one
+    kilobyte there once more."""
+    by = producer(cluster)
+    tp = next(tp for tp in (A, B, C) if cluster.state(tp).leader == by.coordinator())
+    leader = cluster[cluster.state(tp).leader]
+    cluster.loop.run_for(2_000)
+    for broker in cluster.brokers:
+        if broker is not leader:
+            broker.pause()
+    batch = bytes(
+        make_batch(payload=bytes(1000), producer=(by.producer_id, by.epoch, 0), attributes=0x10)
+    )
+
+    def send() -> list[Any]:
+        part = ProducePartition(*tp, memoryview(bytearray(batch)))
+        request = ProduceRequest(by.transactional_id, -1, ANSWER_MS, [part])
+        return cluster.ask(leader.id, PRODUCE, 12, request)
+
+    return leader, send
+
+
+def test_a_coordinator_on_the_leaders_own_broker_has_no_longer_to_answer_than_another(cluster):
+    leader, send = waiting_for_the_own_coordinator(cluster)
+    asked = [send()]
+    for _ in range(3):
+        cluster.loop.run_for(1_000)
+        asked.append(send())
+    cluster.loop.run_for(1_500)
+    assert not any(asked)
+    cluster.loop.run_for(1_000)
+    assert [code_of(cluster, each) for each in asked] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
+    assert leader.context.verifier._waiting_bytes == 0
+    for broker in cluster.brokers:
+        if broker is not leader:
+            broker.resume()
+    cluster.loop.run_for(10_000)
+    assert code_of(cluster, send()) is ErrorCode.NONE
+
+
+def test_batches_that_wait_for_a_coordinator_take_so_much_memory_at_most(cluster, monkeypatch):
+    monkeypatch.setattr(verifier, "WAITING_MAX_BYTES", 5_000)
+    leader, send = waiting_for_the_own_coordinator(cluster)
+    asked = [send() for _ in range(4)]
+    cluster.loop.run_for(1_000)
+    assert [bool(each) for each in asked] == [False, False, True, True]
+    assert code_of(cluster, asked[3]) is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.loop.run_for(5_000)
+    assert all(asked) and leader.context.verifier._waiting_bytes == 0

@@ -218,22 +218,27 @@ def test_a_duplicate_that_waited_with_its_original_is_written_once(cluster):
     assert values_in(leading(cluster, COMPACTED)) == [b"one"]
 
 
-def test_a_batch_is_refused_when_its_transaction_ended_while_it_was_decompressed(cluster):
+def send_in_transaction(cluster, producer: SimulatedProducer, number: int) -> list:
+    batch = transactional(
+        batch_of(b"%d" % number, producer=(producer.producer_id, producer.epoch, number))
+    )
+    request = ProduceRequest("p", -1, ANSWER_MS, [ProducePartition(*COMPACTED, batch)])
+    return cluster.ask(leader(cluster, COMPACTED).id, PRODUCE, 8, request)
+
+
+def in_transaction(cluster) -> SimulatedProducer:
     producer = SimulatedProducer(cluster, "p")
     producer.init()
     producer.add(COMPACTED)
+    return producer
 
-    def send_in_transaction(number: int) -> list:
-        batch = transactional(
-            batch_of(b"%d" % number, producer=(producer.producer_id, producer.epoch, number))
-        )
-        request = ProduceRequest("p", -1, ANSWER_MS, [ProducePartition(*COMPACTED, batch)])
-        return cluster.ask(leader(cluster, COMPACTED).id, PRODUCE, 8, request)
 
-    assert code_of([cluster.answer(send_in_transaction(0))]) is ErrorCode.NONE
+def test_a_batch_is_refused_when_its_transaction_ended_while_it_was_decompressed(cluster):
+    producer = in_transaction(cluster)
+    assert code_of([cluster.answer(send_in_transaction(cluster, producer, 0))]) is ErrorCode.NONE
     broker = leader(cluster, COMPACTED)
     hold(broker)
-    late = send_in_transaction(1)
+    late = send_in_transaction(cluster, producer, 1)
     cluster.loop.run_for(10)
     producer.end(commits=True)
     replica = leading(cluster, COMPACTED)
@@ -243,6 +248,29 @@ def test_a_batch_is_refused_when_its_transaction_ended_while_it_was_decompressed
     cluster.loop.run_until(lambda: bool(late))
     assert code_of(late) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert replica.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_batch_that_was_decompressed_too_long_is_no_part_of_the_next_transaction(cluster, number):
+    """Of the same epoch, and in the same partition: else what was aborted would be committed."""
+    producer = in_transaction(cluster)
+    broker = leader(cluster, COMPACTED)
+    if number:
+        # Its guard is open, the other batch has to be verified first.
+        answer = cluster.answer(send_in_transaction(cluster, producer, 0))
+        assert code_of([answer]) is ErrorCode.NONE
+    hold(broker)
+    late = send_in_transaction(cluster, producer, number)
+    cluster.loop.run_for(100)
+    producer.end(commits=False)
+    cluster.loop.run_for(1_000)
+    producer.add(COMPACTED)
+    following = send_in_transaction(cluster, producer, number + 1)
+    cluster.loop.run_for(1_000)
+    broker.loop.release()
+    cluster.loop.run_until(lambda: bool(late) and bool(following))
+    assert code_of(late) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert b"%d" % number not in values_in(leading(cluster, COMPACTED))
 
 
 @pytest.mark.parametrize("key", [b"k", None])

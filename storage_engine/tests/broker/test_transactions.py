@@ -437,11 +437,11 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     failures: list[dict] = []
     replay = state_load._replay
 
-    def damaged(codec, data, content, start_offset):
+    def damaged(codec, data, content, *place):
         if len(failures) < 2:
             failures.append(content)
             raise CorruptRecordError("damaged")
-        return replay(codec, data, content, start_offset)
+        return replay(codec, data, content, *place)
 
     monkeypatch.setattr(state_load, "_replay", damaged)
     cluster[first.coordinator()].kill()

@@ -1,0 +1,77 @@
+"""When a replica whose log a coordinator can't read is given up: after some tries to repair it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from storage_engine.broker.coordination.load_troubles import (
+    FIRST_PAUSE_MS,
+    TRIES,
+    DamagedLogError,
+    LoadTroubles,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.log.support import ManualClock
+
+TP = TopicPartition("__transaction_state", 0)
+
+
+class Told:
+    """What was done about one partition."""
+
+    def __init__(self) -> None:
+        self.repairs: list[int] = []
+        self.is_given_away = False
+        self.partition: Any = SimpleNamespace(topic_partition=TP, leader=object())
+        self.troubles = LoadTroubles(
+            ManualClock(),
+            repair=lambda _, offset: self.repairs.append(offset),
+            is_sound_elsewhere=lambda _: True,
+            give_away=lambda *_: setattr(self, "is_given_away", True),
+        )
+
+    def damaged(self, offset: int, times: int) -> int:
+        """The last pause."""
+        pauses = [
+            self.troubles.failed(self.partition, DamagedLogError(offset, "a flipped bit"))
+            for _ in range(times)
+        ]
+        return pauses[-1]
+
+    def lacks_descriptors(self, times: int) -> None:
+        for _ in range(times):
+            self.troubles.failed(self.partition, OSError(24, "Too many open files"))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_it_is_given_up_after_some_tries_of_the_same_damage(told):
+    told.damaged(7, TRIES - 1)
+    assert (told.repairs, told.is_given_away) == ([7] * (TRIES - 1), False)
+    told.damaged(7, 1)
+    assert told.is_given_away
+
+
+def test_other_failures_are_no_tries_to_repair(told):
+    told.lacks_descriptors(2 * TRIES)
+    assert told.damaged(7, 1) == FIRST_PAUSE_MS
+    assert (told.repairs, told.is_given_away) == ([7], False)
+
+
+def test_damage_elsewhere_is_tried_as_often(told):
+    told.damaged(7, TRIES - 1)
+    assert told.damaged(9, 1) == FIRST_PAUSE_MS
+    told.damaged(9, TRIES - 2)
+    assert not told.is_given_away
+
+
+def test_what_was_under_another_leadership_does_not_count(told):
+    """It came to an end during a pause, when there was no coordinator that could tell."""
+    told.damaged(7, TRIES - 1)
+    told.partition.leader = object()
+    told.damaged(7, TRIES - 1)
+    assert not told.is_given_away

@@ -1,0 +1,140 @@
+"""The log of a coordinator with one wrong bit, wherever it is: told as damage or read as it was."""
+
+from typing import Any
+
+import pytest
+
+from storage_engine.broker.coordination import state_load
+from storage_engine.broker.coordination.load_troubles import DamagedLogError
+from storage_engine.broker.coordination.state_load import StateLoad
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.record_batch import HEADER_BYTES, iter_headers
+from storage_engine.protocol.state_batches import readable
+from storage_engine.tests.log.compaction_support import CONFIG, compact, put
+from storage_engine.tests.log.support import open_log
+
+PLACES = (*range(12), 16, 17, 22, 26, 60, HEADER_BYTES)
+"""In a batch: offset, length, magic, CRC, and some of what that is for. Its leader epoch says
+nothing of the state."""
+
+
+class AtOnce:
+    """Background work that is done where it is asked for."""
+
+    def submit(self, work, on_done, on_error) -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - as the real one
+            on_error(error)
+        else:
+            on_done(result)
+
+
+new_content = dict
+
+
+def replay(data: bytes, content: dict[bytes, bytes | None]) -> list[str]:
+    """This module is the codec of its tests: what was written last, per key."""
+    troubles: list[str] = []
+    content.update({key: value for _, key, value in readable(data, "log", troubles)})
+    return troubles
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch) -> None:
+    monkeypatch.setattr(state_load, "PIECE_BYTES", 500)
+
+
+def load(
+    log: PartitionLog, end_offset: int | None = None
+) -> dict[bytes, bytes | None] | DamagedLogError:
+    """As it was when the log ended there."""
+    found: list[Any] = []
+    made = StateLoad(log, __name__, AtOnce(), on_loaded=found.append, on_failed=found.append)
+    if end_offset is not None:
+        made.end_offset = end_offset
+    made.start()
+    log._reader.positions.clear()
+    (result,) = found
+    assert not isinstance(result, Exception) or isinstance(result, DamagedLogError), result
+    return result
+
+
+def filled(tmp_path, *, is_compacted: bool, has_empty_end: bool) -> PartitionLog:
+    log = open_log(tmp_path, CONFIG)
+    for number in range(40):
+        # Of the first ones hardly any stays, so that segments begin and end with gaps.
+        key = b"k%d" % (number % 4 if number < 25 else number % 9)
+        put(log, [(key, b"%d" % number + bytes(60))] * (1 + number % 2))
+    if has_empty_end:
+        log.close_segment_with(log.log_end_offset - 1)
+    if is_compacted:
+        assert compact(log)
+    return log
+
+
+def every_place(log: PartitionLog):
+    """Path and position."""
+    for path in sorted(log.directory.glob("*.log")):
+        for position, _ in iter_headers(path.read_bytes()):
+            for at in PLACES:
+                yield path, position + at
+
+
+@pytest.mark.parametrize("has_empty_end", [False, True])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_no_flipped_bit_makes_another_state(tmp_path, is_compacted, has_empty_end):
+    log = filled(tmp_path, is_compacted=is_compacted, has_empty_end=has_empty_end)
+    good = load(log)
+    assert isinstance(good, dict) and len(good) == 9
+    found = 0
+    for number, (path, position) in enumerate(every_place(log)):
+        data = path.read_bytes()
+        with path.open("r+b") as file:
+            file.seek(position)
+            file.write(bytes([data[position] ^ 1 << number % 8]))
+        result = load(log)
+        if isinstance(result, DamagedLogError):
+            found += 1
+            told = log._segments.all[log._segments.number_of(result.offset)]
+            assert (told.file.path, result.offset < log.log_end_offset) == (path, True)
+        else:
+            assert result == good, (path.name, position)
+        path.write_bytes(data)
+    assert found > 100
+    assert load(log) == good
+    log.close()
+
+
+def test_what_comes_while_it_is_read_hides_no_damage(tmp_path):
+    log = filled(tmp_path, is_compacted=False, has_empty_end=False)
+    end_offset = log.log_end_offset
+    path = max(log.directory.glob("*.log"))
+    own = len(path.read_bytes())
+    put(log, [(b"another", b"1")] * 3)
+    data = path.read_bytes()
+    assert len(data) > own
+    for position in [each for each, _ in iter_headers(data) if each < own]:
+        for at in (*range(12), 16):
+            spoilt = bytearray(data)
+            spoilt[position + at] ^= 1
+            path.write_bytes(spoilt)
+            assert isinstance(load(log, end_offset), DamagedLogError), (position, at)
+    path.write_bytes(data)
+    good = load(log, end_offset)
+    assert isinstance(good, dict) and len(good) == 9
+    log.close()
+
+
+def test_a_log_of_which_compaction_has_left_nothing_is_read(tmp_path):
+    log = open_log(tmp_path, CONFIG)
+    for _ in range(3):
+        put(log, [(b"k", None)])
+    log.close_segment_with(0)
+    day_ms = 24 * 3600 * 1000
+    for passes in range(1, 4):
+        compact(log, now_ms=passes * 3 * day_ms)
+        put(log, [(b"other", b"1")])
+        log.close_segment_with(log.log_end_offset - 1)
+    assert load(log) == {b"other": b"1"}
+    log.close()
