@@ -103,7 +103,7 @@ def write_member(
                 raise
             is_committed, committed = _is_committed(batches, options, cluster, batch)
             if is_committed:
-                return _drained(batch, rows, _origin_filter(options, committed))
+                return _drained(batch, rows, _origin_filter(options, committed), taken=origins)
             raise ConnectorError(
                 "MEMBER_LOST",
                 f"the transaction of a task was ended while it wrote: {error}; nothing of it is "
@@ -187,8 +187,17 @@ def _is_committed(
     return again is None, committed
 
 
-def _drained(batch: SinkBatch, rest: "_Counted", origins: OriginFilter | None) -> WrittenMember:
-    """Also what the task has written before counts as dropped: it was aborted."""
+def _drained(
+    batch: SinkBatch,
+    rest: "_Counted",
+    origins: OriginFilter | None,
+    *,
+    taken: OriginFilter | None = None,
+) -> WrittenMember:
+    """Also what the task has written before counts as dropped: it was aborted. `taken`: what it let
+    through until then."""
+    if origins is not None and taken is not None:
+        origins.check_passed(taken)
     for piece in rest:
         if origins is not None:
             origins.check_committed(piece)
