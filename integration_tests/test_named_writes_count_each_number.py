@@ -18,7 +18,7 @@ from connector.batch_writer import HeadraceBatchWriter
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
-from connector.sink_batch import BATCH_ID, QUERY_ID, RUN_ID
+from connector.sink_batch import BATCH_ID, DESCRIPTION, QUERY_ID
 from connector.stream_writer import HeadraceStreamWriter
 from integration_tests.cluster_support import (
     ALL_FAULTS,
@@ -28,7 +28,7 @@ from integration_tests.cluster_support import (
     running_cluster,
     wait_for_isr,
 )
-from integration_tests.spark_support import consume, servers, topic
+from integration_tests.spark_support import consume, description_of, servers, topic
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.tools.local_cluster import LocalCluster
 
@@ -181,7 +181,9 @@ class Query:
         return again
 
     def getLocalProperty(self, name: str) -> str | None:
-        return {QUERY_ID: self.id, BATCH_ID: str(self.batch), RUN_ID: self.run}.get(name)
+        described = description_of(self.id, self.run, self.batch)
+        told = {QUERY_ID: self.id, BATCH_ID: str(self.batch), DESCRIPTION: described}
+        return told.get(name)
 
 
 def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
