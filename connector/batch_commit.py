@@ -60,18 +60,17 @@ def commit_batch(
 
 def _tell_dropped(batch: SinkBatch, commit: Commit, rows: int, dropped: int) -> None:
     """In the driver's log."""
-    if commit.outcome is Outcome.COMMITTED:
+    if commit.outcome is Outcome.COMMITTED or commit.is_own:
         if dropped:
             logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
         return
-    if commit.is_own:
-        return
     by, rows = commit.by, rows + dropped
     told = f", by run {by.run}" if by.run is not None else ""
-    logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
+    if rows:
+        logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
     if by.rows not in (UNKNOWN_ROWS, rows):
         logger.warning(
-            "%s: this replay has %d rows, %d are committed; only those are read",
+            "%s: this replay has %d rows, what is committed had %d; only that is read",
             batch,
             rows,
             by.rows,
