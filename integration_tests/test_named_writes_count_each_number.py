@@ -209,6 +209,30 @@ def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
     assert read(servers, topic) == {"first": 3 * ROWS}
 
 
+def test_a_number_that_is_taken_is_told_with_what_can_be_done(
+    spark_cluster, servers, topic, monkeypatch
+):
+    """A job of no query has no checkpoint to go on with, and a query takes Spark's numbers."""
+    create_topic(spark_cluster, topic, replication_factor=1)
+    Job(servers, topic, 0).work("job").commit()
+    query = Query(monkeypatch)
+    query.is_at_work()
+    Job(servers, topic, 1).work("query").commit()
+    with pytest.raises(ConnectorError) as told:
+        Job(servers, topic, 0).work("query")
+    assert str(told.value).endswith(
+        "committed by a job that is part of no query: write under another sinkId or sinkPart"
+    )
+    monkeypatch.undo()
+    with pytest.raises(ConnectorError) as told:
+        Job(servers, topic, 1).work("job")
+    assert str(told.value).endswith(
+        f"committed by the query {query.id}: take another batchId, or write under another sinkId "
+        "or sinkPart"
+    )
+    assert read(servers, topic) == {"job": ROWS, "query": ROWS}
+
+
 def test_a_zombie_of_a_query_is_told_that_it_is_one(spark_cluster, servers, topic, monkeypatch):
     create_topic(spark_cluster, topic, replication_factor=1)
     options = parse_sink_options({"bootstrap.servers": servers, "topic": topic, "sinkId": topic})

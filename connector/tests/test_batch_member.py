@@ -4,12 +4,13 @@ import pyarrow as pa
 import pytest
 
 from connector import batch_member
-from connector.batch_member import write_member
+from connector.batch_member import join, write_member
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
 from connector.sink_batch import SinkBatch
+from storage_engine.client.connection import NotServedError
 from storage_engine.client.sink_batches import Committed, Member
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from storage_engine.core.ids import TopicPartition
 
 BATCH = SinkBatch(sink="s", query="q", batch=3)
@@ -83,3 +84,21 @@ def test_rows_that_the_sink_does_not_have_are_told_whenever_the_batch_was_commit
         write(monkeypatch, joins=joins, taken=taken, has=99)
     faithful = write(monkeypatch, joins=joins, taken=taken, has=119)
     assert (faithful.drained, faithful.dropped) == (True, 20)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (NotServedError, "at-least-once, and without sinkId, batchId, "),
+        (UnsupportedVersionError, "install the connector's version on the brokers first"),
+    ],
+)
+def test_brokers_that_do_not_commit_batches_are_told_from_older_ones(error, remedy):
+    class Batches:
+        def join(self, batch, timeout_ms):
+            raise error("broker 1 serves no such JoinBatch")
+
+    with pytest.raises(ConnectorError, match=r"^\[EXACTLY_ONCE_NOT_SERVED\] broker 1") as told:
+        join(Batches(), BY_ORIGIN, BATCH)
+    assert remedy in str(told.value)
+    assert ("at-least-once" in str(told.value)) == (error is NotServedError)
