@@ -16,7 +16,7 @@ from connector.errors import ConnectorError, in_one_line
 from connector.options import SinkOptions
 from connector.sink_batch import SinkBatch
 from storage_engine.client.sink_batches import Commit, Outcome, SinkBatches
-from storage_engine.core.errors import HeadraceError
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.batch_fields import UNKNOWN_ROWS
 
@@ -46,32 +46,47 @@ def commit_batch(
         batches = batches_of(
             cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
         )
-        commit = batches.commit_rows(
-            batch.batch,
-            [each.member for each in written if each.member is not None],
-            drained=sum(each.drained for each in written),
-            origins=_common_origins(written),
-            rows=rows,
-            dropped=dropped,
-        )
+        try:
+            commit = batches.commit_rows(
+                batch.batch,
+                [each.member for each in written if each.member is not None],
+                drained=sum(each.drained for each in written),
+                origins=_common_origins(written),
+                rows=rows,
+                dropped=dropped,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.MEMBER_LOST:
+                raise
+            raise _lost(options, batch, is_stream=batch_id is not None) from None
     _tell_dropped(batch, commit, rows, dropped)
     return commit.outcome
 
 
+def _lost(options: SinkOptions, batch: SinkBatch, *, is_stream: bool) -> ConnectorError:
+    """For MEMBER_LOST, whose reason the coordinator does not tell."""
+    reason = "the transaction of a task has ended meanwhile"
+    if options.origin is not None:
+        reason += ", or another writer has committed rows from the same sources meanwhile"
+    remedy = "restart the query" if is_stream or batch.owner else "run the job again"
+    return ConnectorError(
+        "MEMBER_LOST", f"{batch}: nothing of it is committed, since {reason}: {remedy}"
+    )
+
+
 def _tell_dropped(batch: SinkBatch, commit: Commit, rows: int, dropped: int) -> None:
     """In the driver's log."""
-    if commit.outcome is Outcome.COMMITTED:
+    if commit.outcome is Outcome.COMMITTED or commit.is_own:
         if dropped:
             logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
         return
-    if commit.is_own:
-        return
     by, rows = commit.by, rows + dropped
     told = f", by run {by.run}" if by.run is not None else ""
-    logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
+    if rows:
+        logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
     if by.rows not in (UNKNOWN_ROWS, rows):
         logger.warning(
-            "%s: this replay has %d rows, %d are committed; only those are read",
+            "%s: this replay has %d rows, what is committed had %d; only that is read",
             batch,
             rows,
             by.rows,

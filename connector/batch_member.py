@@ -27,6 +27,7 @@ from connector.origins import OriginFilter
 from connector.record_writer import gather, write_gathered
 from connector.sink_batch import SinkBatch
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.connection import NotServedError
 from storage_engine.client.sink_batches import Member, MemberId, Origins, SinkBatches
 from storage_engine.core.errors import (
     ErrorCode,
@@ -103,7 +104,7 @@ def write_member(
                 raise
             is_committed, committed = _is_committed(batches, options, cluster, batch)
             if is_committed:
-                return _drained(batch, rows, _origin_filter(options, committed))
+                return _drained(batch, rows, _origin_filter(options, committed), taken=origins)
             raise ConnectorError(
                 "MEMBER_LOST",
                 f"the transaction of a task was ended while it wrote: {error}; nothing of it is "
@@ -127,14 +128,21 @@ def write_member(
 def join(
     batches: SinkBatches, options: SinkOptions, batch: SinkBatch
 ) -> tuple[Member | None, Origins]:
-    """`SinkBatches.join`; ConnectorError where the brokers are not Headrace's."""
+    """`SinkBatches.join`; ConnectorError where the brokers are not Headrace's, or older."""
     try:
         joined = batches.join(batch.batch, timeout_ms=options.transaction_timeout_ms)
+    except NotServedError as error:
+        raise ConnectorError(
+            "EXACTLY_ONCE_NOT_SERVED",
+            f"{error}; only Headrace's brokers commit micro-batches: to others, write with "
+            "deliveryGuarantee=at-least-once, and without sinkId, batchId, sinkPart, idempotentKey "
+            "and transaction.timeout.ms",
+        ) from None
     except UnsupportedVersionError as error:
         raise ConnectorError(
             "EXACTLY_ONCE_NOT_SERVED",
-            f"{error}; only Headrace's brokers commit micro-batches, "
-            "deliveryGuarantee=at-least-once writes to others",
+            f"{error}; the brokers and this connector are of different versions of Headrace: "
+            "install the connector's version on the brokers first",
         ) from None
     return (joined if isinstance(joined, Member) else None), joined.origins
 
@@ -187,8 +195,17 @@ def _is_committed(
     return again is None, committed
 
 
-def _drained(batch: SinkBatch, rest: "_Counted", origins: OriginFilter | None) -> WrittenMember:
-    """Also what the task has written before counts as dropped: it was aborted."""
+def _drained(
+    batch: SinkBatch,
+    rest: "_Counted",
+    origins: OriginFilter | None,
+    *,
+    taken: OriginFilter | None = None,
+) -> WrittenMember:
+    """Also what the task has written before counts as dropped: it was aborted. `taken`: what it let
+    through until then."""
+    if origins is not None and taken is not None:
+        origins.check_passed(taken)
     for piece in rest:
         if origins is not None:
             origins.check_committed(piece)

@@ -47,10 +47,9 @@ class GivenOptions:
         text = self.text(name)
         if text is None:
             return None
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
+        # `int` alone would take 1_0, and digits of other scripts.
+        form = re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", text)
+        number = low - 1 if form is None else int(text)
         if not low <= number <= high:
             raise bad_option(name, f"a whole number from {low} to {high}", text)
         return number
@@ -78,7 +77,7 @@ class GivenOptions:
         text = self.text(name)
         if text is None:
             return default
-        match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
         if match is None or match[2] not in _UNITS_MS:
             raise bad_option(name, "a time such as 15m, 30s or 500ms", text)
         return int(match[1]) * _UNITS_MS[match[2]]

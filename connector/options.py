@@ -209,9 +209,15 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
     """OptionError for the first option that is unknown, misspelled or impossible."""
     given = GivenOptions(options, side="sink")
+    for name in ("batchId", "sinkPart"):
+        if is_stream and given.text(name) is not None:
+            raise OptionError(
+                "WRONG_OPTION",
+                f"'{name}' is for batch writes: leave it out, Spark counts the batches of a stream",
+            )
     guarantee = given.choice("deliveryGuarantee", ("exactly-once", "at-least-once"))
     exactly_once = guarantee != "at-least-once"
     topic = given.text("topic")
@@ -268,7 +274,9 @@ def _sink_part(given: GivenOptions, topic: str | None) -> str:
         raise bad_option("sinkPart", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", part)
     if given.text("batchId") is None:
         raise OptionError(
-            "MISSING_OPTION", "'sinkPart' needs 'batchId': a part counts numbers of batch writes"
+            "MISSING_OPTION",
+            "'sinkPart' needs 'batchId', since a part counts numbers of batch writes: set that, or "
+            "leave 'sinkPart' out",
         )
     return part
 

@@ -75,9 +75,19 @@ class OriginFilter:
         A source partition that the sink knows nothing of proves nothing: the key may be new.
         """
         located = self._locate(*(rows.column(at) for at in self._origin_columns(rows)))
-        for source, offset in _highest(located, located.offsets >= 0).items():
+        self._check_highest(_highest(located, located.offsets >= 0), self.sources)
+
+    def check_passed(self, earlier: "OriginFilter") -> None:
+        """`check_committed` for the rows that another filter has let through: they were written in
+        a transaction that was aborted, and are gone, too."""
+        self._check_highest(earlier.highest, earlier.sources)
+
+    def _check_highest(
+        self, highest: Mapping[TopicPartition, int], sources: Mapping[str, str]
+    ) -> None:
+        for source, offset in highest.items():
             if offset > self._committed.get(source, offset):
-                topic = next(name for name, key in self.sources.items() if key == source.topic)
+                topic = next(name for name, key in sources.items() if key == source.topic)
                 raise ConnectorError(
                     "CHECKPOINT_REWOUND",
                     "the micro-batch is committed, but not with its row from "

@@ -11,6 +11,7 @@ other; within `foreachBatch` it belongs to the streaming query. A batch write wi
 nothing of that kind; brokers forget it after some days. Source: R-SPARK2.
 """
 
+import re
 import uuid
 from dataclasses import dataclass, replace
 
@@ -19,9 +20,13 @@ from connector.options import SinkOptions
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-RUN_ID = "spark.jobGroup.id"
-"""Local properties that Spark sets for the tasks of a micro-batch. The job group of a streaming
-query is its run, another with every start; whoever sets a group in `foreachBatch` hides it."""
+DESCRIPTION = "spark.job.description"
+"""Local properties that Spark sets for the tasks of a micro-batch. The description has the run of
+the query, another with every start. The job group is the run at first, but it is the user's to set,
+often to a UUID too, and what is set in `foreachBatch` stays there for the next micro-batches."""
+
+_DESCRIBED = re.compile(r"id = (\S+)\s+runId = (\S+)\s+batch = (\S+)\s*$")
+"""How Spark ends the description of a micro-batch's jobs; the name of the query is before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +91,12 @@ def _told(name: str) -> str | None:
 
 
 def _run() -> uuid.UUID | None:
-    """A job group that the user has named is no run."""
+    """None where `foreachBatch` has set a description of its own: what is no run must not be taken
+    for one, since two of them in turns would refuse one another."""
+    described = _DESCRIBED.search(_told(DESCRIPTION) or "")
+    if described is None or (described[1], described[3]) != (_told(QUERY_ID), _told(BATCH_ID)):
+        return None
     try:
-        return uuid.UUID(_told(RUN_ID) or "")
+        return uuid.UUID(described[2])
     except ValueError:
         return None

@@ -70,9 +70,10 @@ class HeadraceDataSource(DataSource):
             raise OptionError(
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
             )
-        self._check_sink_schema(schema)
-        tell_once(self._sink_options.notes)
-        return HeadraceBatchWriter(self._sink_options)
+        options = parse_sink_options(self.options)
+        self._check_sink_schema(schema, options)
+        tell_once(options.notes)
+        return HeadraceBatchWriter(options)
 
     @told_briefly
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
@@ -80,23 +81,15 @@ class HeadraceDataSource(DataSource):
         each micro-batch then appends the whole result."""
         from connector.stream_writer import HeadraceStreamWriter
 
-        if self._sink_options.batch_id is not None:
-            raise OptionError(
-                "WRONG_OPTION", "'batchId' is for batch writes; Spark counts those of a stream"
-            )
-        self._check_sink_schema(schema)
-        tell_once(self._sink_options.notes)
-        return HeadraceStreamWriter(self._sink_options)
+        options = parse_sink_options(self.options, is_stream=True)
+        self._check_sink_schema(schema, options)
+        tell_once(options.notes)
+        return HeadraceStreamWriter(options)
 
-    def _check_sink_schema(self, schema: "StructType") -> None:
-        options = self._sink_options
+    def _check_sink_schema(self, schema: "StructType", options: SinkOptions) -> None:
         origin = () if options.origin is None else options.origin.columns
         check_sink_schema(schema, topic_option=options.topic, origin=origin)
 
     @cached_property
     def _source_options(self) -> SourceOptions:
         return parse_source_options(self.options)
-
-    @cached_property
-    def _sink_options(self) -> SinkOptions:
-        return parse_sink_options(self.options)

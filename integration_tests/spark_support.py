@@ -202,6 +202,11 @@ def _consumer(servers: str, isolation: str = "read_uncommitted") -> Consumer:
     )
 
 
+def description_of(query: str, run: str, batch: int) -> str:
+    """What Spark gives as the description of the jobs of a micro-batch; its query has no name."""
+    return f"\nid = {query}\nrunId = {run}\nbatch = {batch}"
+
+
 def last_line(error: BaseException) -> str:
     """What the user reads last of an error that Spark passes on: the connector's own line."""
     lines = [line.strip() for line in str(error).splitlines() if "connector.errors." in line]

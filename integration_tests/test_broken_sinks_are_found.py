@@ -15,13 +15,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector import record_writer
 from connector.connections import close_all
 from connector.options import SinkOptions, parse_sink_options
-from connector.sink_batch import BATCH_ID, QUERY_ID, RUN_ID
+from connector.sink_batch import BATCH_ID, DESCRIPTION, QUERY_ID
 from integration_tests import broken_sinks
 from integration_tests.broken_sinks import BROKEN
 from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.committed_reader import CommittedReader, read_all
 from integration_tests.exactly_once import judge
 from integration_tests.sink_moments import MomentsWriter
+from integration_tests.spark_support import description_of
 from storage_engine.tools.local_cluster import LocalCluster
 
 SETTINGS = (("transaction.state.log.num.partitions", "1"),)
@@ -89,7 +90,8 @@ class Query:
 
     def getLocalProperty(self, name: str) -> str:
         run = str(uuid.UUID(int=self.driver))
-        return {QUERY_ID: self._name, BATCH_ID: str(self.batch), RUN_ID: run}[name]
+        described = description_of(self._name, run, self.batch)
+        return {QUERY_ID: self._name, BATCH_ID: str(self.batch), DESCRIPTION: described}[name]
 
     def attemptNumber(self) -> int:
         return self.attempt

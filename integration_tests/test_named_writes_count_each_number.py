@@ -18,7 +18,7 @@ from connector.batch_writer import HeadraceBatchWriter
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
-from connector.sink_batch import BATCH_ID, QUERY_ID, RUN_ID
+from connector.sink_batch import BATCH_ID, DESCRIPTION, QUERY_ID
 from connector.stream_writer import HeadraceStreamWriter
 from integration_tests.cluster_support import (
     ALL_FAULTS,
@@ -28,7 +28,7 @@ from integration_tests.cluster_support import (
     running_cluster,
     wait_for_isr,
 )
-from integration_tests.spark_support import consume, servers, topic
+from integration_tests.spark_support import consume, description_of, servers, topic
 from storage_engine.core.transaction_state import state_partition
 from storage_engine.tools.local_cluster import LocalCluster
 
@@ -106,7 +106,7 @@ def test_jobs_of_two_numbers_at_once_both_count(spark_cluster, servers, topic, o
     assert warnings(caplog) == [
         f"{name} is committed already: a task has dropped its {ROWS + 1} rows",
         f"{name}: {ROWS + 1} rows dropped, it is committed already",
-        f"{name}: this replay has {ROWS + 1} rows, {ROWS} are committed; only those are read",
+        f"{name}: this replay has {ROWS + 1} rows, what is committed had {ROWS}; only that is read",
     ]
 
 
@@ -181,7 +181,9 @@ class Query:
         return again
 
     def getLocalProperty(self, name: str) -> str | None:
-        return {QUERY_ID: self.id, BATCH_ID: str(self.batch), RUN_ID: self.run}.get(name)
+        described = description_of(self.id, self.run, self.batch)
+        told = {QUERY_ID: self.id, BATCH_ID: str(self.batch), DESCRIPTION: described}
+        return told.get(name)
 
 
 def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
@@ -205,6 +207,30 @@ def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
     Job(servers, topic, 1).work("replayed").commit()
     Job(servers, topic, 2).work("first").commit()
     assert read(servers, topic) == {"first": 3 * ROWS}
+
+
+def test_a_number_that_is_taken_is_told_with_what_can_be_done(
+    spark_cluster, servers, topic, monkeypatch
+):
+    """A job of no query has no checkpoint to go on with, and a query takes Spark's numbers."""
+    create_topic(spark_cluster, topic, replication_factor=1)
+    Job(servers, topic, 0).work("job").commit()
+    query = Query(monkeypatch)
+    query.is_at_work()
+    Job(servers, topic, 1).work("query").commit()
+    with pytest.raises(ConnectorError) as told:
+        Job(servers, topic, 0).work("query")
+    assert str(told.value).endswith(
+        "committed by a job that is part of no query: write under another sinkId or sinkPart"
+    )
+    monkeypatch.undo()
+    with pytest.raises(ConnectorError) as told:
+        Job(servers, topic, 1).work("job")
+    assert str(told.value).endswith(
+        f"committed by the query {query.id}: take another batchId, or write under another sinkId "
+        "or sinkPart"
+    )
+    assert read(servers, topic) == {"job": ROWS, "query": ROWS}
 
 
 def test_a_zombie_of_a_query_is_told_that_it_is_one(spark_cluster, servers, topic, monkeypatch):

@@ -101,6 +101,30 @@ def test_a_zombie_whose_batch_another_driver_commits_drops_its_rows(options, bat
     assert read(options) == {"successor": ROWS}
 
 
+def test_a_zombie_whose_rows_another_driver_did_not_commit_is_an_error(options, batch, servers):
+    """By their origin, also of those that it took before that commit ended its transaction."""
+    named = {"sinkId": batch.sink, "idempotentKey": "from,part,at", "originServers": "none"}
+    by_origin = parse_sink_options(
+        {"bootstrap.servers": servers, "topic": options.topic or ""} | named
+    )
+
+    def piece(value: str, begin: int) -> pa.RecordBatch:
+        origin = {"from": ["source"] * ROWS, "part": [0] * ROWS, "at": range(begin, begin + ROWS)}
+        return pa.record_batch(
+            {"value": [value] * ROWS} | {k: pa.array(v) for k, v in origin.items()}
+        )
+
+    def meanwhile() -> Iterator[pa.RecordBatch]:
+        yield piece("zombie", ROWS)
+        successor = write_member(by_origin, batch, [piece("successor", 0)])
+        assert commit_batch(by_origin, [successor], 0) is Outcome.COMMITTED
+        yield from (piece("zombie", 0), piece("zombie", 0))
+
+    with pytest.raises(ConnectorError, match=rf"^\[CHECKPOINT_REWOUND\] .* offset {2 * ROWS - 1}:"):
+        write_member(by_origin, batch, meanwhile())
+    assert read(options) == {"successor": ROWS}
+
+
 def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_written_again(
     options, batch, monkeypatch
 ):

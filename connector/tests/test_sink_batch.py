@@ -1,7 +1,7 @@
 """What identifies a micro-batch."""
 
 import pickle
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pyspark
 import pytest
@@ -10,7 +10,9 @@ from connector.batch_writer import HeadraceBatchWriter
 from connector.errors import ConnectorError
 from connector.options import parse_sink_options
 from connector.sink_batch import SinkBatch, as_a_task_sees_it, batch_write, streaming_batch
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.sink_names import ONCE_PREFIX, named_write
+from storage_engine.tests.core.coordinator_bench import CoordinatorBench, error
 
 RUN = UUID("d81e25c5-1cd4-4a19-9f47-1f8ff46f182c")
 
@@ -23,6 +25,7 @@ class Context:
     """Stands for TaskContext, in a task of a streaming query."""
 
     group = str(RUN)
+    description = f"a name\nid = query\nrunId = {RUN}\nbatch = 7"
 
     @classmethod
     def get(cls):
@@ -33,6 +36,7 @@ class Context:
             "sql.streaming.queryId": "query",
             "streaming.sql.batchId": "7",
             "spark.jobGroup.id": self.group,
+            "spark.job.description": self.description,
         }
         return told.get(name)
 
@@ -42,8 +46,39 @@ def test_a_streaming_query_is_its_own_sink_unless_that_has_a_name(monkeypatch):
     assert streaming_batch(_options()) == SinkBatch(sink="query", query="query", batch=7, run=RUN)
     named = streaming_batch(_options(sinkId="s"))
     assert named == SinkBatch(sink="s", query="query", batch=7, run=RUN)
-    monkeypatch.setattr(Context, "group", "the nightly jobs")
-    assert streaming_batch(_options()).run is None, "a group of the user's says nothing of a run"
+
+
+def test_the_run_is_what_spark_says_of_this_batch_and_no_job_group(monkeypatch):
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    monkeypatch.setattr(Context, "group", str(uuid4()))
+    assert streaming_batch(_options()).run == RUN, "a group of the user's hides nothing"
+    for description in (
+        None,
+        "",
+        "two tables",
+        f"id = another\nrunId = {RUN}\nbatch = 7",
+        f"id = query\nrunId = {RUN}\nbatch = 8",
+        "id = query\nrunId = 12\nbatch = 7",
+    ):
+        monkeypatch.setattr(Context, "description", description)
+        assert streaming_batch(_options()).run is None, description
+    monkeypatch.setattr(Context, "description", f"id = x\n\nid = query\nrunId = {RUN}\nbatch = 7")
+    assert streaming_batch(_options()).run == RUN, "whatever the query is called"
+
+
+def test_jobs_of_two_groups_in_one_batch_do_not_refuse_each_other(monkeypatch):
+    """Each has a group of its own, to be cancelled by itself, and names it by a UUID."""
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    monkeypatch.setattr(Context, "description", "one of two tables")
+    coordinator = CoordinatorBench()
+    seen = []
+    for topic in ("t", "u"):
+        monkeypatch.setattr(Context, "group", str(uuid4()))
+        table = as_a_task_sees_it(batch_write(_options(topic=topic, sinkId="s", batchId="7")))
+        names = {"query": table.query, "owner": table.owner, "run": table.run}
+        seen.append((coordinator.attempt(7, **names), names))
+    for member, names in seen:
+        assert error(coordinator.commit(7, member, **names)) is ErrorCode.NONE
 
 
 def test_a_task_without_a_query_is_one_line():

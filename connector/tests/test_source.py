@@ -89,5 +89,9 @@ def test_an_option_without_effect_is_logged_once(caplog):
 
 
 def test_the_batches_of_a_stream_are_counted_by_spark():
-    with pytest.raises(OptionError, match="'batchId' is for batch writes"):
-        _source(SINK | {"sinkId": "s", "batchId": "1"}).streamWriter(ROWS, False)
+    part, number = {"sinkPart": "p"}, {"batchId": "1"}
+    for given in (number, part, part | number, number | {"deliveryGuarantee": "at-least-once"}):
+        with pytest.raises(
+            OptionError, match=r"^\[WRONG_OPTION\] '(batchId|sinkPart)' is .* leave it"
+        ):
+            _source(SINK | {"sinkId": "s"} | given).streamWriter(ROWS, False)

@@ -33,6 +33,10 @@ _SOFTWARE = "headrace"
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 
 
+class NotServedError(UnsupportedVersionError):
+    """The broker does not know the request at all."""
+
+
 class BrokerConnection:
     """One socket to one broker. After an error it is closed and not used again."""
 
@@ -87,12 +91,13 @@ class BrokerConnection:
         self.versions = answer.ranges()
 
     def version_for(self, spec: ApiSpec) -> int:
-        """UnsupportedVersionError when there is none."""
+        """UnsupportedVersionError when there is none; NotServedError: for any client."""
         served = self.versions.get(spec.key)
         version = None if served is None else newest_common_version(spec, served)
         if version is None:
             offered = "not at all" if served is None else f"in versions {served}"
-            raise UnsupportedVersionError(
+            kind = NotServedError if served is None else UnsupportedVersionError
+            raise kind(
                 f"{self.name} serves {spec.name} {offered}, this client needs {spec.versions}"
             )
         return version

@@ -224,6 +224,8 @@ class SinkBatches:
                 if code is ErrorCode.NONE or code in accepted:
                     return answer, code
                 message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
+                if code is ErrorCode.BATCH_ID_TAKEN:
+                    text = self._taken(answer.committed)
                 failure = KafkaError(message + (text or code.meaning), code)
                 if code is ErrorCode.CONCURRENT_TRANSACTIONS:
                     # The coordinator is right, and busy.
@@ -231,6 +233,22 @@ class SinkBatches:
                     continue
             forget_coordinator(self._cluster, TRANSACTION, self._name)
             retry.pause(failure)
+
+    def _taken(self, by: CommittedBy) -> str | None:
+        """By whom, and what can be done here; None where the name says no number."""
+        named = part_and_number(self.query)
+        if named is None:
+            return None
+        who = f"the query {by.owner}" if by.owner else "a job that is part of no query"
+        if not self._owner:
+            remedy = "take another batchId, or write under another sinkId or sinkPart"
+        elif by.owner:
+            remedy = (
+                "go on with the checkpoint of that query, or write under another sinkId or sinkPart"
+            )
+        else:
+            remedy = "write under another sinkId or sinkPart"
+        return f"batchId {named[1]} of part '{named[0]}', committed by {who}: {remedy}"
 
     def _find(self, deadline: Deadline) -> int:
         what = f"sink '{self.sink}'"

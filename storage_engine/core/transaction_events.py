@@ -151,7 +151,7 @@ class CommitBatch:
     run: UUID | None = None
     """Both as in JoinBatch."""
     rows: int = NO_ROWS
-    """That the members have written."""
+    """That the tasks had, with those that the sink has by origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest
             origins=request.origins,
             owner=request.owner,
             run=request.run,
-            rows=request.rows,
+            rows=_rows_of(request),
         )
 
     def respond(answer: Answer) -> None:
@@ -212,15 +212,17 @@ def _told(committed: CommittedBatch | None) -> Committed:
 def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
     """Rows that tasks had, and that are not written by this commit."""
     by = answer.committed
-    if answer.error is ErrorCode.NONE and request.dropped > 0:
+    # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.
+    is_own = by is not None and by.winner in {producer_id for producer_id, _ in request.members}
+    if request.dropped > 0 and (is_own or answer.error is ErrorCode.NONE):
         log.warning(
             "rows dropped sink=%r query=%r batch=%d rows=%d: the sink has them, by their origin",
             request.sink, request.query, request.batch, request.dropped,
         )  # fmt: skip
-    if by is None or by.winner in {producer_id for producer_id, _ in request.members}:
-        return  # the answer to the commit itself was lost
-    rows = UNKNOWN_ROWS if request.rows == UNKNOWN_ROWS else request.rows + request.dropped
-    if rows and (rows > 0 or request.members or request.drained):
+    if by is None or is_own:
+        return
+    rows = _rows_of(request)
+    if rows > 0 or (rows == UNKNOWN_ROWS and (request.members or request.drained)):
         log.warning(
             "rows dropped sink=%r query=%r batch=%d rows=%s: %s, by owner=%r run=%s rows=%s",
             request.sink, request.query, request.batch, _count(rows), answer.error.meaning,
@@ -229,9 +231,20 @@ def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
     if UNKNOWN_ROWS not in (rows, by.rows) and rows != by.rows:
         log.warning(
             "a replay has another number of rows sink=%r query=%r batch=%d run=%s rows=%d: "
-            "run=%s has committed rows=%d",
+            "what was committed by run=%s had rows=%d",
             request.sink, request.query, request.batch, request.run, rows, by.run, by.rows,
         )  # fmt: skip
+
+
+def _rows_of(request: CommitBatchRequest) -> int:
+    """All that the tasks had, also those that the sink has by origin: a replay has as many, however
+    many of them are written. UNKNOWN_ROWS where that was not told."""
+    if request.rows == UNKNOWN_ROWS:
+        return UNKNOWN_ROWS
+    if request.dropped == UNKNOWN_ROWS:
+        # Without a drained task there was nothing to drop.
+        return UNKNOWN_ROWS if request.drained else request.rows
+    return request.rows + request.dropped
 
 
 def _count(rows: int) -> str:

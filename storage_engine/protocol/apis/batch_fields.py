@@ -48,6 +48,7 @@ class Committed:
     owner: str = ""
     run: UUID | None = None
     rows: int = UNKNOWN_ROWS
+    """That its tasks had, with those that the sink had by origin."""
     winner: int = NOBODY
     """The producer id of one of its members: a driver that has named it asks about its own commit,
     whose answer was lost."""

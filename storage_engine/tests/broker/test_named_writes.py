@@ -18,6 +18,7 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import SINK, STATE, STATE_PARTITIONS, A, Task
 from storage_engine.tests.broker.test_transactions import log_of, settle
 
+ALREADY = ErrorCode.ALREADY_COMMITTED
 RUN, LATER_RUN = UUID(int=1), UUID(int=2)
 SOURCE = TopicPartition("source", 0)
 
@@ -85,7 +86,7 @@ def test_rows_that_are_dropped_are_told_with_sink_number_and_reason(cluster, cap
     assert len(lines) == 2
     for part in (f"sink='{SINK}'", "/t'", "batch=5", "rows=9", "committed before", "rows=7"):
         assert part in lines[0]
-    assert "another number of rows" in lines[1] and "committed rows=7" in lines[1]
+    assert "another number of rows" in lines[1] and "had rows=7" in lines[1]
     caplog.clear()
     other = Job(cluster, 5, owner="r", run=RUN)
     assert refusal(lambda: other.commit(rows=0, dropped=9)).code is ErrorCode.BATCH_ID_TAKEN
@@ -95,6 +96,47 @@ def test_rows_that_are_dropped_are_told_with_sink_number_and_reason(cluster, cap
     (line,) = dropped(caplog)
     assert "batch=6 rows=4" in line and "origin" in line
     assert refusal(lambda: first.commit(rows=7, dropped=0)).code is ErrorCode.RUN_REPLACED
+
+
+def test_a_faithful_replay_has_the_same_number_of_rows_however_many_are_written(cluster, caplog):
+    """Some that the sink has by origin were never written, and are no difference."""
+    first = Job(cluster, 5).begin()
+    first.commit(rows=5, dropped=5)
+    caplog.clear()
+    assert refusal(lambda: first.commit(rows=5, dropped=5)).code is ErrorCode.ALREADY_COMMITTED
+    (line,) = dropped(caplog)
+    assert "rows=5" in line and "origin" in line, "also where nobody heard of it the first time"
+    caplog.clear()
+    replay = Job(cluster, 5)
+    assert refusal(lambda: replay.commit(rows=0, dropped=10, drained=1)).code is ALREADY
+    (line,) = dropped(caplog)
+    assert "rows=10: " in line and "committed before" in line
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_what_a_client_does_not_tell_is_not_counted(cluster, caplog, rows):
+    """`SinkBatches.commit_rows` with the rows alone."""
+    first, second = (Job(cluster, 5).begin() for _ in range(2))
+    first.commit(rows=rows)
+    caplog.clear()
+    assert refusal(lambda: second.commit(rows=rows)).code is ErrorCode.ALREADY_COMMITTED
+    (line,) = dropped(caplog)
+    assert f"batch=5 rows={rows}: " in line
+    caplog.clear()
+    assert refusal(lambda: Job(cluster, 5).commit(drained=1, rows=0)).code is ALREADY
+    (line,) = dropped(caplog)
+    assert "rows=unknown: " in line
+    caplog.clear()
+    assert refusal(lambda: second.commit()).code is ALREADY
+    (line,) = dropped(caplog)
+    assert "rows=unknown: " in line
+
+
+def test_a_batch_without_rows_drops_none(cluster, caplog):
+    empty = Job(cluster, 5)
+    empty.commit(rows=0, dropped=0)
+    assert refusal(lambda: empty.commit(rows=0, dropped=0)).code is ErrorCode.ALREADY_COMMITTED
+    assert not dropped(caplog)
 
 
 def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):

@@ -5,17 +5,26 @@ from typing import Any
 
 import pytest
 
+from storage_engine.client.connection import NotServedError
 from storage_engine.client.coordinator_lookup import MAX_REMEMBERED
 from storage_engine.client.produce import BatchWriter
 from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
-from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersionError,
+)
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_names import named_write
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.batch_fields import BatchResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
-from storage_engine.protocol.apis.registry import OWN_RANGES
+from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
+from storage_engine.protocol.apis.spec import VersionRange
 from storage_engine.protocol.record_batch import read_header
 from storage_engine.tests.client.batches import numbered_batch
 
@@ -192,3 +201,17 @@ def test_retries_end_with_the_deadline(cluster, coordinator):
     coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 1000
     with pytest.raises(DeadlineExceededError, match="CommitBatch of sink 'sink'"):
         SinkBatches(cluster, "sink", "query", deadline_ms=500).commit(0, [(1, 0)])
+
+
+def test_a_broker_that_knows_no_micro_batches_is_not_an_older_one(fake, cluster, coordinator):
+    key = spec_for(20_000).key
+    fake.api_versions[key] = VersionRange(0, 0)
+    with pytest.raises(UnsupportedVersionError, match="in versions 0-0") as older:
+        SinkBatches(cluster, "sink", named_write("t", 5)).join(5)
+    assert not isinstance(older.value, NotServedError)
+
+
+def test_a_broker_of_another_kind_serves_no_micro_batches(fake, cluster, coordinator):
+    del fake.api_versions[spec_for(20_000).key]
+    with pytest.raises(NotServedError, match="serves JoinBatch not at all"):
+        SinkBatches(cluster, "sink", "query").join(5)
