@@ -247,6 +247,7 @@ class BatchCommits:
         if replaced:
             log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
             return
+        ledger = self._ledgers.of(key)  # A run that was noted may have begun it.
         refusal = self._commit_refusal(event, ledger)
         if refusal in (ErrorCode.ALREADY_COMMITTED, ErrorCode.BATCH_ID_TAKEN):
             aborted_at = self._abort_listed(key, event.members, event.batch)

@@ -211,6 +211,20 @@ def test_the_newer_run_replaces_the_older_which_is_told():
     assert error(jobs.commit(1, run=new)) is ErrorCode.RUN_REPLACED
 
 
+def test_the_first_commit_keeps_its_run_though_it_has_no_members():
+    """Else the older run would go on, and end the newer one."""
+    jobs = Jobs()
+    old, new = RUNS[:2]
+    assert error(jobs.commit(0, run=old)) is OK
+    jobs.settle()
+    record = jobs.coordinator.batches.ledger(LedgerKey("s", "q"))
+    assert record.runs == (old,)
+    theirs = jobs.attempt(1, run=new)
+    for ends in (lambda: jobs.join(1, run=old), lambda: jobs.commit(1, run=old)):
+        assert error(ends()) is ErrorCode.RUN_REPLACED
+    assert error(jobs.commit(1, theirs, run=new)) is OK
+
+
 def test_a_run_is_not_refused_for_one_that_may_be_lost():
     jobs = Jobs()
     assert error(jobs.join(0, run=RUNS[0])) is OK
