@@ -29,7 +29,7 @@ order, and a commit ends the members of its own number. What is left of the ledg
 Checked as a model: every rule here has a counterexample without it. Source: R-SPARK2.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from storage_engine.core.coordination import Moment
@@ -61,6 +61,7 @@ from storage_engine.core.transaction_state import (
     MemberRecord,
     NumbersKey,
     NumbersRecord,
+    StateKey,
 )
 
 MEMBER_EPOCH = 0
@@ -124,12 +125,14 @@ class BatchCommits:
         members: Iterable[tuple[int, MemberRecord]],
         now_ms: int,
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]] = (),
+        unreadable: Set[StateKey] = frozenset(),
     ) -> None:
-        """Take up what the log says, and go on with what it left half done.
+        """Take up what the log says, and go on with what it left half done; nothing is written
+        over what is `unreadable`.
 
         The time of an open transaction starts again: nothing says when its batch was last heard of.
         """
-        self._ledgers.restore(ledgers, numbers)
+        self._ledgers.restore(ledgers, numbers, unreadable)
         for key, ledger in self._ledgers:
             if ledger.record.ends:
                 self._send_ends(key, ledger)
@@ -292,11 +295,11 @@ class BatchCommits:
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        over = [key for key, ledger in self._ledgers if self._is_over(ledger, at.wall_ms)]
+        over = [key for key, ledger in self._ledgers if self._is_over(key, ledger, at.wall_ms)]
         for key in over:
             self._ledgers.forget(key)
 
-    def _is_over(self, ledger: Ledger, wall_ms: int) -> bool:
+    def _is_over(self, key: LedgerKey, ledger: Ledger, wall_ms: int) -> bool:
         """Whether nobody can ask for it any more."""
         record = ledger.record
         return (
@@ -304,6 +307,7 @@ class BatchCommits:
             and wall_ms - record.once_ms >= self._expiration_ms
             and not (record.ends or ledger.members)
             and not self._log.in_flight(ledger.seen_at)
+            and self._ledgers.can_forget(key)
         )
 
     # --- the rules of a commit, one by one ---

@@ -14,7 +14,7 @@ the same, whatever was committed before.
 Source: R-SPARK2, R-SPARK3.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from storage_engine.core.committed_numbers import CommittedNumbers
@@ -37,6 +37,7 @@ from storage_engine.core.transaction_state import (
     LedgerRecord,
     NumbersKey,
     NumbersRecord,
+    StateKey,
 )
 
 
@@ -64,6 +65,8 @@ class SinkLedgers:
         self._origins: dict[str, SinkOrigins] = {}
         """By sink; of those that have any."""
         self.numbers = CommittedNumbers(log)
+        self._unreadable: Set[StateKey] = frozenset()
+        """Keys whose record means nothing here: nothing may take its place."""
 
     def __getitem__(self, key: LedgerKey) -> Ledger:
         return self._ledgers[key]
@@ -92,8 +95,10 @@ class SinkLedgers:
         self,
         ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]],
+        unreadable: Set[StateKey],
     ) -> None:
         """Take up what the log says."""
+        self._unreadable = unreadable
         for numbers_key, record in numbers:
             self.numbers.restore(numbers_key, record)
         # Nothing says in which order they came; numbers mostly grow.
@@ -103,6 +108,7 @@ class SinkLedgers:
 
     def write(self, key: LedgerKey, ledger: Ledger, record: LedgerRecord) -> None:
         """Keep it with a new record."""
+        assert key not in self._unreadable, "a record that nobody can read is not written over"
         self._ledgers[key] = ledger
         ledger.record = record
         ledger.seen_at = self._log.append(key, record)
@@ -112,6 +118,11 @@ class SinkLedgers:
         """Of a query that asks for nothing more; its origins are kept."""
         self._keep_origins(key, self._ledgers.pop(key))
         self._log.append(key, None)
+
+    def can_forget(self, key: LedgerKey) -> bool:
+        """Whether there is a place for its origins."""
+        kept_at = LedgerKey(key.sink, NO_QUERY)
+        return kept_at not in self._unreadable or not self._ledgers[key].record.origins
 
     # --- questions ---
 
@@ -173,7 +184,7 @@ class SinkLedgers:
         ledger = self._ledgers[key]
         named = part_and_number(key.query)
         record = replace(ledger.record, ends=())
-        if named is not None or is_once(key.query):
+        if (named is not None or is_once(key.query)) and self.can_forget(key):
             self._keep_origins(key, ledger)
             record = replace(record, origins={})
         self.write(key, ledger, record)
@@ -191,10 +202,13 @@ class SinkLedgers:
         """When many have gathered; the records of a ledger that goes may not be lost any more."""
 
         def is_settled(number: int) -> bool:
-            ledger = self._ledgers[LedgerKey(sink, named_write(part, number))]
-            is_busy = ledger.record.ends or ledger.members
+            key = LedgerKey(sink, named_write(part, number))
+            ledger = self._ledgers[key]
+            is_busy = ledger.record.ends or ledger.members or not self.can_forget(key)
             return not is_busy and not self._log.in_flight(ledger.seen_at)
 
+        if NumbersKey(sink, part) in self._unreadable:
+            return
         for number in self.numbers.move(NumbersKey(sink, part), is_settled):
             self.forget(LedgerKey(sink, named_write(part, number)))
 
