@@ -203,9 +203,10 @@ class SinkLedgers:
 
         def is_settled(number: int) -> bool:
             key = LedgerKey(sink, named_write(part, number))
-            ledger = self._ledgers[key]
-            is_busy = ledger.record.ends or ledger.members or not self.can_forget(key)
-            return not is_busy and not self._log.in_flight(ledger.seen_at)
+            ledger = self._ledgers.get(key)
+            if ledger is None or ledger.record.ends or ledger.members or not self.can_forget(key):
+                return False
+            return not self._log.in_flight(ledger.seen_at)
 
         if NumbersKey(sink, part) in self._unreadable:
             return

@@ -111,6 +111,13 @@ def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):
     assert refusal(forged.begin).code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("number", ["05", "00000000000000000005", "9" * 5000])
+def test_a_number_that_is_written_otherwise_is_refused(cluster, number):
+    job = Job(cluster, 5, query=f"__headrace_number/{number}/t")
+    for act in (job.begin, job.commit):
+        assert refusal(act).code is ErrorCode.INVALID_REQUEST
+
+
 def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
     monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
     numbers = [0, 1, 2, 9, 3, 4]

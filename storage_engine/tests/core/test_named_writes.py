@@ -9,7 +9,13 @@ from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.query_runs import RUNS_KEPT
 from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write, part_and_number
-from storage_engine.core.transaction_state import LedgerKey, NumberInterval, NumbersKey
+from storage_engine.core.transaction_state import (
+    BatchEnd,
+    LedgerKey,
+    LedgerRecord,
+    NumberInterval,
+    NumbersKey,
+)
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
     TIMEOUT_MS,
@@ -319,3 +325,27 @@ def test_a_name_says_part_and_number(part):
     assert part_and_number(named_write(part, 2**63 - 1)) == (part, 2**63 - 1)
     for query in ("q", named_write(part, 5).replace("5", "x"), "__headrace_number/5"):
         assert part_and_number(query) is None
+
+
+@pytest.mark.parametrize("number", ["05", "00", "-1", "+5", "\u0665", str(2**63), "9" * 5000, ""])
+def test_a_number_has_one_name(number):
+    assert part_and_number(f"__headrace_number/{number}/t") is None
+
+
+def test_a_second_name_of_a_number_in_a_log_stops_nobody(monkeypatch):
+    """An earlier version took it."""
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    jobs = Jobs()
+    for number in range(3):
+        key = LedgerKey("s", f"__headrace_number/0{number}/t")
+        end = BatchEnd(number, 0, True, frozenset({OUT0}))
+        jobs.log.append((key, LedgerRecord(last=number, ends=(end,))))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.settle()
+    for number in range(10):
+        assert jobs.writes(number) is OK
+        jobs.fail_over()
+        jobs.settle()
+    for number in range(10):
+        assert error(jobs.asks(number)) is ALREADY
