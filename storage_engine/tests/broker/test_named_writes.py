@@ -3,6 +3,7 @@ outlive their ledgers and their coordinators. Source: R-SPARK2."""
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,13 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import FORMER_SEQUENCE, named_write
 from storage_engine.core.transaction_state import NumbersKey
-from storage_engine.protocol.apis import commit_batch, join_batch
+from storage_engine.protocol.apis import (
+    abort_members,
+    batch_heartbeat,
+    commit_batch,
+    join_batch,
+    wire,
+)
 from storage_engine.protocol.apis.batch_fields import FIRST_WITH_RUNS
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import SINK, STATE, STATE_PARTITIONS, A, Task
@@ -116,6 +123,57 @@ def test_a_number_that_is_written_otherwise_is_refused(cluster, number):
     job = Job(cluster, 5, query=f"__headrace_number/{number}/t")
     for act in (job.begin, job.commit):
         assert refusal(act).code is ErrorCode.INVALID_REQUEST
+
+
+LONG = "\U0001f600" * 10_000
+
+
+def boundless(spec):
+    """The API of a client that keeps to no limit of strings."""
+
+    def encode_request(version, request):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wire, "MAX_STRING_BYTES", 1 << 20)
+            return [b"".join(bytes(each) for each in spec.encode_request(version, request))]
+
+    return replace(spec, encode_request=encode_request)
+
+
+@pytest.mark.parametrize("long", ["sink", "query", "owner", "origin"])
+def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
+    """The coordinator would start anew at each of them."""
+    stranger = Task(cluster, 0)
+    who = {"sink": SINK, "query": "q"} | ({long: LONG} if long in ("sink", "query") else {})
+    owner = {"owner": LONG} if long == "owner" else {}
+    origins = {"origins": {SOURCE._replace(topic=LONG): 5}} if long == "origin" else {}
+    members = frozenset({(1, 0)})
+    requests = [
+        (commit_batch.API, commit_batch.CommitBatchRequest(
+            **who, **owner, **origins, batch=0, members=frozenset()
+        )),
+    ]  # fmt: skip
+    if long != "origin":
+        join = join_batch.JoinBatchRequest(
+            **who, **owner, batch=0, timeout_ms=60_000, nonce=UUID(int=1)
+        )
+        requests.append((join_batch.API, join))
+    if long in ("sink", "query"):
+        requests.append(
+            (batch_heartbeat.API, batch_heartbeat.BatchHeartbeatRequest(**who, batch=0))
+        )
+        requests.append(
+            (abort_members.API, abort_members.AbortMembersRequest(**who, members=members))
+        )
+    leader = cluster[stranger.coordinator()]
+    core = leader.context.coordinators.coordinator_of(stranger.transactional_id)
+    for spec, request in requests:
+        version = FIRST_WITH_RUNS if owner else 0
+        answer = cluster.answer(
+            cluster.ask(stranger.coordinator(), boundless(spec), version, request)
+        )
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
+        assert "32000 bytes at most" in answer.error_message
+    assert leader.context.coordinators.coordinator_of(stranger.transactional_id) is core
 
 
 def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
