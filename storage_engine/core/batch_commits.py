@@ -399,7 +399,10 @@ class BatchCommits:
             for end in ends:
                 if end.partitions:
                     self._send_markers(end.producer_id, end.epoch, end.commits, end.partitions)
-            self._drop_ended(key, ledger)
+            if ends:
+                self._drop_ended(key, ledger)
+            elif self._ledgers.get(key) is ledger:  # Another number's end may have moved it.
+                self._ledgers.settle(key)
 
         self._log.after(ledger.seen_at, send)
 

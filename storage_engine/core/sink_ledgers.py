@@ -180,14 +180,15 @@ class SinkLedgers:
     # --- what is left of a batch write ---
 
     def settle(self, key: LedgerKey) -> None:
-        """Every end of the ledger's commit is written."""
+        """Every end of the ledger's commit is written, or it has none."""
         ledger = self._ledgers[key]
         named = part_and_number(key.query)
         record = replace(ledger.record, ends=())
         if (named is not None or is_once(key.query)) and self.can_forget(key):
             self._keep_origins(key, ledger)
             record = replace(record, origins={})
-        self.write(key, ledger, record)
+        if record != ledger.record:
+            self.write(key, ledger, record)
         if named is not None:
             self._move_numbers(key.sink, named[0])
 

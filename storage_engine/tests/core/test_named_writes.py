@@ -186,6 +186,62 @@ def test_numbers_in_too_many_pieces_are_refused_and_dense_ones_go_on(monkeypatch
     assert error(jobs.asks(100, part="u")) is OK
 
 
+def test_numbers_without_rows_move_into_intervals_too(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 5)
+    jobs = Jobs()
+    for number in range(40):
+        assert jobs.ends(number, origins={OUT0: number}) is OK
+        jobs.settle()
+    assert jobs.ledgers() < 12, "one of them has the origins"
+    for _ in range(2):
+        record = jobs.coordinator.batches.numbers(PART)
+        assert record is not None and len(record.intervals) == 1
+        assert all(error(jobs.asks(number)) is ALREADY for number in range(40))
+        assert jobs.asks(50).origins == {OUT0: 39}
+        jobs.fail_over()
+        jobs.replicate()
+
+
+def test_numbers_that_are_replicated_together_move_together(monkeypatch):
+    """The end of the first moves others, whose own end comes only then."""
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 1)
+    jobs = Jobs()
+    for number in range(8):
+        jobs.ends(number, replicate=False)
+    jobs.settle()
+    assert jobs.ledgers() < 3
+    assert all(error(jobs.asks(number)) is ALREADY for number in range(8))
+
+
+def test_many_ledgers_of_an_earlier_version_go_with_the_next_commits(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "MOST_MOVED", 100)
+    jobs = Jobs()
+    for number in range(1000):
+        jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.settle()
+    for number in range(1000, 1012):
+        assert jobs.writes(number) is OK
+    assert jobs.ledgers() <= 200
+    assert all(error(jobs.asks(number)) is ALREADY for number in range(1012))
+
+
+def test_dense_numbers_with_ledgers_take_no_room(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "MOST_PIECES", 8)
+    jobs = Jobs()
+    for number in [*range(0, 40, 2), *range(1, 40, 2)]:
+        jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.replicate()
+    for number in range(100, 170, 10):
+        assert jobs.ends(number) is OK
+    assert error(jobs.asks(200)) is ErrorCode.TOO_MANY_BATCH_IDS
+    assert error(jobs.asks(171)) is ErrorCode.TOO_MANY_BATCH_IDS
+    assert error(jobs.asks(40)) is OK
+
+
 def test_numbers_that_were_only_tried_leave_nothing_behind():
     jobs = Jobs()
     for number in range(20):
