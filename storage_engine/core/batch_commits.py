@@ -31,6 +31,7 @@ Checked as a model: every rule here has a counterexample without it. Source: R-S
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
+from itertools import islice
 
 from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
@@ -52,6 +53,7 @@ from storage_engine.core.transaction_events import (
     VerifyMember,
 )
 from storage_engine.core.transaction_state import (
+    NO_BATCH,
     NO_PRODUCER_ID,
     NO_TIME,
     BatchEnd,
@@ -63,6 +65,9 @@ from storage_engine.core.transaction_state import (
     NumbersRecord,
     StateKey,
 )
+
+MOST_FORGOTTEN = 200
+"""Ledgers in one tick."""
 
 MEMBER_EPOCH = 0
 """Of every member: its producer id is never used again, so that there is nothing to fence."""
@@ -295,20 +300,23 @@ class BatchCommits:
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        over = [key for key, ledger in self._ledgers if self._is_over(key, ledger, at.wall_ms)]
-        for key in over:
-            self._ledgers.forget(key)
+        # Whatever has gathered, others wait for this turn.
+        over = islice(
+            (k for k, each in self._ledgers if self._is_over(k, each, at)), MOST_FORGOTTEN
+        )
+        self._ledgers.forget(list(over))
 
-    def _is_over(self, key: LedgerKey, ledger: Ledger, wall_ms: int) -> bool:
+    def _is_over(self, key: LedgerKey, ledger: Ledger, at: Moment) -> bool:
         """Whether nobody can ask for it any more."""
         record = ledger.record
-        return (
-            record.once_ms != NO_TIME
-            and wall_ms - record.once_ms >= self._expiration_ms
-            and not (record.ends or ledger.members)
-            and not self._log.in_flight(ledger.seen_at)
-            and self._ledgers.can_forget(key)
-        )
+        if record.once_ms == NO_TIME and record.last != NO_BATCH:
+            return False
+        if record.ends or ledger.members or self._log.in_flight(ledger.seen_at):
+            return False
+        if record.once_ms == NO_TIME:
+            return self._ledgers.is_abandoned(key, ledger, at.now_ms, self._expiration_ms)
+        is_old = at.wall_ms - record.once_ms >= self._expiration_ms
+        return is_old and self._ledgers.can_forget(key)
 
     # --- the rules of a commit, one by one ---
 

@@ -3,7 +3,7 @@ batch, which run is the newest, how far the sources are copied. Its one rule: ea
 the same, whatever was committed before.
 
     ledger of              ends as
-    streaming query        never
+    streaming query        never; one that has only tried, after a time
     named batch write      its number in an interval (`committed_numbers`)
     batch write without a  nothing, after a time
       name
@@ -14,7 +14,7 @@ the same, whatever was committed before.
 Source: R-SPARK2, R-SPARK3.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from storage_engine.core.committed_numbers import CommittedNumbers
@@ -44,7 +44,7 @@ from storage_engine.core.transaction_state import (
 class Ledger:
     """One query's commits to one sink, with all records that were appended for it."""
 
-    __slots__ = ("members", "record", "seen_at", "unmarked")
+    __slots__ = ("left_alone_at", "members", "record", "seen_at", "unmarked")
 
     def __init__(self, record: LedgerRecord, seen_at: int) -> None:
         self.record = record
@@ -54,6 +54,8 @@ class Ledger:
         """By producer id, of the ends in `record`: where the marker is not acknowledged."""
         self.members: set[int] = set()
         """The open ones, by producer id."""
+        self.left_alone_at: int | None = None
+        """Since when nobody has asked, where nothing is committed; monotonic."""
 
 
 class SinkLedgers:
@@ -114,10 +116,25 @@ class SinkLedgers:
         ledger.seen_at = self._log.append(key, record)
         self._note(key, ledger)
 
-    def forget(self, key: LedgerKey) -> None:
-        """Of a query that asks for nothing more; its origins are kept."""
-        self._keep_origins(key, self._ledgers.pop(key))
-        self._log.append(key, None)
+    def forget(self, keys: Sequence[LedgerKey]) -> None:
+        """Of queries that ask for nothing more; their origins are kept, in one record of each sink
+        that comes before the tombstones."""
+        by_sink: dict[str, list[LedgerRecord]] = {}
+        for key in keys:
+            by_sink.setdefault(key.sink, []).append(self._ledgers.pop(key).record)
+        for sink, records in by_sink.items():
+            self._keep_origins(sink, records)
+        for key in keys:
+            self._log.append(key, None)
+
+    def is_abandoned(self, key: LedgerKey, ledger: Ledger, now_ms: int, after_ms: int) -> bool:
+        """Whether a ledger without commits has been left alone for that long, as far as this
+        coordinator knows: it has nothing but the runs of a query that only tried."""
+        if ledger.record != LedgerRecord(runs=ledger.record.runs):
+            return False
+        if ledger.left_alone_at is None:
+            ledger.left_alone_at = now_ms
+        return now_ms - ledger.left_alone_at >= after_ms
 
     def can_forget(self, key: LedgerKey) -> bool:
         """Whether there is a place for its origins."""
@@ -172,6 +189,7 @@ class SinkLedgers:
         ledger = self.of(key)
         if is_replaced(ledger.record, event.run):
             return True, ledger.seen_at
+        ledger.left_alone_at = None
         record = with_run(ledger.record, event.run)
         if record is not ledger.record:
             self.write(key, ledger, record)
@@ -185,19 +203,18 @@ class SinkLedgers:
         named = part_and_number(key.query)
         record = replace(ledger.record, ends=())
         if (named is not None or is_once(key.query)) and self.can_forget(key):
-            self._keep_origins(key, ledger)
+            self._keep_origins(key.sink, [ledger.record])
             record = replace(record, origins={})
         if record != ledger.record:
             self.write(key, ledger, record)
         if named is not None:
             self._move_numbers(key.sink, named[0])
 
-    def _keep_origins(self, key: LedgerKey, ledger: Ledger) -> None:
-        if ledger.record.origins:
-            of_all = LedgerKey(key.sink, NO_QUERY)
+    def _keep_origins(self, sink: str, ended: Sequence[LedgerRecord]) -> None:
+        if any(record.origins for record in ended):
+            of_all = LedgerKey(sink, NO_QUERY)
             kept = self.of(of_all)
-            origins = folded(kept.record, ledger.record)
-            self.write(of_all, kept, replace(kept.record, origins=origins))
+            self.write(of_all, kept, replace(kept.record, origins=folded(kept.record, ended)))
 
     def _move_numbers(self, sink: str, part: str) -> None:
         """When many have gathered; the records of a ledger that goes may not be lost any more."""
@@ -211,8 +228,8 @@ class SinkLedgers:
 
         if NumbersKey(sink, part) in self._unreadable:
             return
-        for number in self.numbers.move(NumbersKey(sink, part), is_settled):
-            self.forget(LedgerKey(sink, named_write(part, number)))
+        moved = self.numbers.move(NumbersKey(sink, part), is_settled)
+        self.forget([LedgerKey(sink, named_write(part, number)) for number in moved])
 
     def _last_of_sequence(self, sink: str) -> int:
         ledger = self._ledgers.get(LedgerKey(sink, FORMER_SEQUENCE))

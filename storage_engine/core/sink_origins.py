@@ -63,10 +63,13 @@ def advanced(
     return origins
 
 
-def folded(into: LedgerRecord, ended: LedgerRecord) -> Mapping[TopicPartition, Origin]:
-    """The origins of a record that keeps those of queries that have ended, with one more."""
+def folded(into: LedgerRecord, ended: Iterable[LedgerRecord]) -> Mapping[TopicPartition, Origin]:
+    """The origins of a record that keeps those of queries that have ended, with some more."""
     origins = dict(into.origins)
-    for source, origin in ended.origins.items():
-        known = origins.get(source, origin)
-        origins[source] = Origin(max(known.offset, origin.offset), max(known.clock, origin.clock))
+    for record in ended:
+        for source, origin in record.origins.items():
+            known = origins.get(source, origin)
+            origins[source] = Origin(
+                max(known.offset, origin.offset), max(known.clock, origin.clock)
+            )
     return origins
