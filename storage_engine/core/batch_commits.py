@@ -490,5 +490,5 @@ class BatchCommits:
 
 def _told_of(committed: CommittedBatch, owner: str) -> ErrorCode:
     """A number belongs to the query that has committed it, or to no query."""
-    is_same = committed.owner == owner or not committed.owner_is_known
+    is_same = committed.owner == owner
     return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN

@@ -9,7 +9,7 @@ the same, whatever was committed before.
       name
     NO_QUERY               never: it keeps the origins of batch writes, once for each sink
     FORMER_SEQUENCE        never: an older version counted the named batch writes of all parts of a
-                           sink there, and kept the last number alone
+                           sink there, and kept the last number alone, not whose it was
 
 Source: R-SPARK2, R-SPARK3.
 """
@@ -161,11 +161,7 @@ class SinkLedgers:
             return None
         part, number = named
         owner = self.numbers.owner(NumbersKey(key.sink, part), number)
-        if owner is not None:
-            return CommittedBatch(owner=owner)
-        if number == self._last_of_sequence(key.sink):
-            return CommittedBatch(owner_is_known=False)
-        return None
+        return None if owner is None else CommittedBatch(owner=owner)
 
     def number_refusal(self, key: LedgerKey, owner: str) -> ErrorCode:
         """Why a number that is not known to be committed can't be written, either."""
@@ -173,7 +169,7 @@ class SinkLedgers:
         if named is None:
             return ErrorCode.NONE
         part, number = named
-        if number < self._last_of_sequence(key.sink):
+        if number <= self._last_of_sequence(key.sink):
             return ErrorCode.BATCH_ID_UNKNOWN
         if not self.numbers.has_room(NumbersKey(key.sink, part), number, owner):
             return ErrorCode.TOO_MANY_BATCH_IDS
