@@ -31,14 +31,13 @@ Checked as a model: every rule here has a counterexample without it. Source: R-S
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
-from itertools import islice
 
 from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_ledgers import Ledger, SinkLedgers
 from storage_engine.core.sink_names import is_once
-from storage_engine.core.sink_origins import advanced
+from storage_engine.core.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -53,7 +52,6 @@ from storage_engine.core.transaction_events import (
     VerifyMember,
 )
 from storage_engine.core.transaction_state import (
-    NO_BATCH,
     NO_PRODUCER_ID,
     NO_TIME,
     BatchEnd,
@@ -65,9 +63,6 @@ from storage_engine.core.transaction_state import (
     NumbersRecord,
     StateKey,
 )
-
-MOST_FORGOTTEN = 200
-"""Ledgers in one tick."""
 
 MEMBER_EPOCH = 0
 """Of every member: its producer id is never used again, so that there is nothing to fence."""
@@ -95,14 +90,21 @@ class _Member:
 class BatchCommits:
     """All sinks of one partition of the state log."""
 
-    def __init__(self, log: StateLog, *, timeout_max_ms: int, expiration_ms: int) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        *,
+        timeout_max_ms: int,
+        expiration_ms: int,
+        most_origin_bytes: int = MOST_ORIGIN_BYTES,
+    ) -> None:
         self._log = log
         self._timeout_max_ms = timeout_max_ms
         self._expiration_ms = max(expiration_ms, timeout_max_ms)
         """No attempt and no driver of a batch is at work for longer."""
         self._members: dict[int, _Member] = {}
         """By producer id: open ones, and those that abort by themselves."""
-        self._ledgers = SinkLedgers(log)
+        self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
         """The ledger that carries a producer's end."""
         self._touched: dict[Batch, int] = {}
@@ -300,23 +302,7 @@ class BatchCommits:
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        # Whatever has gathered, others wait for this turn.
-        over = islice(
-            (k for k, each in self._ledgers if self._is_over(k, each, at)), MOST_FORGOTTEN
-        )
-        self._ledgers.forget(list(over))
-
-    def _is_over(self, key: LedgerKey, ledger: Ledger, at: Moment) -> bool:
-        """Whether nobody can ask for it any more."""
-        record = ledger.record
-        if record.once_ms == NO_TIME and record.last != NO_BATCH:
-            return False
-        if record.ends or ledger.members or self._log.in_flight(ledger.seen_at):
-            return False
-        if record.once_ms == NO_TIME:
-            return self._ledgers.is_abandoned(key, ledger, at.now_ms, self._expiration_ms)
-        is_old = at.wall_ms - record.once_ms >= self._expiration_ms
-        return is_old and self._ledgers.can_forget(key)
+        self._ledgers.forget(self._ledgers.over(at, self._expiration_ms))
 
     # --- the rules of a commit, one by one ---
 
@@ -329,6 +315,10 @@ class BatchCommits:
         refusal = self._ledgers.number_refusal(LedgerKey(event.sink, event.query), event.owner)
         if refusal is not ErrorCode.NONE:
             return refusal
+        if event.origins and not self._ledgers.has_room(
+            LedgerKey(event.sink, event.query), event.origins
+        ):
+            return ErrorCode.MESSAGE_TOO_LARGE
         if self._markers_are_missing(ledger):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self._a_member_is_lost(event) or self._origins_moved(event):

@@ -14,10 +14,12 @@ the same, whatever was committed before.
 Source: R-SPARK2, R-SPARK3.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import islice
 
 from storage_engine.core.committed_numbers import CommittedNumbers
+from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.query_runs import is_replaced, with_run
@@ -28,11 +30,12 @@ from storage_engine.core.sink_names import (
     named_write,
     part_and_number,
 )
-from storage_engine.core.sink_origins import SinkOrigins, folded
+from storage_engine.core.sink_origins import SinkOrigins, folded, origin_bytes
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import CommitBatch, CommittedBatch, JoinBatch
 from storage_engine.core.transaction_state import (
     NO_BATCH,
+    NO_TIME,
     LedgerKey,
     LedgerRecord,
     NumbersKey,
@@ -40,11 +43,14 @@ from storage_engine.core.transaction_state import (
     StateKey,
 )
 
+MOST_FORGOTTEN = 200
+"""Ledgers in one tick."""
+
 
 class Ledger:
     """One query's commits to one sink, with all records that were appended for it."""
 
-    __slots__ = ("left_alone_at", "members", "record", "seen_at", "unmarked")
+    __slots__ = ("left_alone_at", "members", "origins_stay", "record", "seen_at", "unmarked")
 
     def __init__(self, record: LedgerRecord, seen_at: int) -> None:
         self.record = record
@@ -55,14 +61,18 @@ class Ledger:
         self.members: set[int] = set()
         """The open ones, by producer id."""
         self.left_alone_at: int | None = None
-        """Since when nobody has asked, where nothing is committed; monotonic."""
+        """Since when nobody has asked, where nothing is committed, as far as this coordinator
+        knows; monotonic."""
+        self.origins_stay = False
+        """They found no room in the record of all such origins."""
 
 
 class SinkLedgers:
     """By sink and query."""
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: StateLog, most_origin_bytes: int) -> None:
         self._log = log
+        self._most_origin_bytes = most_origin_bytes
         self._ledgers: dict[LedgerKey, Ledger] = {}
         self._origins: dict[str, SinkOrigins] = {}
         """By sink; of those that have any."""
@@ -119,27 +129,51 @@ class SinkLedgers:
     def forget(self, keys: Sequence[LedgerKey]) -> None:
         """Of queries that ask for nothing more; their origins are kept, in one record of each sink
         that comes before the tombstones."""
-        by_sink: dict[str, list[LedgerRecord]] = {}
+        by_sink: dict[str, list[Ledger]] = {}
         for key in keys:
-            by_sink.setdefault(key.sink, []).append(self._ledgers.pop(key).record)
-        for sink, records in by_sink.items():
-            self._keep_origins(sink, records)
+            by_sink.setdefault(key.sink, []).append(self._ledgers[key])
+        for sink, ledgers in by_sink.items():
+            self._keep_origins(sink, ledgers)
         for key in keys:
-            self._log.append(key, None)
+            if self.can_forget(key):
+                del self._ledgers[key]
+                self._log.append(key, None)
 
-    def is_abandoned(self, key: LedgerKey, ledger: Ledger, now_ms: int, after_ms: int) -> bool:
-        """Whether a ledger without commits has been left alone for that long, as far as this
-        coordinator knows: it has nothing but the runs of a query that only tried."""
-        if ledger.record != LedgerRecord(runs=ledger.record.runs):
+    def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
+        """What nobody can ask for any more; others have to wait for this turn, so only a part of
+        it where much has gathered."""
+        found = (key for key, each in self if self._is_over(key, each, at, expiration_ms))
+        return list(islice(found, MOST_FORGOTTEN))
+
+    def _is_over(self, key: LedgerKey, ledger: Ledger, at: Moment, expiration_ms: int) -> bool:
+        record = ledger.record
+        if record.once_ms == NO_TIME and record.last != NO_BATCH:
+            return False
+        if record.ends or ledger.members or self._log.in_flight(ledger.seen_at):
+            return False
+        if record.once_ms != NO_TIME:
+            return at.wall_ms - record.once_ms >= expiration_ms and self.can_forget(key)
+        # It has nothing but the runs of a query that only tried, if any.
+        if record != LedgerRecord(runs=record.runs):
             return False
         if ledger.left_alone_at is None:
-            ledger.left_alone_at = now_ms
-        return now_ms - ledger.left_alone_at >= after_ms
+            ledger.left_alone_at = at.now_ms
+        return at.now_ms - ledger.left_alone_at >= expiration_ms
 
     def can_forget(self, key: LedgerKey) -> bool:
         """Whether there is a place for its origins."""
-        kept_at = LedgerKey(key.sink, NO_QUERY)
-        return kept_at not in self._unreadable or not self._ledgers[key].record.origins
+        ledger = self._ledgers[key]
+        is_blind = LedgerKey(key.sink, NO_QUERY) in self._unreadable
+        return not ledger.record.origins or not (is_blind or ledger.origins_stay)
+
+    def has_room(self, key: LedgerKey, origins: Mapping[TopicPartition, int]) -> bool:
+        """For the origins of a commit, in the record in which they will be kept."""
+        ends = part_and_number(key.query) is not None or is_once(key.query)
+        kept = self.of(LedgerKey(key.sink, NO_QUERY) if ends else key).record.origins
+        return self._fits(kept.keys() | origins.keys())
+
+    def _fits(self, sources: Iterable[TopicPartition]) -> bool:
+        return origin_bytes(sources) <= self._most_origin_bytes
 
     # --- questions ---
 
@@ -198,19 +232,27 @@ class SinkLedgers:
         ledger = self._ledgers[key]
         named = part_and_number(key.query)
         record = replace(ledger.record, ends=())
-        if (named is not None or is_once(key.query)) and self.can_forget(key):
-            self._keep_origins(key.sink, [ledger.record])
-            record = replace(record, origins={})
+        if named is not None or is_once(key.query):
+            self._keep_origins(key.sink, [ledger])
+            record = replace(record, origins={} if self.can_forget(key) else record.origins)
         if record != ledger.record:
             self.write(key, ledger, record)
         if named is not None:
             self._move_numbers(key.sink, named[0])
 
-    def _keep_origins(self, sink: str, ended: Sequence[LedgerRecord]) -> None:
-        if any(record.origins for record in ended):
-            of_all = LedgerKey(sink, NO_QUERY)
-            kept = self.of(of_all)
-            self.write(of_all, kept, replace(kept.record, origins=folded(kept.record, ended)))
+    def _keep_origins(self, sink: str, ended: Sequence[Ledger]) -> None:
+        """Where there is no room for them they stay in their ledgers, which stay."""
+        of_all = LedgerKey(sink, NO_QUERY)
+        having = [ledger for ledger in ended if ledger.record.origins]
+        if not having or of_all in self._unreadable:
+            return
+        kept = self.of(of_all)
+        origins = folded(kept.record, [ledger.record for ledger in having])
+        if self._fits(origins):
+            self.write(of_all, kept, replace(kept.record, origins=origins))
+        else:
+            for ledger in having:
+                ledger.origins_stay = True
 
     def _move_numbers(self, sink: str, part: str) -> None:
         """When many have gathered; the records of a ledger that goes may not be lost any more."""

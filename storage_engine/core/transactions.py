@@ -60,6 +60,13 @@ EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
 """`transactional.id.expiration.ms`: how long an id is kept that nobody uses."""
 
 
+MAX_MESSAGE_BYTES = 16 << 20
+"""`max.message.bytes` of the log: no record may be larger."""
+
+OTHER_BYTES = 128 << 10
+"""What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
+
+
 class TransactionCoordinator:
     """Both kinds of transactions over one log."""
 
@@ -69,13 +76,17 @@ class TransactionCoordinator:
         producer_timeout_max_ms: int = PRODUCER_TIMEOUT_MAX_MS,
         sink_timeout_max_ms: int = SINK_TIMEOUT_MAX_MS,
         expiration_ms: int = EXPIRATION_MS,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._log = StateLog(lambda request, error: Answer(request=request, error=error))
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )
         self.batches = BatchCommits(
-            self._log, timeout_max_ms=sink_timeout_max_ms, expiration_ms=expiration_ms
+            self._log,
+            timeout_max_ms=sink_timeout_max_ms,
+            expiration_ms=expiration_ms,
+            most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
         )
         """To look at, as `producers` is."""
         self._unreadable: set[StateKey] = set()

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.broker.coordination import state_topic
 from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -198,3 +199,31 @@ def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypat
         cluster.wait_in_sync(STATE, 1, 2, 3)
     assert log_of(cluster, A).log.log_end_offset == end
     Job(cluster, 5).begin().commit(rows=1, dropped=0)
+
+
+def test_origins_that_do_not_fit_together_are_refused_and_restart_no_coordinator(
+    tmp_path, monkeypatch
+):
+    """Those of writes that have ended go to one record of the sink, which would grow too large."""
+    monkeypatch.setattr(state_topic, "STATE_MESSAGE_MAX_BYTES", 64 << 10)
+    cluster = SimulatedCluster(tmp_path, transaction_state_log_num_partitions="1")
+    assert cluster.create_topic("a").error_code == 0
+
+    def writes(number: int) -> Job:
+        sources = range(1600 * number, 1600 * (number + 1))
+        origins = {SOURCE._replace(partition=each): 5 for each in sources}
+        job = Job(cluster, number).begin()
+        job.commit(origins=origins)
+        settle(cluster, A)
+        return job
+
+    job = writes(0)
+    core = cluster[job.coordinator()].context.coordinators.coordinator_of(job.transactional_id)
+    for number in (1, 2, 3):
+        told = refusal(lambda number=number: writes(number))
+        assert told.code is ErrorCode.MESSAGE_TOO_LARGE
+    cluster.loop.run_for(20_000)
+    leader = cluster[job.coordinator()]
+    assert leader.context.coordinators.coordinator_of(job.transactional_id) is core
+    assert len(Job(cluster, 4).begin().origins) == 1600
+    cluster.close()

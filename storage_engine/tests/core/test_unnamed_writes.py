@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core.batch_commits import MOST_FORGOTTEN
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.sink_ledgers import MOST_FORGOTTEN
 from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write
 from storage_engine.core.transaction_state import LedgerKey, LedgerRecord, Origin
 from storage_engine.core.transactions import (
@@ -14,6 +14,7 @@ from storage_engine.core.transactions import (
     SINK_TIMEOUT_MAX_MS,
     TransactionCoordinator,
 )
+from storage_engine.protocol.transaction_records import encode_record
 from storage_engine.tests.core.coordinator_bench import OUT0, CoordinatorBench
 
 
@@ -124,3 +125,38 @@ def test_a_query_that_has_only_tried_is_forgotten_in_time():
     assert known() == {"done"}
     assert bench.join(1, query="done", run=UUID(int=2)).error is ErrorCode.NONE
     assert bench.join(1, query="done", run=run).error is ErrorCode.RUN_REPLACED
+
+
+def test_origins_that_no_record_can_hold_are_refused_and_none_are_lost():
+    """Two writes at once, each of which has room alone."""
+    bench = CoordinatorBench(lambda: TransactionCoordinator(max_message_bytes=20_000))
+    names = [ONCE_PREFIX + "1", ONCE_PREFIX + "2", named_write("t", 0), named_write("t", 1)]
+    copied: dict[TopicPartition, int] = {}
+    for base, query in enumerate(names):
+        batch = max(0, base - 2)
+        origins = {TopicPartition("source", 1000 * base + each): 5 for each in range(300)}
+        winner = bench.attempt(batch, query=query)
+        assert bench.commit(batch, winner, query=query, origins=origins).error is ErrorCode.NONE
+        copied |= origins
+    bench.settle()
+    for ms in (0, EXPIRATION_MS, 0):
+        bench.pass_time(ms)
+        bench.settle()
+        bench.fail_over()
+        bench.replicate()
+        assert bench.join(0, query="after").origins == copied
+    with_origins = [r for _, r in bench.coordinator.batches.ledgers() if r.origins]
+    assert {len(record.origins) for record in with_origins} == {300}
+    size = len(bench.log)
+    for query in ("stream", ONCE_PREFIX + "3", named_write("t", 2)):
+        batch = 2
+        winner = bench.attempt(batch, query=query)
+        much = {TopicPartition("more", each): 5 for each in range(900)}
+        told = bench.commit(batch, winner, query=query, origins=much)
+        assert told.error is ErrorCode.MESSAGE_TOO_LARGE
+        few = {TopicPartition("source", each): 9 for each in range(300)}
+        told = bench.commit(batch, winner, query=query, origins=few)
+        assert told.error is ErrorCode.NONE, "it has room where others of these sources are"
+        bench.settle()
+    largest = max(len(encode_record(record)) for _, record in bench.log if record is not None)
+    assert size < len(bench.log) and largest < 20_000
