@@ -204,7 +204,8 @@ def _name_problem(request: _Named, version: int) -> str | None:
         return None
     named = part_and_number(request.query)
     if named is None or named[1] != request.batch:
-        return f"the query {request.query!r} does not name the number {request.batch} of a part"
+        query = request.query[:MOST_NAME_LENGTH]
+        return f"the query {query!r} does not name the number {request.batch} of a part"
     if len(request.owner) > MOST_NAME_LENGTH or len(named[0]) > MOST_NAME_LENGTH:
         return f"the names of a query and of a part have {MOST_NAME_LENGTH} characters at most"
     return None

@@ -119,7 +119,7 @@ def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):
     assert refusal(forged.begin).code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("number", ["05", "00000000000000000005", "9" * 5000])
+@pytest.mark.parametrize("number", ["05", "00000000000000000005", "9" * 5000, "\x01" * 30_000])
 def test_a_number_that_is_written_otherwise_is_refused(cluster, number):
     job = Job(cluster, 5, query=f"__headrace_number/{number}/t")
     for act in (job.begin, job.commit):
