@@ -29,7 +29,7 @@ order, and a commit ends the members of its own number. What is left of the ledg
 Checked as a model: every rule here has a counterexample without it. Source: R-SPARK2.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from storage_engine.core.coordination import Moment
@@ -37,7 +37,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_ledgers import Ledger, SinkLedgers
 from storage_engine.core.sink_names import is_once
-from storage_engine.core.sink_origins import advanced
+from storage_engine.core.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -61,6 +61,7 @@ from storage_engine.core.transaction_state import (
     MemberRecord,
     NumbersKey,
     NumbersRecord,
+    StateKey,
 )
 
 MEMBER_EPOCH = 0
@@ -89,14 +90,21 @@ class _Member:
 class BatchCommits:
     """All sinks of one partition of the state log."""
 
-    def __init__(self, log: StateLog, *, timeout_max_ms: int, expiration_ms: int) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        *,
+        timeout_max_ms: int,
+        expiration_ms: int,
+        most_origin_bytes: int = MOST_ORIGIN_BYTES,
+    ) -> None:
         self._log = log
         self._timeout_max_ms = timeout_max_ms
         self._expiration_ms = max(expiration_ms, timeout_max_ms)
         """No attempt and no driver of a batch is at work for longer."""
         self._members: dict[int, _Member] = {}
         """By producer id: open ones, and those that abort by themselves."""
-        self._ledgers = SinkLedgers(log)
+        self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
         """The ledger that carries a producer's end."""
         self._touched: dict[Batch, int] = {}
@@ -124,12 +132,14 @@ class BatchCommits:
         members: Iterable[tuple[int, MemberRecord]],
         now_ms: int,
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]] = (),
+        unreadable: Set[StateKey] = frozenset(),
     ) -> None:
-        """Take up what the log says, and go on with what it left half done.
+        """Take up what the log says, and go on with what it left half done; nothing is written
+        over what is `unreadable`.
 
         The time of an open transaction starts again: nothing says when its batch was last heard of.
         """
-        self._ledgers.restore(ledgers, numbers)
+        self._ledgers.restore(ledgers, numbers, unreadable)
         for key, ledger in self._ledgers:
             if ledger.record.ends:
                 self._send_ends(key, ledger)
@@ -247,6 +257,7 @@ class BatchCommits:
         if replaced:
             log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
             return
+        ledger = self._ledgers.of(key)  # A run that was noted may have begun it.
         refusal = self._commit_refusal(event, ledger)
         if refusal in (ErrorCode.ALREADY_COMMITTED, ErrorCode.BATCH_ID_TAKEN):
             aborted_at = self._abort_listed(key, event.members, event.batch)
@@ -291,19 +302,7 @@ class BatchCommits:
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
-        over = [key for key, ledger in self._ledgers if self._is_over(ledger, at.wall_ms)]
-        for key in over:
-            self._ledgers.forget(key)
-
-    def _is_over(self, ledger: Ledger, wall_ms: int) -> bool:
-        """Whether nobody can ask for it any more."""
-        record = ledger.record
-        return (
-            record.once_ms != NO_TIME
-            and wall_ms - record.once_ms >= self._expiration_ms
-            and not (record.ends or ledger.members)
-            and not self._log.in_flight(ledger.seen_at)
-        )
+        self._ledgers.forget(self._ledgers.over(at, self._expiration_ms))
 
     # --- the rules of a commit, one by one ---
 
@@ -316,6 +315,10 @@ class BatchCommits:
         refusal = self._ledgers.number_refusal(LedgerKey(event.sink, event.query), event.owner)
         if refusal is not ErrorCode.NONE:
             return refusal
+        if event.origins and not self._ledgers.has_room(
+            LedgerKey(event.sink, event.query), event.origins
+        ):
+            return ErrorCode.MESSAGE_TOO_LARGE
         if self._markers_are_missing(ledger):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self._a_member_is_lost(event) or self._origins_moved(event):
@@ -394,7 +397,10 @@ class BatchCommits:
             for end in ends:
                 if end.partitions:
                     self._send_markers(end.producer_id, end.epoch, end.commits, end.partitions)
-            self._drop_ended(key, ledger)
+            if ends:
+                self._drop_ended(key, ledger)
+            elif self._ledgers.get(key) is ledger:  # Another number's end may have moved it.
+                self._ledgers.settle(key)
 
         self._log.after(ledger.seen_at, send)
 
@@ -474,5 +480,5 @@ class BatchCommits:
 
 def _told_of(committed: CommittedBatch, owner: str) -> ErrorCode:
     """A number belongs to the query that has committed it, or to no query."""
-    is_same = committed.owner == owner or not committed.owner_is_known
+    is_same = committed.owner == owner
     return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN

@@ -1,7 +1,7 @@
 """Numbers of named batch writes that are committed, by sink and part. Its one rule: a committed
 number is never forgotten, and numbers that follow each other cost nothing.
 
-    newest numbers   each has a ledger, with run and rows          up to 2 * LEDGERS_KEPT
+    newest numbers   each has a ledger, with run and rows          some 2 * LEDGERS_KEPT
     all others       intervals, each with the query it belongs to  up to MOST_PIECES
 
 A number's ledger ends in an interval: both records are appended together. Which query has committed
@@ -11,6 +11,7 @@ are kept as long as its ledger. Source: R-SPARK2.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_state import NumberInterval, NumbersKey, NumbersRecord
@@ -19,9 +20,13 @@ LEDGERS_KEPT = 100
 """A replay is nearly always of one of the last numbers. So many more may gather before they are
 moved together: a record of all intervals is written once in a hundred commits."""
 
+MOST_MOVED = 500
+"""At once: more may have gathered under an earlier version, or behind one that was busy."""
+
 MOST_PIECES = 4_096
-"""Intervals and numbers with a ledger, of one part: their record has 80 kB then, and is made in a
-few milliseconds. A number a day, with a gap every month, comes so far in three hundred years."""
+"""Intervals of one part, with those that its numbers with a ledger will make: their record has
+80 kB then, and is made in a few milliseconds. A number a day, with a gap every month, comes so far
+in three hundred years."""
 
 
 class _Part:
@@ -64,6 +69,8 @@ class CommittedNumbers:
         part = self._parts.get(key)
         if part is None or len(part.record.intervals) + len(part.newest) < MOST_PIECES:
             return True
+        if len(part.record.intervals) + _pieces(part) < MOST_PIECES:
+            return True
         return owner in (_owner(part, number - 1), _owner(part, number + 1))
 
     def move(self, key: NumbersKey, is_settled: Callable[[int], bool]) -> list[int]:
@@ -72,7 +79,8 @@ class CommittedNumbers:
         part = self._parts[key]
         if len(part.newest) < 2 * LEDGERS_KEPT:
             return []
-        oldest = list(part.newest)[:LEDGERS_KEPT]
+        many = min(len(part.newest) - LEDGERS_KEPT, MOST_MOVED)
+        oldest = list(islice(part.newest, many))
         moved = [number for number in oldest if is_settled(number)]
         if moved:
             added = [
@@ -99,6 +107,16 @@ def merged(intervals: Iterable[NumberInterval]) -> tuple[NumberInterval, ...]:
         else:
             found.append(each)
     return tuple(found)
+
+
+def _pieces(part: _Part) -> int:
+    """How many intervals more there would be without ledgers; less than none where they close
+    gaps."""
+    joints = 0
+    for number, owner in part.newest.items():
+        joints += _owner(part, number - 1) == owner
+        joints += _owner_within(part.record.intervals, number + 1) == owner
+    return len(part.newest) - joints
 
 
 def _owner(part: _Part, number: int) -> str | None:

@@ -155,8 +155,9 @@ class ErrorCode(enum.IntEnum):
     BATCH_ID_UNKNOWN = (
         10_007,
         False,
-        "whether the batchId was committed is not known: it lies below the last one that an older "
-        "version has counted, and that version kept no others; write it under another sinkId",
+        "whether the batchId was committed to this part is not known: it is not above the last one "
+        "that an older version has counted for all parts and queries of the sink; if its rows are "
+        "missing, write it under another sinkId",
     )
 
     @classmethod

@@ -12,6 +12,8 @@ ONCE_PREFIX = "__headrace_once/"
 """Of the query id of a batch write; what follows is never used again."""
 NAMED_PREFIX = "__headrace_number/"
 """Of the query id of a named batch write; its number and its part follow."""
+MOST_NUMBER = 2**63 - 1
+MOST_DIGITS = len(str(MOST_NUMBER))
 FORMER_SEQUENCE = "batch-writes"
 """The query id that all named batch writes of a sink shared, when only their last number was kept.
 Nobody is given it any more; state logs still have it."""
@@ -41,13 +43,15 @@ def named_write(part: str, number: int) -> str:
 
 
 def part_and_number(query: str) -> tuple[str, int] | None:
-    """Of a named batch write; None for other queries, and for a name that is not of its form."""
+    """Of a named batch write; None for other queries, and for a name that `named_write` does not
+    make: a second name of one number would be a second ledger of it."""
     if not query.startswith(NAMED_PREFIX):
         return None
     number, slash, part = query.removeprefix(NAMED_PREFIX).partition("/")
-    if not slash or not number.isascii() or not number.isdigit():
+    if not slash or len(number) > MOST_DIGITS or not number.isascii() or not number.isdigit():
         return None
-    return part, int(number)
+    value = int(number)
+    return (part, value) if value <= MOST_NUMBER and named_write(part, value) == query else None
 
 
 def coordinated_name(transactional_id: str) -> str:

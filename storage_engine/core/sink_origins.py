@@ -6,10 +6,17 @@ Both lie in the ledgers, so that they outlive a coordinator; here they are gathe
 a question costs the same whatever was committed before. Source: R-SPARK2, R-SPARK3.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_state import LedgerRecord, Origin
+
+MOST_ORIGIN_BYTES = 15 << 20
+"""That fit into a record, unless the log takes smaller ones only."""
+_TOPIC_BYTES = 8
+"""Beside its name: two counts."""
+_PARTITION_BYTES = 20
 
 _Move = tuple[int, str]
 """(clock, query)."""
@@ -63,10 +70,22 @@ def advanced(
     return origins
 
 
-def folded(into: LedgerRecord, ended: LedgerRecord) -> Mapping[TopicPartition, Origin]:
-    """The origins of a record that keeps those of queries that have ended, with one more."""
+def folded(into: LedgerRecord, ended: Iterable[LedgerRecord]) -> Mapping[TopicPartition, Origin]:
+    """The origins of a record that keeps those of queries that have ended, with some more."""
     origins = dict(into.origins)
-    for source, origin in ended.origins.items():
-        known = origins.get(source, origin)
-        origins[source] = Origin(max(known.offset, origin.offset), max(known.clock, origin.clock))
+    for record in ended:
+        for source, origin in record.origins.items():
+            known = origins.get(source, origin)
+            origins[source] = Origin(
+                max(known.offset, origin.offset), max(known.clock, origin.clock)
+            )
     return origins
+
+
+def origin_bytes(origins: Iterable[TopicPartition]) -> int:
+    """How much room the sources take in a record at most."""
+    topics = Counter(source.topic for source in origins)
+    return sum(
+        _TOPIC_BYTES + len(topic.encode()) + _PARTITION_BYTES * count
+        for topic, count in topics.items()
+    )

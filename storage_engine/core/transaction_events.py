@@ -227,8 +227,6 @@ class CommittedBatch:
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID
     """One of its members."""
-    owner_is_known: bool = True
-    """False for one that was counted when nothing but its number was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.sink_names import FORMER_SEQUENCE, part_and_number
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import (
     AbortMembers,
@@ -59,6 +60,13 @@ EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
 """`transactional.id.expiration.ms`: how long an id is kept that nobody uses."""
 
 
+MAX_MESSAGE_BYTES = 16 << 20
+"""`max.message.bytes` of the log: no record may be larger."""
+
+OTHER_BYTES = 128 << 10
+"""What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
+
+
 class TransactionCoordinator:
     """Both kinds of transactions over one log."""
 
@@ -68,17 +76,23 @@ class TransactionCoordinator:
         producer_timeout_max_ms: int = PRODUCER_TIMEOUT_MAX_MS,
         sink_timeout_max_ms: int = SINK_TIMEOUT_MAX_MS,
         expiration_ms: int = EXPIRATION_MS,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._log = StateLog(lambda request, error: Answer(request=request, error=error))
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )
         self.batches = BatchCommits(
-            self._log, timeout_max_ms=sink_timeout_max_ms, expiration_ms=expiration_ms
+            self._log,
+            timeout_max_ms=sink_timeout_max_ms,
+            expiration_ms=expiration_ms,
+            most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
         )
         """To look at, as `producers` is."""
         self._unreadable: set[StateKey] = set()
         """What has a record that means nothing here."""
+        self._blind_sinks: set[str] = set()
+        """With a ledger among them, whose origins nobody knows."""
 
     def restore(
         self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
@@ -105,11 +119,12 @@ class TransactionCoordinator:
                     self._unreadable.add(key)
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
-        self.batches.restore(ledgers, members, at.now_ms, numbers)
+        self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
+        self.batches.restore(ledgers, members, at.now_ms, numbers, self._unreadable)
         return self._log.take_effects()
 
     def step(self, event: Event) -> list[Effect]:
-        if self._unreadable and not self._unreadable.isdisjoint(_keys(event)):
+        if self._unreadable and self._needs_unreadable(event):
             request: int = event.request  # type: ignore[union-attr]
             return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
@@ -133,6 +148,16 @@ class TransactionCoordinator:
                 self._step_batches(event)
         return self._log.take_effects()
 
+    def _needs_unreadable(self, event: Any) -> bool:
+        """Whether its answer would depend on a record that means nothing here."""
+        if not self._unreadable.isdisjoint(_keys(event)):
+            return True
+        # Each join is told up to where sources are copied, which any ledger of the sink may say.
+        needs_origins = isinstance(event, JoinBatch) or (
+            isinstance(event, CommitBatch) and bool(event.origins)
+        )
+        return needs_origins and event.sink in self._blind_sinks
+
     def _step_batches(
         self,
         event: JoinBatch | EnlistPartitions | VerifyMember | Heartbeat | CommitBatch | AbortMembers,
@@ -155,8 +180,14 @@ class TransactionCoordinator:
 
 
 def _keys(event: Any) -> Iterator[StateKey]:
-    """Of what a request is about."""
+    """Of what a request is about, or what is looked at or written for it."""
     if hasattr(event, "transactional_id"):
         yield TransactionalIdKey(event.transactional_id)
     if hasattr(event, "query"):
         yield LedgerKey(event.sink, event.query)
+        named = part_and_number(event.query)
+        # Who gives attempts up, or says that they live, asks for no number.
+        if named is not None and hasattr(event, "owner"):
+            yield NumbersKey(event.sink, named[0])
+            yield LedgerKey(event.sink, FORMER_SEQUENCE)
+            yield LedgerKey(event.sink, event.owner)

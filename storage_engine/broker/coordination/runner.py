@@ -111,7 +111,8 @@ class CoordinatorKind:
     topic: str
     codec: str
     """Module with `new_content`, `replay` and `encode_entries`, of the log's records."""
-    new_core: Callable[[], Core]
+    new_core: Callable[[int], Core]
+    """Of a log with that `max.message.bytes`."""
     new_carrier: Callable[["CoordinatorRunner"], Carrier]
     tick: Callable[[Moment], Any]
     """The event of the periodic work."""
@@ -243,7 +244,7 @@ class CoordinatorRunner:
     def _loaded(self, content: Content) -> None:
         if self.try_complete():
             return
-        coordinator = self._kind.new_core()
+        coordinator = self._kind.new_core(self.partition.config.log.max_message_bytes)
         try:
             effects = coordinator.restore(content, moment(self._ports.clock))
         except Exception as failure:  # noqa: BLE001 - told with its trace by who reads again

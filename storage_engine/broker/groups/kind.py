@@ -48,7 +48,7 @@ def group_coordinators(
         name="groups",
         topic=GROUP_OFFSETS_TOPIC,
         codec="storage_engine.protocol.group_batches",
-        new_core=lambda: GroupCoordinator(settings),
+        new_core=lambda _max_message_bytes: GroupCoordinator(settings),
         new_carrier=lambda runner: _AlarmClock(runner, scheduler, clock),
         tick=lambda at: ExpireOffsets(at=at),
         answer_types=(Answer,),

@@ -158,6 +158,10 @@ _INVALID = int(ErrorCode.INVALID_REQUEST)
 MOST_NAME_LENGTH = 1_000
 """Of an owner and of a part: both are kept as long as the sink is."""
 
+MOST_NAME_BYTES = 32_000
+"""Of each name that gets into the coordinator's log, whose strings have 32,767 bytes at most; that
+of a sink with a prefix."""
+
 _Named = JoinBatchRequest | CommitBatchRequest
 _Request = BatchHeartbeatRequest | AbortMembersRequest
 
@@ -168,7 +172,23 @@ def _problem(request: _Named | _Request, batch: int) -> str | None:
         return "a sink and a query need a name"
     if batch < 0:
         return f"batches count from 0, there is no batch {batch}"
+    # Each byte of a character is counted only where that can matter.
+    if any(
+        4 * len(name) > MOST_NAME_BYTES and len(name.encode()) > MOST_NAME_BYTES
+        for name in _names(request)
+    ):
+        return f"the names of a sink, a query and a topic have {MOST_NAME_BYTES} bytes at most"
     return None
+
+
+def _names(request: _Named | _Request) -> set[str]:
+    """All that the coordinator writes down."""
+    names = {request.sink, request.query}
+    if isinstance(request, _Named):
+        names.add(request.owner)
+    if isinstance(request, CommitBatchRequest):
+        names |= {source.topic for source in request.origins}
+    return names
 
 
 def _name_problem(request: _Named, version: int) -> str | None:
@@ -184,7 +204,8 @@ def _name_problem(request: _Named, version: int) -> str | None:
         return None
     named = part_and_number(request.query)
     if named is None or named[1] != request.batch:
-        return f"the query {request.query!r} does not name the number {request.batch} of a part"
+        query = request.query[:MOST_NAME_LENGTH]
+        return f"the query {query!r} does not name the number {request.batch} of a part"
     if len(request.owner) > MOST_NAME_LENGTH or len(named[0]) > MOST_NAME_LENGTH:
         return f"the names of a query and of a part have {MOST_NAME_LENGTH} characters at most"
     return None

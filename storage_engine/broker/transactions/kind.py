@@ -49,7 +49,8 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Coordi
         name="transactions",
         topic=TRANSACTION_STATE_TOPIC,
         codec="storage_engine.protocol.transaction_batches",
-        new_core=lambda: TransactionCoordinator(
+        new_core=lambda max_message_bytes: TransactionCoordinator(
+            max_message_bytes=max_message_bytes,
             producer_timeout_max_ms=config.integer("transaction.max.timeout.ms"),
             expiration_ms=config.integer("transactional.id.expiration.ms"),
         ),

@@ -3,16 +3,24 @@ outlive their ledgers and their coordinators. Source: R-SPARK2."""
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from storage_engine.broker.coordination import state_topic
 from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.sink_names import FORMER_SEQUENCE, named_write
 from storage_engine.core.transaction_state import NumbersKey
-from storage_engine.protocol.apis import commit_batch, join_batch
+from storage_engine.protocol.apis import (
+    abort_members,
+    batch_heartbeat,
+    commit_batch,
+    join_batch,
+    wire,
+)
 from storage_engine.protocol.apis.batch_fields import FIRST_WITH_RUNS
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import SINK, STATE, STATE_PARTITIONS, A, Task
@@ -153,6 +161,64 @@ def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):
     assert refusal(forged.begin).code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("number", ["05", "00000000000000000005", "9" * 5000, "\x01" * 30_000])
+def test_a_number_that_is_written_otherwise_is_refused(cluster, number):
+    job = Job(cluster, 5, query=f"__headrace_number/{number}/t")
+    for act in (job.begin, job.commit):
+        assert refusal(act).code is ErrorCode.INVALID_REQUEST
+
+
+LONG = "\U0001f600" * 10_000
+
+
+def boundless(spec):
+    """The API of a client that keeps to no limit of strings."""
+
+    def encode_request(version, request):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wire, "MAX_STRING_BYTES", 1 << 20)
+            return [b"".join(bytes(each) for each in spec.encode_request(version, request))]
+
+    return replace(spec, encode_request=encode_request)
+
+
+@pytest.mark.parametrize("long", ["sink", "query", "owner", "origin"])
+def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
+    """The coordinator would start anew at each of them."""
+    stranger = Task(cluster, 0)
+    who = {"sink": SINK, "query": "q"} | ({long: LONG} if long in ("sink", "query") else {})
+    owner = {"owner": LONG} if long == "owner" else {}
+    origins = {"origins": {SOURCE._replace(topic=LONG): 5}} if long == "origin" else {}
+    members = frozenset({(1, 0)})
+    requests = [
+        (commit_batch.API, commit_batch.CommitBatchRequest(
+            **who, **owner, **origins, batch=0, members=frozenset()
+        )),
+    ]  # fmt: skip
+    if long != "origin":
+        join = join_batch.JoinBatchRequest(
+            **who, **owner, batch=0, timeout_ms=60_000, nonce=UUID(int=1)
+        )
+        requests.append((join_batch.API, join))
+    if long in ("sink", "query"):
+        requests.append(
+            (batch_heartbeat.API, batch_heartbeat.BatchHeartbeatRequest(**who, batch=0))
+        )
+        requests.append(
+            (abort_members.API, abort_members.AbortMembersRequest(**who, members=members))
+        )
+    leader = cluster[stranger.coordinator()]
+    core = leader.context.coordinators.coordinator_of(stranger.transactional_id)
+    for spec, request in requests:
+        version = FIRST_WITH_RUNS if owner else 0
+        answer = cluster.answer(
+            cluster.ask(stranger.coordinator(), boundless(spec), version, request)
+        )
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
+        assert "32000 bytes at most" in answer.error_message
+    assert leader.context.coordinators.coordinator_of(stranger.transactional_id) is core
+
+
 def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
     monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
     numbers = [0, 1, 2, 9, 3, 4]
@@ -175,3 +241,31 @@ def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypat
         cluster.wait_in_sync(STATE, 1, 2, 3)
     assert log_of(cluster, A).log.log_end_offset == end
     Job(cluster, 5).begin().commit(rows=1, dropped=0)
+
+
+def test_origins_that_do_not_fit_together_are_refused_and_restart_no_coordinator(
+    tmp_path, monkeypatch
+):
+    """Those of writes that have ended go to one record of the sink, which would grow too large."""
+    monkeypatch.setattr(state_topic, "STATE_MESSAGE_MAX_BYTES", 64 << 10)
+    cluster = SimulatedCluster(tmp_path, transaction_state_log_num_partitions="1")
+    assert cluster.create_topic("a").error_code == 0
+
+    def writes(number: int) -> Job:
+        sources = range(1600 * number, 1600 * (number + 1))
+        origins = {SOURCE._replace(partition=each): 5 for each in sources}
+        job = Job(cluster, number).begin()
+        job.commit(origins=origins)
+        settle(cluster, A)
+        return job
+
+    job = writes(0)
+    core = cluster[job.coordinator()].context.coordinators.coordinator_of(job.transactional_id)
+    for number in (1, 2, 3):
+        told = refusal(lambda number=number: writes(number))
+        assert told.code is ErrorCode.MESSAGE_TOO_LARGE
+    cluster.loop.run_for(20_000)
+    leader = cluster[job.coordinator()]
+    assert leader.context.coordinators.coordinator_of(job.transactional_id) is core
+    assert len(Job(cluster, 4).begin().origins) == 1600
+    cluster.close()

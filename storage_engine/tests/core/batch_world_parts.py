@@ -4,10 +4,13 @@ that they are written to, each with the guard of its present leader."""
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.query_runs import RUNS_KEPT
 from storage_engine.core.transaction_events import Answer
+from storage_engine.core.transaction_state import LedgerRecord
 from storage_engine.core.verification_guard import VerificationGuards
 
 
@@ -18,6 +21,12 @@ class Violation(AssertionError):
 def demand(truth: bool, what: str) -> None:
     if not truth:
         raise Violation(what)
+
+
+def check_runs(before: tuple[UUID, ...], record: LedgerRecord) -> None:
+    """The next record of a ledger with those runs forgets none of them."""
+    one_more = (*before, *record.runs[-1:])[-RUNS_KEPT:]
+    demand(record.runs in (before, one_more), f"of the runs {before} only {record.runs} are left")
 
 
 @dataclass(frozen=True, slots=True)

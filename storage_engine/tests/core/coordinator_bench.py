@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.coordination import AppendRecord, Moment, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -42,6 +42,8 @@ class CoordinatorBench:
         self.markers: dict[tuple[int, TopicPartition], bool] = {}
         """Sent and not written: (producer id, partition) -> commits."""
         self.written: dict[tuple[int, TopicPartition], set[bool]] = {}
+        self.unreadable: set[StateKey] = set()
+        """What the next coordinator can't read the records of."""
         self._requests = 0
         self._producer_ids = 100
         self._start()
@@ -49,12 +51,14 @@ class CoordinatorBench:
     def _start(self) -> None:
         self.coordinator = self.factory()
         self._base = len(self.log)
-        content: dict[StateKey, StateRecord] = {}
+        content: dict[StateKey, StateRecord | UnreadableRecord] = {}
         for key, record in self.log:
             if record is None:
                 content.pop(key, None)
             else:
                 content[key] = record
+        for key in self.unreadable:
+            content[key] = UnreadableRecord("its version 1 is not known")
         self.markers = {}
         self._run(self.coordinator.restore(content, self.at))
 

@@ -7,7 +7,7 @@ from storage_engine.core.coordination import AppendRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transaction_events import Event, JoinBatch
-from storage_engine.core.transaction_state import LedgerKey, MemberRecord
+from storage_engine.core.transaction_state import NO_BATCH, LedgerKey, MemberRecord
 from storage_engine.core.transactions import TransactionCoordinator
 from storage_engine.core.verification_guard import VerificationGuards
 
@@ -51,6 +51,15 @@ class DropsAtOnce(BatchCommits):
     def _drop_ended(self, key, ledger):
         ledger.unmarked = {}
         super()._drop_ended(key, ledger)
+
+
+class ForgetsTheFirstRun(BatchCommits):
+    """A ledger that begins with a batch without members is made before the run is noted."""
+
+    def _write_commit(self, event, key, ledger):
+        if not event.members and ledger.record.last == NO_BATCH:
+            ledger.record = replace(ledger.record, runs=())
+        super()._write_commit(event, key, ledger)
 
 
 class DoesNotWait(BatchCommits):

@@ -9,7 +9,9 @@ state. Its one rule: it knows nothing of the code, so that both can be held agai
     timeout       an open transaction is aborted
 
 What is told is never more than `safe` says. A writer of the same number, part and owner is the same
-job again; an owner is a streaming query that writes in `foreachBatch`, or nobody's ("").
+job again; an owner is a streaming query that writes in `foreachBatch`, or nobody's (""). A `stream`
+is such a query that writes its micro-batches itself: one record has its runs and its last number.
+An `empty` writer has no rows, joins with nobody, and commits no members.
 """
 
 from collections.abc import Iterator
@@ -39,10 +41,21 @@ class Writer:
     part: str = "t"
     owner: str = ""
     run: str = ""
+    stream: bool = False
+    empty: bool = False
 
     @property
     def key(self) -> Key:
         return self.part, self.number
+
+
+class Query(NamedTuple):
+    """The record of a streaming query."""
+
+    last: int = -1
+    """Of a stream: the number of its last micro-batch."""
+    runs: tuple[str, ...] = ()
+    """In the order in which they came, as the rules keep them."""
 
 
 class Kept(NamedTuple):
@@ -54,10 +67,18 @@ class Kept(NamedTuple):
     """(number, its owner) of numbers that have a record of their own."""
     folded: frozenset[tuple[Key, str]] = frozenset()
     """The same of numbers that lie in an interval."""
-    runs: tuple[tuple[str, str], ...] = ()
-    """(owner, run), in the order in which they came, as the rules keep them."""
+    queries: tuple[tuple[str, Query], ...] = ()
+    """By name, each one record."""
+    empty: frozenset[tuple[Key, int]] = frozenset()
+    """(number, writer) that are committed without members."""
     came: tuple[tuple[str, str], ...] = ()
-    """The same as it was."""
+    """(owner, run), in the order in which they came."""
+
+    def query(self, name: str) -> Query:
+        return dict(self.queries).get(name, Query())
+
+    def with_query(self, name: str, query: Query) -> "Kept":
+        return self._replace(queries=tuple(sorted({**dict(self.queries), name: query}.items())))
 
 
 class State(NamedTuple):
@@ -88,6 +109,8 @@ class Rules:
 
     def committed_by(self, kept: Kept, writer: Writer) -> str | None:
         """The owner under which the writer's number is committed."""
+        if writer.stream:
+            return writer.owner if writer.number <= kept.query(writer.owner).last else None
         for key, owner in kept.records | kept.folded:
             if key == writer.key:
                 return owner
@@ -97,14 +120,18 @@ class Rules:
         return owner != writer.owner
 
     def is_replaced(self, kept: Kept, writer: Writer) -> bool:
-        runs = [run for owner, run in kept.runs if owner == writer.owner]
-        return writer.run in runs[:-1]
+        return writer.run in kept.query(writer.owner).runs[:-1]
 
     def with_run(self, kept: Kept, writer: Writer) -> Kept:
-        entry = writer.owner, writer.run
-        if not writer.owner or entry in kept.runs:
+        query = kept.query(writer.owner)
+        if not writer.owner or writer.run in query.runs:
             return kept
-        return kept._replace(runs=(*kept.runs, entry))
+        return kept.with_query(writer.owner, query._replace(runs=(*query.runs, writer.run)))
+
+    def stream_commit(self, before: Query, noted: Query, writer: Writer) -> Query:
+        """The next record of a stream; `before`: the one before the run of the request was
+        noted."""
+        return noted._replace(last=writer.number)
 
     def verdict(self, kept: Kept, writer: Writer) -> str | None:
         """What join and commit answer without a look at members; None: they go on."""
@@ -156,7 +183,9 @@ class World:
     def successors(self, state: State, rules: Rules) -> Iterator[State]:
         for at, writer in enumerate(self.writers):
             phase = state.phases[at]
-            if phase == IDLE or (phase == WRITING and state.joins < self.second_joins):
+            if phase == IDLE and self._may_begin(state, writer):
+                yield self._begin(state, at, writer, rules)
+            if phase == WRITING and state.joins < self.second_joins:
                 yield self._join(state, at, writer, rules)
             if phase == JOINING:
                 yield self._joined(state, at, writer, rules)
@@ -178,6 +207,18 @@ class World:
             yield from self._folds(state, rules)
         if state.timeouts < self.timeouts:
             yield from self._timeouts(state)
+
+    def _may_begin(self, state: State, writer: Writer) -> bool:
+        """A stream goes on when it was told of the batch before."""
+        before = {
+            at for at, each in enumerate(self.writers)
+            if each.key == (writer.part, writer.number - 1)
+        }  # fmt: skip
+        done = {at for at, told in state.told if told in (COMMITTED, ALREADY)}
+        return not writer.stream or writer.number == 0 or bool(before & done)
+
+    def _begin(self, state: State, at: int, writer: Writer, rules: Rules) -> State:
+        return _moved(state, at, ASKED) if writer.empty else self._join(state, at, writer, rules)
 
     def _join(self, state: State, at: int, writer: Writer, rules: Rules) -> State:
         verdict = rules.verdict(state.now, writer)
@@ -220,7 +261,7 @@ class World:
             if is_open:
                 now = now._replace(members=_ended(members, {member: ABORTED}))
             return _answered(state._replace(now=now), at, ALREADY, rules)
-        if member < 0:
+        if member < 0 and not writer.empty:
             return _answered(state, at, NOT_COMMITTED, rules)
         if is_lost and not rules.commits_without_members():
             return _answered(state, at, LOST, rules)
@@ -232,9 +273,15 @@ class World:
         if is_open:
             ends[member] = WON
         self._check_newest(state, writer)
-        now = now._replace(
-            members=_ended(members, ends), records=now.records | {rules.record_of(writer)}
-        )
+        now = now._replace(members=_ended(members, ends))
+        if writer.empty:
+            now = now._replace(empty=now.empty | {(writer.key, at)})
+        if writer.stream:
+            before = state.now.query(writer.owner)
+            noted = now.query(writer.owner)
+            now = now.with_query(writer.owner, rules.stream_commit(before, noted, writer))
+        else:
+            now = now._replace(records=now.records | {rules.record_of(writer)})
         return _answered(state._replace(now=now), at, COMMITTED, rules)
 
     def _folds(self, state: State, rules: Rules) -> Iterator[State]:
@@ -265,6 +312,8 @@ class World:
         for _, at, status in state.safe.members:
             if status == WON:
                 winners.setdefault(self.writers[at].key, []).append(at)
+        for key, at in state.safe.empty:
+            winners.setdefault(key, []).append(at)
         for key, won in winners.items():
             if len(won) > 1:
                 raise Broken(f"number {key} is written by {len(won)} attempts")
@@ -275,7 +324,7 @@ class World:
         writer = self.writers[at]
         owners = {self.writers[each].owner for each in winners.get(writer.key, [])}
         alone = sum(each.key == writer.key for each in self.writers) == 1
-        if told == COMMITTED and (state.named[at], at, WON) not in state.safe.members:
+        if told == COMMITTED and at not in winners.get(writer.key, []):
             raise Broken(f"{writer} was told of a commit that did not come to be")
         if told == ALREADY and owners != {writer.owner}:
             raise Broken(f"{writer} was told that its rows are there, but they are not")

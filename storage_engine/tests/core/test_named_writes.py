@@ -9,7 +9,13 @@ from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.query_runs import RUNS_KEPT
 from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write, part_and_number
-from storage_engine.core.transaction_state import LedgerKey, NumberInterval, NumbersKey
+from storage_engine.core.transaction_state import (
+    BatchEnd,
+    LedgerKey,
+    LedgerRecord,
+    NumberInterval,
+    NumbersKey,
+)
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
     TIMEOUT_MS,
@@ -180,6 +186,62 @@ def test_numbers_in_too_many_pieces_are_refused_and_dense_ones_go_on(monkeypatch
     assert error(jobs.asks(100, part="u")) is OK
 
 
+def test_numbers_without_rows_move_into_intervals_too(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 5)
+    jobs = Jobs()
+    for number in range(40):
+        assert jobs.ends(number, origins={OUT0: number}) is OK
+        jobs.settle()
+    assert jobs.ledgers() < 12, "one of them has the origins"
+    for _ in range(2):
+        record = jobs.coordinator.batches.numbers(PART)
+        assert record is not None and len(record.intervals) == 1
+        assert all(error(jobs.asks(number)) is ALREADY for number in range(40))
+        assert jobs.asks(50).origins == {OUT0: 39}
+        jobs.fail_over()
+        jobs.replicate()
+
+
+def test_numbers_that_are_replicated_together_move_together(monkeypatch):
+    """The end of the first moves others, whose own end comes only then."""
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 1)
+    jobs = Jobs()
+    for number in range(8):
+        jobs.ends(number, replicate=False)
+    jobs.settle()
+    assert jobs.ledgers() < 3
+    assert all(error(jobs.asks(number)) is ALREADY for number in range(8))
+
+
+def test_many_ledgers_of_an_earlier_version_go_with_the_next_commits(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "MOST_MOVED", 100)
+    jobs = Jobs()
+    for number in range(1000):
+        jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.settle()
+    for number in range(1000, 1012):
+        assert jobs.writes(number) is OK
+    assert jobs.ledgers() <= 200
+    assert all(error(jobs.asks(number)) is ALREADY for number in range(1012))
+
+
+def test_dense_numbers_with_ledgers_take_no_room(monkeypatch):
+    monkeypatch.setattr(committed_numbers, "MOST_PIECES", 8)
+    jobs = Jobs()
+    for number in [*range(0, 40, 2), *range(1, 40, 2)]:
+        jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.replicate()
+    for number in range(100, 170, 10):
+        assert jobs.ends(number) is OK
+    assert error(jobs.asks(200)) is ErrorCode.TOO_MANY_BATCH_IDS
+    assert error(jobs.asks(171)) is ErrorCode.TOO_MANY_BATCH_IDS
+    assert error(jobs.asks(40)) is OK
+
+
 def test_numbers_that_were_only_tried_leave_nothing_behind():
     jobs = Jobs()
     for number in range(20):
@@ -209,6 +271,20 @@ def test_the_newer_run_replaces_the_older_which_is_told():
     third = RUNS[2]
     assert error(jobs.commit(0, run=third)) is ALREADY
     assert error(jobs.commit(1, run=new)) is ErrorCode.RUN_REPLACED
+
+
+def test_the_first_commit_keeps_its_run_though_it_has_no_members():
+    """Else the older run would go on, and end the newer one."""
+    jobs = Jobs()
+    old, new = RUNS[:2]
+    assert error(jobs.commit(0, run=old)) is OK
+    jobs.settle()
+    record = jobs.coordinator.batches.ledger(LedgerKey("s", "q"))
+    assert record.runs == (old,)
+    theirs = jobs.attempt(1, run=new)
+    for ends in (lambda: jobs.join(1, run=old), lambda: jobs.commit(1, run=old)):
+        assert error(ends()) is ErrorCode.RUN_REPLACED
+    assert error(jobs.commit(1, theirs, run=new)) is OK
 
 
 def test_a_run_is_not_refused_for_one_that_may_be_lost():
@@ -305,3 +381,27 @@ def test_a_name_says_part_and_number(part):
     assert part_and_number(named_write(part, 2**63 - 1)) == (part, 2**63 - 1)
     for query in ("q", named_write(part, 5).replace("5", "x"), "__headrace_number/5"):
         assert part_and_number(query) is None
+
+
+@pytest.mark.parametrize("number", ["05", "00", "-1", "+5", "\u0665", str(2**63), "9" * 5000, ""])
+def test_a_number_has_one_name(number):
+    assert part_and_number(f"__headrace_number/{number}/t") is None
+
+
+def test_a_second_name_of_a_number_in_a_log_stops_nobody(monkeypatch):
+    """An earlier version took it."""
+    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    jobs = Jobs()
+    for number in range(3):
+        key = LedgerKey("s", f"__headrace_number/0{number}/t")
+        end = BatchEnd(number, 0, True, frozenset({OUT0}))
+        jobs.log.append((key, LedgerRecord(last=number, ends=(end,))))
+    jobs.replicated = len(jobs.log)
+    jobs.fail_over()
+    jobs.settle()
+    for number in range(10):
+        assert jobs.writes(number) is OK
+        jobs.fail_over()
+        jobs.settle()
+    for number in range(10):
+        assert error(jobs.asks(number)) is ALREADY

@@ -5,7 +5,15 @@ import os
 
 import pytest
 
-from storage_engine.tests.core.named_writes_model import Broken, Kept, Rules, State, World, Writer
+from storage_engine.tests.core.named_writes_model import (
+    Broken,
+    Kept,
+    Query,
+    Rules,
+    State,
+    World,
+    Writer,
+)
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 MOST_STATES = 4_000_000 if ALL_FAULTS else 200_000
@@ -13,6 +21,11 @@ MOST_STATES = 4_000_000 if ALL_FAULTS else 200_000
 FIVE, SIX, THREE = Writer(5), Writer(6), Writer(3)
 OF_Q = Writer(5, owner="q", run="1")
 OF_Q_RESTARTED = Writer(5, owner="q", run="2")
+
+
+def of_stream(number: int, run: str, *, empty: bool = False) -> Writer:
+    return Writer(number, part="", owner="q", run=run, stream=True, empty=empty)
+
 
 WORLDS = {
     "two numbers at once": World((FIVE, SIX)),
@@ -23,6 +36,11 @@ WORLDS = {
     "one number of a query and of a job": World((OF_Q, FIVE)),
     "a driver and its successor": World((OF_Q, OF_Q_RESTARTED)),
     "a zombie goes on": World((OF_Q, Writer(6, owner="q", run="2"))),
+    "a number without rows": World((Writer(5, empty=True), Writer(5, empty=True), SIX)),
+    "a stream that begins without rows": World(
+        (of_stream(0, "1", empty=True), of_stream(1, "2"), of_stream(1, "1"))
+    ),
+    "a stream and its successor": World((of_stream(0, "1"), of_stream(0, "2"), of_stream(1, "1"))),
 }
 if ALL_FAULTS:
     WORLDS |= {
@@ -104,7 +122,7 @@ class KnowsNoRuns(Rules):
 
 class RefusesTheNewerRun(Rules):
     def is_replaced(self, kept: Kept, writer: Writer) -> bool:
-        runs = [run for owner, run in kept.runs if owner == writer.owner]
+        runs = kept.query(writer.owner).runs
         return bool(runs) and writer.run != runs[0]
 
 
@@ -114,8 +132,20 @@ class DoesNotRemember(Rules):
     def with_run(self, kept: Kept, writer: Writer) -> Kept:
         if not writer.owner:
             return kept
-        others = tuple(each for each in kept.runs if each[0] != writer.owner)
-        return kept._replace(runs=(*others, (writer.owner, writer.run)))
+        query = kept.query(writer.owner)
+        return kept.with_query(writer.owner, query._replace(runs=(writer.run,)))
+
+
+class WritesOverTheRun(Rules):
+    """The first commit of a stream makes its record of what was there before its run was noted."""
+
+    def stream_commit(self, before: Query, noted: Query, writer: Writer) -> Query:
+        return Query(writer.number, before.runs)
+
+
+class ForgetsTheLastNumber(Rules):
+    def stream_commit(self, before: Query, noted: Query, writer: Writer) -> Query:
+        return noted
 
 
 class RefusesBeforeReplication(Rules):
@@ -152,6 +182,8 @@ def test_every_interleaving_keeps_the_promises(name):
         (KnowsNoRuns, "a zombie goes on"),
         (RefusesTheNewerRun, "a driver and its successor"),
         (RefusesBeforeReplication, "a driver and its successor"),
+        (WritesOverTheRun, "a stream that begins without rows"),
+        (ForgetsTheLastNumber, "a stream and its successor"),
     ],
 )
 def test_a_rule_that_is_missing_is_found(rules, name):
