@@ -43,6 +43,7 @@ from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.broker.topic_lookup import TopicLookup
 from storage_engine.broker.transactions import kind as transactions
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
@@ -307,6 +308,7 @@ def build(
     runner_ports = RunnerPorts(
         appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
     )
+    topic_lookup = TopicLookup(coordination, cluster_id)
     coordinators = Coordinators(
         transactions.transaction_coordinators(
             config,
@@ -314,7 +316,7 @@ def build(
                 broker_id=broker_id,
                 writes=marker_writes,
                 metadata=metadata,
-                coordination=coordination,
+                topics=topic_lookup,
                 transport=transport,
                 scheduler=scheduler,
                 clock=clock,

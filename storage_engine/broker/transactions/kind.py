@@ -11,11 +11,12 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner
 from storage_engine.broker.coordination.state_topic import StateTopicPlan
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_lookup import TopicLookup
 from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.ports import Clock, Coordination, Scheduler, Transport
+from storage_engine.core.ports import Clock, Scheduler, Transport
 from storage_engine.core.sink_names import coordinated_name
 from storage_engine.core.transaction_events import Answer, MarkersWritten, Tick
 from storage_engine.core.transactions import TransactionCoordinator
@@ -38,7 +39,7 @@ class MarkerPorts:
     broker_id: int
     writes: MarkerWrites
     metadata: MetadataCache
-    coordination: Coordination
+    topics: TopicLookup
     transport: Transport
     scheduler: Scheduler
     clock: Clock
@@ -70,7 +71,7 @@ class _Markers:
             coordinator_epoch=runner.leader_epoch,
             broker_id=ports.broker_id,
             metadata=ports.metadata,
-            coordination=ports.coordination,
+            topics=ports.topics,
             transport=ports.transport,
             scheduler=ports.scheduler,
             writes=ports.writes,
