@@ -23,6 +23,7 @@ from storage_engine.broker.fetch_sessions import FetchSessions
 from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.groups import kind as groups
+from storage_engine.broker.groups.deleted_topics import TopicPorts
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
@@ -328,7 +329,12 @@ def build(
         tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
     )
     group_coordinators = Coordinators(
-        groups.group_coordinators(config, scheduler=scheduler, clock=clock),
+        groups.group_coordinators(
+            config,
+            TopicPorts(metadata=metadata, lookup=topic_lookup),
+            scheduler=scheduler,
+            clock=clock,
+        ),
         runner_ports,
         group_topic,
         troubles=troubles,

@@ -71,6 +71,7 @@ class GroupCoordinator:
             self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
             self._plan(self.groups[group_id])
         self._commits.restore(content)
+        self._commits.look_for_topics()
         return self._effects()
 
     def step(self, event: Event) -> list[Any]:
@@ -108,6 +109,7 @@ class GroupCoordinator:
                 self._commits.end_transaction(event.producer_id, commits=event.commits)
             case ExpireOffsets():
                 self._commits.expire(event.at)
+                self._commits.look_for_topics()
             case TopicsDeleted():
                 self._commits.forget_topics(event.topics)
             case _:
