@@ -78,7 +78,8 @@ class TransactionCoordinator:
         )
         """To look at, as `producers` is."""
         self._unreadable: set[StateKey] = set()
-        """What has a record that means nothing here."""
+        """What has a record that means nothing here, and members that such a record may have
+        committed: they stay as they are until a coordinator that can read it leads."""
 
     def restore(
         self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
@@ -105,11 +106,26 @@ class TransactionCoordinator:
                     self._unreadable.add(key)
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
-        self.batches.restore(ledgers, members, at.now_ms, numbers)
+        self.batches.restore(ledgers, self._not_ended_unseen(members), at.now_ms, numbers)
         return self._log.take_effects()
 
+    def _not_ended_unseen(
+        self, members: list[tuple[int, MemberRecord]]
+    ) -> list[tuple[int, MemberRecord]]:
+        """But for those that a ledger may have committed, with an answer, and that can't be read:
+        after its time one would be aborted. One that is aborting was never committed."""
+        known = []
+        for producer_id, record in members:
+            if record.ledger in self._unreadable and not record.aborting:
+                self._unreadable.add(MemberKey(producer_id))
+            else:
+                known.append((producer_id, record))
+        return known
+
     def step(self, event: Event) -> list[Effect]:
-        if self._unreadable and not self._unreadable.isdisjoint(_keys(event)):
+        if self._unreadable and not self._unreadable.isdisjoint(
+            (*_keys(event), *_member_keys(event))
+        ):
             request: int = event.request  # type: ignore[union-attr]
             return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
@@ -152,6 +168,17 @@ class TransactionCoordinator:
                 self.batches.abort(event)
             case _:
                 assert_never(event)
+
+
+def _member_keys(event: Any) -> Iterator[StateKey]:
+    """Of the members that a request is about. A commit is not among them: it is told that a member
+    is lost, and the batch is written again."""
+    match event:
+        case EnlistPartitions() | VerifyMember():
+            yield MemberKey(event.producer_id)
+        case AbortMembers():
+            for producer_id, _ in event.members:
+                yield MemberKey(producer_id)
 
 
 def _keys(event: Any) -> Iterator[StateKey]:

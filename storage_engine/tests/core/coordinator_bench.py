@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.coordination import AppendRecord, Moment, Replicated
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transaction_events import (
@@ -23,7 +23,7 @@ TIMEOUT_MS = 1000
 OUT0, OUT1 = TopicPartition("out", 0), TopicPartition("out", 1)
 
 Factory = Callable[[], TransactionCoordinator]
-Entry = tuple[StateKey, StateRecord | None]
+Entry = tuple[StateKey, StateRecord | UnreadableRecord | None]
 
 
 class CoordinatorBench:
@@ -49,7 +49,7 @@ class CoordinatorBench:
     def _start(self) -> None:
         self.coordinator = self.factory()
         self._base = len(self.log)
-        content: dict[StateKey, StateRecord] = {}
+        content: dict[StateKey, StateRecord | UnreadableRecord] = {}
         for key, record in self.log:
             if record is None:
                 content.pop(key, None)
