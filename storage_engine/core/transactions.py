@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.contradictions import contradictions, ending_ids
 from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
@@ -23,6 +24,7 @@ from storage_engine.core.transaction_events import (
     AddPartitions,
     Answer,
     CommitBatch,
+    Contradiction,
     Effect,
     EndTransaction,
     EnlistPartitions,
@@ -92,7 +94,12 @@ class TransactionCoordinator:
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
         numbers: list[tuple[NumbersKey, NumbersRecord]] = []
-        for key, record in content.items():
+        untrue = contradictions(content)
+        for key, unreadable in untrue.items():
+            self._log.emit(Contradiction(key=key, reason=unreadable.reason))
+            # Whether these have ended, and how, can't be told.
+            self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
+        for key, record in {**content, **untrue}.items():
             match key, record:
                 case TransactionalIdKey(), TransactionRecord():
                     self.producers.restore(key.transactional_id, record, at)
@@ -116,6 +123,8 @@ class TransactionCoordinator:
         after its time one would be aborted. One that is aborting was never committed."""
         known = []
         for producer_id, record in members:
+            if MemberKey(producer_id) in self._unreadable:
+                continue
             if record.ledger in self._unreadable and not record.aborting:
                 self._unreadable.add(MemberKey(producer_id))
             else:

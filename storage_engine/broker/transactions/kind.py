@@ -4,6 +4,7 @@ records and their markers.
 Source: KIP-98.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,10 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Transport
 from storage_engine.core.sink_names import coordinated_name
-from storage_engine.core.transaction_events import Answer, MarkersWritten, Tick
+from storage_engine.core.transaction_events import Answer, Contradiction, MarkersWritten, Tick
 from storage_engine.core.transactions import TransactionCoordinator
+
+log = logging.getLogger(__name__)
 
 PLAN = StateTopicPlan(
     topic=TRANSACTION_STATE_TOPIC,
@@ -79,6 +82,12 @@ class _Markers:
         )
 
     def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, Contradiction):
+            log.error(
+                "%s: requests for %s are refused until an operator has repaired the log: %s",
+                self._runner.topic_partition, effect.key, effect.reason,
+            )  # fmt: skip
+            return
         self.sender.send(effect)
 
     def lead_on(self, leader_epoch: int) -> None:

@@ -11,7 +11,9 @@ from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_state import (
+    BatchEnd,
     LedgerKey,
+    LedgerRecord,
     MemberKey,
     TransactionalIdKey,
     state_partition,
@@ -119,6 +121,26 @@ def test_a_commit_that_was_answered_is_not_aborted_where_its_ledger_can_not_be_r
     write(cluster, state, (key, transaction_records.encode_record(ledger)))
     settle(cluster, A)
     assert aborted(cluster, A) == []
+
+
+def test_two_ledgers_that_contradict_each_other_are_refused_and_the_others_go_on(cluster, caplog):
+    other = Task(cluster, 0, query="other").join().wrote(A)
+    end = BatchEnd(5, 0, True, frozenset())
+    record = transaction_records.encode_record(LedgerRecord(last=0, ends=(end,)))
+    keys = [LedgerKey(SINK, QUERY), LedgerKey(SINK, "second")]
+    write(
+        cluster,
+        TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, 1)),
+        *((transaction_records.encode_key(key), record) for key in keys),
+    )
+    for key in keys:
+        task = Task(cluster, 1, query=key.query)
+        assert code_of(task.join) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert any(
+            str(key) in each and "ends in several places" in each for each in caplog.messages
+        )
+    assert commit(cluster, 0, other, query="other") is ErrorCode.NONE
+    settle(cluster, A)
 
 
 @pytest.mark.parametrize("value", [LATER, ENDS_EARLY])

@@ -1,12 +1,24 @@
 """A transaction coordinator with records that mean nothing to it: what they are about stays as it
 is, until a coordinator that can read them leads."""
 
+from dataclasses import replace
+
 import pytest
 
 from storage_engine.core.coordination import UnreadableRecord
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transaction_events import AbortMembers, VerifyMember
-from storage_engine.core.transaction_state import LedgerKey, MemberKey, StateKey
+from storage_engine.core.transaction_events import AbortMembers, MarkersWritten, VerifyMember
+from storage_engine.core.transaction_state import (
+    BatchEnd,
+    LedgerKey,
+    LedgerRecord,
+    MemberKey,
+    MemberRecord,
+    StateKey,
+    TransactionalIdKey,
+    TransactionRecord,
+    TransactionState,
+)
 from storage_engine.tests.core.coordinator_bench import OUT0, OUT1, TIMEOUT_MS, CoordinatorBench
 
 LEDGER = LedgerKey("s", "q")
@@ -90,3 +102,60 @@ def test_a_member_that_can_not_be_read_is_neither_enlisted_nor_said_to_be_given_
     assert verified(bench, member) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert given_up(bench, member) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert bench.commit(0, member).error is ErrorCode.MEMBER_LOST
+
+
+END = BatchEnd(5, 0, True, frozenset({OUT0}))
+ENDING = TransactionRecord(
+    producer_id=5,
+    producer_epoch=0,
+    timeout_ms=1000,
+    state=TransactionState.PREPARE_ABORT,
+    last_update_ms=0,
+    partitions=frozenset({OUT0}),
+)
+LEDGERS = LedgerKey("s", "q"), LedgerKey("s", "r")
+MEMBER = MemberRecord(
+    sink="s",
+    query="t",
+    batch=0,
+    epoch=0,
+    timeout_ms=TIMEOUT_MS,
+    origin_clock=0,
+    partitions=frozenset({OUT0}),
+)
+
+
+@pytest.mark.parametrize("partitions", [frozenset(), frozenset({OUT0})])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {LEDGERS[0]: LedgerRecord(last=1, ends=(END, END))},
+        {LEDGERS[0]: LedgerRecord(last=1, ends=(END,)), LEDGERS[1]: LedgerRecord(ends=(END,))},
+        {TransactionalIdKey("a"): ENDING, TransactionalIdKey("b"): ENDING},
+        {TransactionalIdKey("a"): ENDING, LEDGERS[0]: LedgerRecord(last=1, ends=(END,))},
+    ],
+)
+def test_a_producer_id_that_ends_in_several_places_ends_no_coordinator(content, partitions):
+    bench = CoordinatorBench()
+    for key, record in content.items():
+        if isinstance(record, LedgerRecord):
+            ends = tuple(replace(end, partitions=partitions) for end in record.ends)
+            bench.log.append((key, replace(record, ends=ends)))
+        else:
+            bench.log.append((key, replace(record, partitions=partitions)))
+    bench.log.append((MemberKey(5), MEMBER))
+    bench.replicated = len(bench.log)
+    bench.fail_over()
+    bench.settle()
+    bench.step(
+        MarkersWritten(producer_id=5, producer_epoch=0, partitions=frozenset({OUT0}), now_ms=0)
+    )
+    bench.pass_time(10 * TIMEOUT_MS)
+    bench.settle()
+    assert not bench.written
+    assert bench.enlist(5, OUT1).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    for key in content:
+        if isinstance(key, LedgerKey):
+            assert bench.join(2, query=key.query).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    other = bench.attempt(0, OUT0, sink="other")
+    assert bench.commit(0, other, sink="other").error is ErrorCode.NONE
