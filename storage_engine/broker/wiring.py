@@ -24,6 +24,7 @@ from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.fetcher_manager import FetcherManager
 from storage_engine.broker.full_order import NamedReplicas
 from storage_engine.broker.groups import kind as groups
+from storage_engine.broker.groups.deleted_topics import TopicPorts
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.hosted_partition import HostedPartition
 from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
@@ -44,6 +45,7 @@ from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.strays import Strays
 from storage_engine.broker.topic_admin import TopicAdmin
 from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.broker.topic_lookup import TopicLookup
 from storage_engine.broker.transactions import kind as transactions
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
@@ -310,6 +312,7 @@ def build(
     runner_ports = RunnerPorts(
         appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
     )
+    topic_lookup = TopicLookup(coordination, cluster_id)
     coordinators = Coordinators(
         transactions.transaction_coordinators(
             config,
@@ -317,7 +320,7 @@ def build(
                 broker_id=broker_id,
                 writes=marker_writes,
                 metadata=metadata,
-                coordination=coordination,
+                topics=topic_lookup,
                 transport=transport,
                 scheduler=scheduler,
                 clock=clock,
@@ -329,7 +332,12 @@ def build(
         tick_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
     )
     group_coordinators = Coordinators(
-        groups.group_coordinators(config, scheduler=scheduler, clock=clock),
+        groups.group_coordinators(
+            config,
+            TopicPorts(metadata=metadata, lookup=topic_lookup),
+            scheduler=scheduler,
+            clock=clock,
+        ),
         runner_ports,
         group_topic,
         troubles=troubles,

@@ -15,6 +15,7 @@ from storage_engine.core.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_ROWS,
+    StateKey,
 )
 
 # --- requests of transactional producers ---
@@ -244,4 +245,12 @@ class Answer:
     """With ALREADY_COMMITTED and BATCH_ID_TAKEN."""
 
 
-Effect = AppendRecord | SendMarkers | Answer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """To be told to the operator: requests for the key are refused from now on."""
+
+    key: StateKey
+    reason: str
+
+
+Effect = AppendRecord | SendMarkers | Answer | Contradiction

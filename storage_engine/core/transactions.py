@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.contradictions import contradictions, ending_ids
 from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.sink_names import FORMER_SEQUENCE, part_and_number
@@ -24,6 +25,7 @@ from storage_engine.core.transaction_events import (
     AddPartitions,
     Answer,
     CommitBatch,
+    Contradiction,
     Effect,
     EndTransaction,
     EnlistPartitions,
@@ -90,7 +92,8 @@ class TransactionCoordinator:
         )
         """To look at, as `producers` is."""
         self._unreadable: set[StateKey] = set()
-        """What has a record that means nothing here."""
+        """What has a record that means nothing here, and members that such a record may have
+        committed: they stay as they are until a coordinator that can read it leads."""
         self._blind_sinks: set[str] = set()
         """With a ledger among them, whose origins nobody knows."""
 
@@ -105,7 +108,12 @@ class TransactionCoordinator:
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
         numbers: list[tuple[NumbersKey, NumbersRecord]] = []
-        for key, record in content.items():
+        untrue = contradictions(content)
+        for key, unreadable in untrue.items():
+            self._log.emit(Contradiction(key=key, reason=unreadable.reason))
+            # Whether these have ended, and how, can't be told.
+            self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
+        for key, record in {**content, **untrue}.items():
             match key, record:
                 case TransactionalIdKey(), TransactionRecord():
                     self.producers.restore(key.transactional_id, record, at)
@@ -120,8 +128,25 @@ class TransactionCoordinator:
                 case _:
                     raise AssertionError(f"the record of {key} is of another kind: {record}")
         self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
-        self.batches.restore(ledgers, members, at.now_ms, numbers, self._unreadable)
+        self.batches.restore(
+            ledgers, self._not_ended_unseen(members), at.now_ms, numbers, self._unreadable
+        )
         return self._log.take_effects()
+
+    def _not_ended_unseen(
+        self, members: list[tuple[int, MemberRecord]]
+    ) -> list[tuple[int, MemberRecord]]:
+        """But for those that a ledger may have committed, with an answer, and that can't be read:
+        after its time one would be aborted. One that is aborting was never committed."""
+        known = []
+        for producer_id, record in members:
+            if MemberKey(producer_id) in self._unreadable:
+                continue
+            if record.ledger in self._unreadable and not record.aborting:
+                self._unreadable.add(MemberKey(producer_id))
+            else:
+                known.append((producer_id, record))
+        return known
 
     def step(self, event: Event) -> list[Effect]:
         if self._unreadable and self._needs_unreadable(event):
@@ -150,7 +175,7 @@ class TransactionCoordinator:
 
     def _needs_unreadable(self, event: Any) -> bool:
         """Whether its answer would depend on a record that means nothing here."""
-        if not self._unreadable.isdisjoint(_keys(event)):
+        if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
         # Each join is told up to where sources are copied, which any ledger of the sink may say.
         needs_origins = isinstance(event, JoinBatch) or (
@@ -177,6 +202,17 @@ class TransactionCoordinator:
                 self.batches.abort(event)
             case _:
                 assert_never(event)
+
+
+def _member_keys(event: Any) -> Iterator[StateKey]:
+    """Of the members that a request is about. A commit is not among them: it is told that a member
+    is lost, and the batch is written again."""
+    match event:
+        case EnlistPartitions() | VerifyMember():
+            yield MemberKey(event.producer_id)
+        case AbortMembers():
+            for producer_id, _ in event.members:
+                yield MemberKey(producer_id)
 
 
 def _keys(event: Any) -> Iterator[StateKey]:

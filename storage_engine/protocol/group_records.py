@@ -20,6 +20,7 @@ Source: Kafka's OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataKey.j
 GroupMetadataValue.json.
 """
 
+from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.groups.records import (
     NO_EXPIRY,
     NO_LEADER_EPOCH,
@@ -45,6 +46,9 @@ _OFFSET_VALUE_WITH_EXPIRY = 1
 _GROUP_VALUE = 3
 _NEWEST_VALUE = 4
 _FIRST_FLEXIBLE = 4
+
+GENERATION_MAX = 1 << 30
+"""Far above that of any group, and with room above it for the rebalances to come."""
 
 _fields = StateFields("log of group offsets")
 
@@ -157,7 +161,7 @@ def _write_group(writer: Writer, record: GroupRecord) -> None:
 
 
 def _read_group(reader: Reader, version: int) -> GroupRecord:
-    return GroupRecord(
+    record = GroupRecord(
         protocol_type=reader.string(),
         generation=reader.int32(),
         protocol=reader.nullable_string(),
@@ -165,6 +169,15 @@ def _read_group(reader: Reader, version: int) -> GroupRecord:
         state_ms=reader.int64() if version >= 2 else NO_TIME,
         members=tuple(reader.array(10, lambda: _read_member(reader, version))),
     )
+    if not 0 <= record.generation <= GENERATION_MAX:
+        raise InvalidRequestError(f"no group has generation {record.generation}")
+    for kind, ids in (
+        ("a member id", [member.member_id for member in record.members]),
+        ("an instance id", [m.instance_id for m in record.members if m.instance_id is not None]),
+    ):
+        if len(set(ids)) < len(ids):
+            raise InvalidRequestError(f"{kind} is there twice")
+    return record
 
 
 def _read_member(reader: Reader, version: int) -> MemberRecord:

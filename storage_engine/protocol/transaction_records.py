@@ -76,6 +76,9 @@ _TAG_WINNER = 5
 
 _UUID_BYTES = 16
 
+ORIGIN_CLOCK_MAX = 1 << 62
+"""Far above that of any sink, and with room above it for the commits to come."""
+
 _fields = StateFields("transaction state log")
 Partitions = frozenset[TopicPartition]
 
@@ -320,15 +323,21 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
         index = reader.int32()
         if not 0 <= index < len(sets):
             raise InvalidRequestError(f"there is no set of partitions {index}")
+        if producer_id < 0 or epoch < 0:
+            raise InvalidRequestError(f"no member has producer id {producer_id}, epoch {epoch}")
         return BatchEnd(producer_id, epoch, commits, sets[index])
 
     ends = tuple(reader.array(15, read_end))
+    if len({end.producer_id for end in ends}) < len(ends):
+        raise InvalidRequestError("a producer id ends twice")
     origins: dict[TopicPartition, Origin] = {}
     for _ in range(reader.count(2)):
         topic = reader.name()
         for _ in range(reader.count(20)):
             source = TopicPartition(topic, reader.int32())
-            origins[source] = Origin(reader.int64(), reader.int64())
+            origins[source] = origin = Origin(reader.int64(), reader.int64())
+            if not 0 <= origin.clock <= ORIGIN_CLOCK_MAX:
+                raise InvalidRequestError(f"no sink's clock shows {origin.clock}")
     tags = reader.tags()
     runs = _tagged_uuids(tags, _TAG_RUN)
     return LedgerRecord(

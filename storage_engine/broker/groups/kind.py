@@ -1,5 +1,5 @@
-"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records and
-their alarm clock.
+"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records,
+their alarm clock, and topics that are gone.
 
 Source: Kafka's classic group protocol; KIP-211 (expiry).
 """
@@ -11,12 +11,15 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.coordination.coordinators import Coordinators
 from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner, moment
 from storage_engine.broker.coordination.state_topic import StateTopicPlan
+from storage_engine.broker.groups.deleted_topics import DeletedTopics, TopicPorts
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
     Answer,
     ExpireOffsets,
+    LookForTopics,
     Tick,
+    TopicsDeleted,
     TransactionEnded,
     WakeAt,
 )
@@ -35,7 +38,7 @@ PLAN = StateTopicPlan(
 
 
 def group_coordinators(
-    config: BrokerConfig, *, scheduler: Scheduler, clock: Clock
+    config: BrokerConfig, topics: TopicPorts, *, scheduler: Scheduler, clock: Clock
 ) -> CoordinatorKind:
     settings = GroupSettings(
         initial_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
@@ -49,7 +52,7 @@ def group_coordinators(
         topic=GROUP_OFFSETS_TOPIC,
         codec="storage_engine.protocol.group_batches",
         new_core=lambda _max_message_bytes: GroupCoordinator(settings),
-        new_carrier=lambda runner: _AlarmClock(runner, scheduler, clock),
+        new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
         tick=lambda at: ExpireOffsets(at=at),
         answer_types=(Answer,),
         refusal=refusal,
@@ -68,18 +71,26 @@ def tell_of_markers(coordinators: Coordinators) -> Callable[[MarkerTarget], None
     return tell
 
 
-class _AlarmClock:
-    """Of one coordinator: the last time it asked for counts."""
+class _GroupCarrier:
+    """Of one coordinator. Of the times at which it wants to be woken the last one counts."""
 
-    def __init__(self, runner: CoordinatorRunner, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(
+        self, runner: CoordinatorRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
+    ) -> None:
         self._runner = runner
         self._scheduler = scheduler
         self._clock = clock
         self._timer: Timer | None = None
+        self._deleted = DeletedTopics(
+            topics, scheduler, lambda gone: runner.submit(TopicsDeleted(topics=gone))
+        )
 
     def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, LookForTopics):
+            self._deleted.look_for(effect.topics)
+            return
         assert isinstance(effect, WakeAt), f"groups have no {effect}"
-        self.close()
+        self._stop_timer()
         delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
@@ -87,6 +98,10 @@ class _AlarmClock:
         """Its alarms do not depend on it."""
 
     def close(self) -> None:
+        self._stop_timer()
+        self._deleted.close()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

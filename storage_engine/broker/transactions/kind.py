@@ -4,6 +4,7 @@ records and their markers.
 Source: KIP-98.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,17 @@ from storage_engine.broker.config import BrokerConfig
 from storage_engine.broker.coordination.runner import CoordinatorKind, CoordinatorRunner
 from storage_engine.broker.coordination.state_topic import StateTopicPlan
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_lookup import TopicLookup
 from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.ports import Clock, Coordination, Scheduler, Transport
+from storage_engine.core.ports import Clock, Scheduler, Transport
 from storage_engine.core.sink_names import coordinated_name
-from storage_engine.core.transaction_events import Answer, MarkersWritten, Tick
+from storage_engine.core.transaction_events import Answer, Contradiction, MarkersWritten, Tick
 from storage_engine.core.transactions import TransactionCoordinator
+
+log = logging.getLogger(__name__)
 
 PLAN = StateTopicPlan(
     topic=TRANSACTION_STATE_TOPIC,
@@ -38,7 +42,7 @@ class MarkerPorts:
     broker_id: int
     writes: MarkerWrites
     metadata: MetadataCache
-    coordination: Coordination
+    topics: TopicLookup
     transport: Transport
     scheduler: Scheduler
     clock: Clock
@@ -71,7 +75,7 @@ class _Markers:
             coordinator_epoch=runner.leader_epoch,
             broker_id=ports.broker_id,
             metadata=ports.metadata,
-            coordination=ports.coordination,
+            topics=ports.topics,
             transport=ports.transport,
             scheduler=ports.scheduler,
             writes=ports.writes,
@@ -79,6 +83,12 @@ class _Markers:
         )
 
     def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, Contradiction):
+            log.error(
+                "%s: requests for %s are refused until an operator has repaired the log: %s",
+                self._runner.topic_partition, effect.key, effect.reason,
+            )  # fmt: skip
+            return
         self.sender.send(effect)
 
     def lead_on(self, leader_epoch: int) -> None:

@@ -3,7 +3,9 @@ sent until it is written, or its partition is no more.
 
 Each turn of the event loop everything that is not under way goes to where it belongs now, in one
 request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,
-and a marker that is never written holds the last stable offset for ever. Source: KIP-98.
+and a marker that is never written holds the last stable offset for ever. A topic in deletion counts
+as gone: its transactions must not wait until the last broker with a replica is back. Source:
+KIP-98.
 """
 
 import logging
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_lookup import TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     codes_of_response,
     request_of_targets,
@@ -21,19 +24,9 @@ from storage_engine.core.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.core.ports import (
-    Coordination,
-    Endpoint,
-    Scheduler,
-    Transport,
-    TransportError,
-    ZkReply,
-    ZkStatus,
-)
+from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
 from storage_engine.core.transaction_events import SendMarkers
 from storage_engine.protocol.apis.write_txn_markers import API
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +67,7 @@ class MarkerSender:
         coordinator_epoch: int,
         broker_id: int,
         metadata: MetadataCache,
-        coordination: Coordination,
+        topics: TopicLookup,
         transport: Transport,
         scheduler: Scheduler,
         writes: MarkerWrites,
@@ -84,7 +77,7 @@ class MarkerSender:
         """Of the markers that are sent from now on."""
         self._broker_id = broker_id
         self._metadata = metadata
-        self._coordination = coordination
+        self._topics = topics
         self._transport = transport
         self._scheduler = scheduler
         self._writes = writes
@@ -209,22 +202,13 @@ class MarkerSender:
     # --- topics that this broker does not know ---
 
     def _look_up(self, topic: str) -> None:
-        if topic not in self._looking_up:
+        if self._metadata.told and topic not in self._looking_up:
             self._looking_up.add(topic)
-            path = TopicZNode.path(topic)
-            self._coordination.get(path, lambda reply: self._looked_up(topic, reply))
+            self._topics.look_up(topic, lambda there: self._looked_up(topic, there))
 
-    def _looked_up(self, topic: str, reply: ZkReply) -> None:
+    def _looked_up(self, topic: str, there: frozenset[int] | None) -> None:
         self._looking_up.discard(topic)
-        if reply.status is ZkStatus.NO_NODE:
-            there: Iterable[int] = ()
-        elif reply.ok:
-            try:
-                there = TopicZNode.decode(topic, reply.value).assignment
-            except ZnodeFormatError as failure:
-                log.error("%s", failure)
-                return
-        else:
+        if there is None:
             return
         for producer, ending in list(self._endings.items()):
             gone = {tp for tp in ending.left if tp.topic == topic and tp.partition not in there}

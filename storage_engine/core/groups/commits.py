@@ -13,6 +13,7 @@ from storage_engine.core.groups.events import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
+    LookForTopics,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
@@ -173,6 +174,14 @@ class Commits:
             self._remove(group, self._expired(group, at.wall_ms))
             if group.state is GroupState.EMPTY and not group.offsets and not group.promised:
                 self._forget(group)
+
+    def look_for_topics(self) -> None:
+        """Have the driver look which of them are gone."""
+        topics = frozenset(
+            tp.topic for group in self._groups.values() for tp in group.offsets.partitions()
+        )
+        if topics:
+            self._log.emit(LookForTopics(topics=topics))
 
     def _expired(self, group: Group, wall_ms: int) -> list[TopicPartition]:
         retention_ms = self._settings.retention_ms

@@ -42,9 +42,6 @@ from storage_engine.core.groups.rebalances import GroupSettings, Rebalances
 from storage_engine.core.groups.records import GroupContent
 from storage_engine.core.state_log import StateLog
 
-MEMBER_RECORD_BYTES = 1024
-"""What a member takes in a record beside metadata and assignment, at most about."""
-
 
 def refusal(request: int, error: ErrorCode) -> Answer:
     return Answer(request=request, error=error)
@@ -71,6 +68,7 @@ class GroupCoordinator:
             self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
             self._plan(self.groups[group_id])
         self._commits.restore(content)
+        self._commits.look_for_topics()
         return self._effects()
 
     def step(self, event: Event) -> list[Any]:
@@ -108,6 +106,7 @@ class GroupCoordinator:
                 self._commits.end_transaction(event.producer_id, commits=event.commits)
             case ExpireOffsets():
                 self._commits.expire(event.at)
+                self._commits.look_for_topics()
             case TopicsDeleted():
                 self._commits.forget_topics(event.topics)
             case _:
@@ -162,13 +161,7 @@ class GroupCoordinator:
         self._plan(group)
 
     def _take_assignments(self, group: Group, event: Sync) -> ErrorCode:
-        size = sum(
-            len(member.metadata(group.protocol))
-            + len(event.assignments.get(member.member_id, b""))
-            + MEMBER_RECORD_BYTES
-            for member in group.members.values()
-        )
-        if size > self._settings.record_max_bytes:
+        if group.bytes_with(event.assignments) > self._settings.record_max_bytes:
             return ErrorCode.INVALID_REQUEST
         for member in group.members.values():
             member.assignment = event.assignments.get(member.member_id, b"")

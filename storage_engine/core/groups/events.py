@@ -202,6 +202,14 @@ class WakeAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookForTopics:
+    """There are offsets of these: look which topics are gone, and send TopicsDeleted. Who was away
+    when a topic was deleted has not heard of it."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to a request; the only one where there is nothing but an error to tell."""
 

@@ -11,12 +11,14 @@ Source: Kafka's classic group protocol; KIP-62, KIP-345, KIP-394.
 
 import enum
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Caller, JoinedMember
 from storage_engine.core.groups.offsets import GroupOffsets
 from storage_engine.core.groups.records import NO_TIME, GroupRecord, MemberRecord
+from storage_engine.core.groups.sizes import group_bytes, member_bytes
 from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
 
 RESTORED = 0
@@ -55,6 +57,30 @@ class Member:
     is_new: bool = False
     """It has never been part of a generation: its client may be gone without having heard of its
     id, so its waiting ends too."""
+    most_bytes: int = field(init=False, default=0)
+    """What it takes in the group's record beside its assignment, whichever protocol is chosen."""
+
+    def __post_init__(self) -> None:
+        self.measure()
+
+    def measure(self) -> None:
+        """Anew, after a change."""
+        self.most_bytes = member_bytes(
+            *self._texts(), data=max((len(metadata) for _, metadata in self.protocols), default=0)
+        )
+
+    def bytes_with(self, protocol: str | None, assignment: bytes) -> int:
+        """What it takes in the group's record."""
+        return member_bytes(*self._texts(), data=len(self.metadata(protocol)) + len(assignment))
+
+    def is_no_larger_than(self, other: "Member", protocol: str | None) -> bool:
+        """Under that protocol, and under any."""
+        return self.most_bytes <= other.most_bytes and (
+            self.bytes_with(protocol, b"") <= other.bytes_with(protocol, b"")
+        )
+
+    def _texts(self) -> tuple[str | None, ...]:
+        return self.member_id, self.instance_id, self.client_id, self.client_host
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -196,6 +222,25 @@ class Group:
         return min((each for each in times if each is not None), default=None)
 
     # --- the log ---
+
+    def bytes_with(self, assignments: Mapping[str, bytes]) -> int:
+        """What its record takes with these, by member."""
+        members = sum(
+            member.bytes_with(self.protocol, assignments.get(member.member_id, b""))
+            for member in self.members.values()
+        )
+        texts = self.group_id, self.protocol_type or "", self.protocol, self.leader
+        return group_bytes(*texts, members=members)
+
+    def bytes_after(self, joining: Member, before: Member | None) -> int:
+        """What its record takes at most when that member has joined, in the place of another or of
+        its former self, and before anything is assigned."""
+        members = sum(member.most_bytes for member in self.members.values()) + joining.most_bytes
+        if before is not None:
+            members -= before.most_bytes
+        texts = self.group_id, self.protocol_type, self.leader or joining.member_id
+        longest = max((name for name, _ in joining.protocols), key=len, default="")
+        return group_bytes(*texts, longest, members=members)
 
     def to_record(self) -> GroupRecord:
         return GroupRecord(

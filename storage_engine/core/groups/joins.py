@@ -55,6 +55,8 @@ class Joins:
             event.protocol_type, event.protocols, but_for=static_id or member_id
         ):
             self._refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif self._outgrows(group, event, static_id if takes_place else member_id):
+            self._refuse(event, ErrorCode.INVALID_REQUEST)
         elif member_id == NO_MEMBER:
             self._join_newly(group, event, static_id)
         elif promised and event.instance_id is None:
@@ -65,6 +67,18 @@ class Joins:
                 self._join_again(group, group.members[member_id], event)
             else:
                 self._refuse(event, code)
+
+    def _outgrows(self, group: Group, event: Join, place: str | None) -> bool:
+        """Whether the group's record would be too large; who makes it no larger is not refused.
+        One that takes another's place may keep that one's part, and all others keep theirs."""
+        before = group.members.get(place or NO_MEMBER)
+        joining = _member(event.member_id or event.fresh_member_id, event)
+        if before is not None and joining.is_no_larger_than(before, group.protocol):
+            return False
+        size = group.bytes_after(joining, before)
+        if event.member_id == NO_MEMBER and before is not None and group.state is GroupState.STABLE:
+            size += sum(len(member.assignment) for member in group.members.values())
+        return size > self._settings.record_max_bytes
 
     # --- those without an id ---
 
@@ -86,18 +100,8 @@ class Joins:
         group.promised.pop(member_id, None)
         if not group.members:
             group.protocol_type = event.protocol_type
-        group.members[member_id] = Member(
-            member_id=member_id,
-            instance_id=event.instance_id,
-            client_id=event.client_id,
-            client_host=event.client_host,
-            rebalance_timeout_ms=event.rebalance_timeout_ms,
-            session_timeout_ms=event.session_timeout_ms,
-            protocols=event.protocols,
-            deadline_ms=event.at.now_ms + NEW_MEMBER_TIMEOUT_MS,
-            joining=event.request,
-            is_new=True,
-        )
+        group.members[member_id] = member = _member(member_id, event)
+        member.joining = event.request
         if event.instance_id is not None:
             group.instances[event.instance_id] = member_id
         group.leader = group.leader or member_id
@@ -135,6 +139,7 @@ class Joins:
         member.rebalance_timeout_ms = event.rebalance_timeout_ms
         member.client_id = event.client_id
         member.client_host = event.client_host
+        member.measure()
         member.touch(event.at.now_ms)
         if member.is_new:
             member.deadline_ms = event.at.now_ms + NEW_MEMBER_TIMEOUT_MS
@@ -185,3 +190,18 @@ class Joins:
 
     def _refuse(self, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
+
+
+def _member(member_id: str, event: Join) -> Member:
+    """One that is new."""
+    return Member(
+        member_id=member_id,
+        instance_id=event.instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        session_timeout_ms=event.session_timeout_ms,
+        protocols=event.protocols,
+        deadline_ms=event.at.now_ms + NEW_MEMBER_TIMEOUT_MS,
+        is_new=True,
+    )

@@ -29,7 +29,7 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     record_max_bytes: int = 8 << 20
-    """Of one group's metadata and assignments."""
+    """Of one group."""
 
 
 class Rebalances:

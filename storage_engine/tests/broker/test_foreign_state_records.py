@@ -11,19 +11,31 @@ from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transaction_state import (
+    BatchEnd,
     LedgerKey,
+    LedgerRecord,
     MemberKey,
     TransactionalIdKey,
     state_partition,
 )
 from storage_engine.protocol import group_records, transaction_records
+from storage_engine.protocol.apis import abort_members
 from storage_engine.protocol.state_batches import encode_raw
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
-from storage_engine.tests.broker.test_batch_commits import QUERY, SINK, Task, code_of, commit
+from storage_engine.tests.broker.test_batch_commits import (
+    QUERY,
+    SINK,
+    Task,
+    ask,
+    code_of,
+    commit,
+)
 from storage_engine.tests.broker.test_consumer_groups import A, GroupClient, offsets_partition
+from storage_engine.tests.broker.test_transactions import aborted, log_of, send_no_markers, settle
 
 LATER = b"\x7f\xff of a later version"
+B = TopicPartition("b", 0)
 NEGATIVE = b"\0\1" + b"\xff" * 40
 ENDS_EARLY = b"\0"
 
@@ -36,7 +48,8 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
         offsets_topic_num_partitions="3",
         auto_leader_rebalance_enable="false",
     )
-    assert made.create_topic("a").error_code == 0
+    for topic in ("a", "b"):
+        assert made.create_topic(topic).error_code == 0
     yield made
     made.close()
 
@@ -86,6 +99,62 @@ def test_one_transactional_id_or_sink_is_refused_and_the_others_go_on(cluster, c
     told = [each for each in caplog.messages if "unreadable in the state log" in each]
     assert len(told) == 4
     assert any("'bad'" in each and "refused until a broker" in each for each in told)
+
+
+def test_a_commit_that_was_answered_is_not_aborted_where_its_ledger_can_not_be_read(cluster):
+    """A broker of a later version led between the commit's record and its markers."""
+    task = Task(cluster, 0, timeout_ms=20_000).join().wrote(A)
+    state = TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, 1))
+    leader = cluster[cluster.state(state).leader]
+    send_no_markers(leader)
+    assert commit(cluster, 0, task) is ErrorCode.NONE
+    ledger = leader.context.coordinators.coordinator_of(SINK).batches.ledger(LedgerKey(SINK, QUERY))
+    key = transaction_records.encode_key(LedgerKey(SINK, QUERY))
+    write(cluster, state, (key, LATER))
+    leader.start()
+    given_up = abort_members.AbortMembersRequest(
+        sink=SINK, query="another", members=frozenset([task.member])
+    )
+    for act in (lambda: ask(cluster, abort_members.API, given_up), lambda: task.add(B)):
+        assert code_of(act) is ErrorCode.UNKNOWN_SERVER_ERROR
+    cluster.loop.run_for(120_000)
+    assert (log_of(cluster, A).last_stable_offset, aborted(cluster, A)) == (0, [])
+    write(cluster, state, (key, transaction_records.encode_record(ledger)))
+    settle(cluster, A)
+    assert aborted(cluster, A) == []
+
+
+def test_two_ledgers_that_contradict_each_other_are_refused_and_the_others_go_on(cluster, caplog):
+    other = Task(cluster, 0, query="other").join().wrote(A)
+    end = BatchEnd(5, 0, True, frozenset())
+    record = transaction_records.encode_record(LedgerRecord(last=0, ends=(end,)))
+    keys = [LedgerKey(SINK, QUERY), LedgerKey(SINK, "second")]
+    write(
+        cluster,
+        TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, 1)),
+        *((transaction_records.encode_key(key), record) for key in keys),
+    )
+    for key in keys:
+        task = Task(cluster, 1, query=key.query)
+        assert code_of(task.join) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert any(
+            str(key) in each and "ends in several places" in each for each in caplog.messages
+        )
+    assert commit(cluster, 0, other, query="other") is ErrorCode.NONE
+    settle(cluster, A)
+
+
+@pytest.mark.parametrize("value", [LATER, ENDS_EARLY])
+def test_a_member_that_can_not_be_read_is_not_said_to_be_given_up(cluster, value):
+    task = Task(cluster, 0).join().wrote(A)
+    state = TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, 1))
+    write(cluster, state, (transaction_records.encode_key(MemberKey(task.producer_id)), value))
+    given_up = abort_members.AbortMembersRequest(
+        sink=SINK, query=QUERY, members=frozenset([task.member])
+    )
+    for act in (lambda: ask(cluster, abort_members.API, given_up), lambda: task.add(B)):
+        assert code_of(act) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commit(cluster, 0, task) is ErrorCode.MEMBER_LOST
 
 
 @pytest.mark.parametrize("value", [LATER, ENDS_EARLY])

@@ -23,7 +23,7 @@ TIMEOUT_MS = 1000
 OUT0, OUT1 = TopicPartition("out", 0), TopicPartition("out", 1)
 
 Factory = Callable[[], TransactionCoordinator]
-Entry = tuple[StateKey, StateRecord | None]
+Entry = tuple[StateKey, StateRecord | UnreadableRecord | None]
 
 
 class CoordinatorBench:

@@ -5,11 +5,13 @@ import pytest
 
 from storage_engine.core.coordination import Moment
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
     Caller,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
+    LookForTopics,
     TopicsDeleted,
 )
 from storage_engine.core.groups.records import GroupKey, OffsetKey
@@ -228,3 +230,15 @@ def test_offsets_of_a_deleted_topic_are_forgotten(bench):
     assert bench.offsets() == {U0: 2}
     bench.fail_over()
     assert bench.offsets() == {U0: 2}
+
+
+def test_topics_are_looked_for_at_the_beginning_and_as_time_passes(bench):
+    """One may have been deleted while there was no coordinator."""
+    asked = LookForTopics(topics=frozenset({"t", "u"}))
+    bench.commit({T0: 1, T1: 1})
+    bench.commit({U0: 2}, producer=P)
+    assert asked in bench.coordinator.step(ExpireOffsets(at=bench.at))
+    assert asked in GroupCoordinator(bench.settings).restore(content_of(bench.log), bench.at)
+    empty = GroupCoordinator(bench.settings)
+    assert empty.restore(content_of([]), bench.at) == []
+    assert empty.step(ExpireOffsets(at=bench.at)) == []

@@ -20,6 +20,7 @@ from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.protocol.control_record import encode_marker
 from storage_engine.protocol.group_batches import encode_entries, new_content, replay
 from storage_engine.protocol.group_records import (
+    GENERATION_MAX,
     decode_key,
     decode_record,
     encode_key,
@@ -50,11 +51,18 @@ members = st.builds(
 groups = st.builds(
     GroupRecord,
     protocol_type=names,
-    generation=int32s,
+    generation=st.integers(0, GENERATION_MAX),
     protocol=st.none() | names,
     leader=st.none() | names,
     state_ms=int64s,
-    members=st.lists(members, max_size=3).map(tuple),
+    members=st.lists(
+        members,
+        max_size=3,
+        unique_by=(
+            lambda each: each.member_id,
+            lambda each: object() if each.instance_id is None else each.instance_id,
+        ),
+    ).map(tuple),
 )
 entries = st.one_of(
     st.tuples(st.builds(GroupKey, names), groups),
@@ -106,6 +114,47 @@ def test_the_forms_are_those_of_kafka():
 def test_other_versions_of_kafka_are_read(raw):
     read = decode_record(OffsetKey("g", T0), bytes.fromhex(raw))
     assert read == OffsetRecord(offset=5, metadata="m", commit_ms=7)
+
+
+def _member(member_id: str, instance_id: str | None = None) -> MemberRecord:
+    return MemberRecord(
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id="",
+        client_host="",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        subscription=b"",
+        assignment=b"",
+    )
+
+
+@pytest.mark.parametrize(
+    ("generation", "members"),
+    [
+        (1, (_member("m"), _member("m", "i"))),
+        (1, (_member("m", "i"), _member("n", "i"))),
+        (-1, ()),
+        (2**31 - 1, ()),
+        (GENERATION_MAX + 1, (_member("m"),)),
+    ],
+)
+def test_a_group_that_a_coordinator_could_not_go_on_from_begins_anew(generation, members):
+    record = GroupRecord(
+        protocol_type="consumer",
+        generation=generation,
+        protocol="range",
+        leader="m",
+        state_ms=0,
+        members=members,
+    )
+    with pytest.raises(CorruptRecordError):
+        decode_record(GroupKey("g"), encode_record(record))
+    content = new_content()
+    ((_, batch),) = encode_entries([(GroupKey("g"), record)], now_ms=0, part_bytes=1 << 20)
+    (trouble,) = replay(batch, content)
+    assert "it begins anew" in trouble
+    assert not content.groups
 
 
 def test_keys_of_later_versions_are_skipped():

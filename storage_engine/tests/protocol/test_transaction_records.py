@@ -1,6 +1,7 @@
 """The records of the transaction coordinator's log: Kafka's layout, ours, and damage."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -25,12 +26,14 @@ from storage_engine.core.transaction_state import (
     state_partition,
 )
 from storage_engine.protocol.transaction_records import (
+    ORIGIN_CLOCK_MAX,
     decode_key,
     decode_record,
     encode_key,
     encode_record,
 )
 
+END = BatchEnd(5, 0, True, frozenset({TopicPartition("a", 0)}))
 ids = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, 32_766)
 names = st.text(max_size=8)
@@ -65,12 +68,14 @@ members = st.builds(
 ledgers = st.builds(
     LedgerRecord,
     last=st.integers(-1, 2**63 - 1),
-    ends=st.lists(st.builds(BatchEnd, ids, epochs, st.booleans(), partitions), max_size=4).map(
-        tuple
-    ),
+    ends=st.lists(
+        st.builds(BatchEnd, ids, epochs, st.booleans(), partitions),
+        max_size=4,
+        unique_by=lambda end: end.producer_id,
+    ).map(tuple),
     origins=st.dictionaries(
         st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 9)),
-        st.builds(Origin, ids, ids),
+        st.builds(Origin, ids, st.integers(0, ORIGIN_CLOCK_MAX)),
         max_size=4,
     ),
     once_ms=st.just(NO_TIME) | st.integers(0, 2**63 - 1),
@@ -210,6 +215,22 @@ def test_states_and_sets_that_do_not_exist_are_refused():
     raw[index_at] = 1
     with pytest.raises(CorruptRecordError, match="no set of partitions 1"):
         decode_record(LedgerKey("s", "q"), bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        LedgerRecord(ends=(END, END)),
+        LedgerRecord(ends=(END, replace(END, commits=False, partitions=frozenset()))),
+        LedgerRecord(ends=(replace(END, producer_id=-1),)),
+        LedgerRecord(ends=(replace(END, epoch=-1),)),
+        LedgerRecord(origins={TopicPartition("a", 0): Origin(0, ORIGIN_CLOCK_MAX + 1)}),
+        LedgerRecord(origins={TopicPartition("a", 0): Origin(0, -1)}),
+    ],
+)
+def test_a_ledger_that_a_coordinator_could_not_go_on_from_is_refused(record):
+    with pytest.raises(CorruptRecordError):
+        decode_record(LedgerKey("s", "q"), encode_record(record))
 
 
 def test_ends_share_their_sets_of_partitions():

@@ -1,0 +1,70 @@
+"""Finds topics that were deleted while a group's coordinator was away: nobody tells the next one,
+and a topic made anew under such a name would begin at the old offsets. Its one rule: offsets are
+forgotten only when both the controller and ZooKeeper know no such topic.
+
+A commit is taken only while this broker knows the topic, so a topic that ZooKeeper has not, and
+that is known here when its answer comes, was made anew meanwhile. One that was made anew before the
+coordinator was there again is not found: neither do offsets carry the topic's id, nor do the clocks
+of brokers and ZooKeeper tell for sure which of a commit and a creation was first.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.broker.topic_lookup import GONE, TopicLookup
+from storage_engine.core.ports import Scheduler
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 5_000
+"""Before ZooKeeper is asked again about a topic of which it said nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPorts:
+    """What is asked about topics."""
+
+    metadata: MetadataCache
+    lookup: TopicLookup
+
+
+class DeletedTopics:
+    """For one coordinator, which hears of topics that are gone by `on_gone`."""
+
+    def __init__(
+        self, ports: TopicPorts, scheduler: Scheduler, on_gone: Callable[[frozenset[str]], None]
+    ) -> None:
+        self._metadata = ports.metadata
+        self._lookup = ports.lookup
+        self._scheduler = scheduler
+        self._on_gone = on_gone
+        self._asking: set[str] = set()
+        self._closed = False
+
+    def look_for(self, topics: frozenset[str]) -> None:
+        """Among these."""
+        if not self._metadata.told:
+            self._metadata.on_first_update(lambda: self.look_for(topics))
+            return
+        for topic in sorted(topics):
+            if topic not in self._metadata and topic not in self._asking and not self._closed:
+                self._asking.add(topic)
+                self._ask(topic)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _ask(self, topic: str) -> None:
+        if not self._closed:
+            self._lookup.look_up(topic, lambda there: self._found(topic, there))
+
+    def _found(self, topic: str, there: frozenset[int] | None) -> None:
+        if there is None:
+            self._scheduler.call_later(RETRY_MS, lambda: self._ask(topic))
+            return
+        self._asking.discard(topic)
+        if there == GONE and topic not in self._metadata and not self._closed:
+            log.info("offsets forgotten: there is no topic %s any more", topic)
+            self._on_gone(frozenset([topic]))

@@ -1,0 +1,91 @@
+"""Asks ZooKeeper which partitions a topic has: this broker's view may be behind. Its one rule: a
+topic is gone only if ZooKeeper itself says so.
+
+A topic whose deletion is requested counts as gone, though its node stays until the last replica is
+stopped, and a broker that has one may be dead for long: a request that the controller carries out
+is never taken back. Ask it only about a topic that is missing in what the controller tells: a
+request that can't be carried out is there for a moment, too. A ZooKeeper that has lost the
+cluster's id has lost the topics with it, and is not believed. Source: R-CTL6.
+"""
+
+import logging
+from collections.abc import Callable
+
+from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+
+log = logging.getLogger(__name__)
+
+GONE: frozenset[int] = frozenset()
+
+OnFound = Callable[[frozenset[int] | None], None]
+"""The numbers of the topic's partitions, GONE, or None when that can't be told at present."""
+
+
+class TopicLookup:
+    """Of one cluster."""
+
+    def __init__(self, coordination: Coordination, cluster_id: str) -> None:
+        self._coordination = coordination
+        self._cluster_id = cluster_id
+
+    def look_up(self, topic: str, on_found: OnFound) -> None:
+        def on_cluster_id(reply: ZkReply) -> None:
+            if self._is_ours(reply):
+                self._coordination.get(TopicZNode.path(topic), on_topic)
+            else:
+                on_found(None)
+
+        def on_topic(reply: ZkReply) -> None:
+            if reply.status is ZkStatus.NO_NODE:
+                on_found(GONE)
+                return
+            if not reply.ok:
+                on_found(None)
+                return
+            try:
+                there = frozenset(TopicZNode.decode(topic, reply.value).assignment)
+            except ZnodeFormatError as failure:
+                log.error("%s", failure)
+                on_found(None)
+            else:
+                self._look_for_request(topic, there, on_found)
+
+        self._coordination.get(ClusterIdZNode.PATH, on_cluster_id)
+
+    def _is_ours(self, reply: ZkReply) -> bool:
+        try:
+            return reply.ok and ClusterIdZNode.decode(reply.value).cluster_id == self._cluster_id
+        except ZnodeFormatError:
+            return False
+
+    def _look_for_request(self, topic: str, there: frozenset[int], on_found: OnFound) -> None:
+        """In both forms."""
+
+        def on_child(reply: ZkReply) -> None:
+            if reply.ok:
+                on_found(GONE)
+            elif reply.status is ZkStatus.NO_NODE:
+                self._coordination.get(DeleteTopicsZNode.PATH, on_json)
+            else:
+                on_found(None)
+
+        def on_json(reply: ZkReply) -> None:
+            if reply.status is ZkStatus.NO_NODE:
+                on_found(there)
+            elif not reply.ok:
+                on_found(None)
+            else:
+                on_found(GONE if topic in _named(reply.value) else there)
+
+        self._coordination.exists(DeleteTopicsZNode.topic_path(topic), on_child)
+
+
+def _named(data: bytes) -> tuple[str, ...]:
+    try:
+        return DeleteTopicsZNode.decode(data).topics
+    except ZnodeFormatError:
+        # The controller ignores it, and says so.
+        return ()

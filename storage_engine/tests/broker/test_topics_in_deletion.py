@@ -1,0 +1,132 @@
+"""A topic is deleted while a broker with one of its replicas is dead: its node stays in ZooKeeper
+until that broker is back, and what was written to it in a transaction holds up nobody."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage_engine.broker.topic_lookup import GONE, TopicLookup
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.core.transaction_state import TransactionState
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.tests.broker.test_batch_commits import commit, joined
+from storage_engine.tests.broker.test_transactions import log_of, producer, settle
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path, transaction_state_log_num_partitions="3")
+    for topic in ("a", "b"):
+        assert made.create_topic(topic).error_code == 0
+    yield made
+    made.close()
+
+
+def kill_a_replica(cluster, coordinator: int) -> int:
+    """Of a broker that has nothing to do with the transaction but that replica."""
+    dead = next(b for b in (1, 2, 3) if b not in (coordinator, cluster.controller.id))
+    cluster[dead].kill(session_ends_at_once=True)
+    cluster.loop.run_for(3_000)
+    return dead
+
+
+def delete(cluster, topic: str) -> None:
+    cluster.delete_topic(topic)
+    cluster.loop.run_for(2_000)
+    nodes: list[ZkReply] = []
+    cluster.controller.context.coordination.get(TopicZNode.path(topic), nodes.append)
+    cluster.loop.run_until(lambda: bool(nodes))
+    assert nodes[0].ok, "it waits for the dead broker"
+
+
+def test_a_transaction_ends_though_a_broker_with_a_replica_of_its_topic_is_dead(cluster):
+    first = producer(cluster)
+    first.add(A, B)
+    first.write(A, b"1")
+    first.write(B, b"1")
+    dead = kill_a_replica(cluster, first.coordinator())
+    delete(cluster, "b")
+    first.end(commits=True)
+    cluster.loop.run_for(3_000)
+    coordinator = cluster[first.coordinator()].context.coordinators.coordinator_of("p")
+    assert coordinator.producers.get("p").state is TransactionState.COMPLETE_COMMIT
+    settle(cluster, A)
+    cluster[dead].start()
+    cluster.loop.run_for(30_000)
+    assert cluster.create_topic("b").error_code == 0
+    second = producer(cluster, "q")
+    second.add(B)
+    second.write(B, b"2")
+    second.end(commits=True)
+    settle(cluster, B)
+    assert log_of(cluster, B).log.log_end_offset == 2
+
+
+def test_a_sinks_query_goes_on_though_a_broker_with_a_replica_is_dead(cluster):
+    task = joined(cluster, 0).wrote(A, B)
+    kill_a_replica(cluster, task.coordinator())
+    delete(cluster, "b")
+    assert commit(cluster, 0, task) is ErrorCode.NONE
+    settle(cluster, A)
+    cluster.loop.run_for(1_000)
+    assert commit(cluster, 1, joined(cluster, 1).wrote(A)) is ErrorCode.NONE
+
+
+class Nodes:
+    """A ZooKeeper that answers at once."""
+
+    def __init__(self, **nodes: bytes) -> None:
+        self.nodes = {ClusterIdZNode.PATH: ClusterIdZNode(cluster_id="c").encode(), **nodes}
+        self.silent = ""
+        """A path that nothing is heard of."""
+
+    def get(self, path: str, on_reply) -> None:
+        if path == self.silent:
+            on_reply(ZkReply(status=ZkStatus.UNKNOWN))
+        elif path in self.nodes:
+            on_reply(ZkReply(status=ZkStatus.OK, value=self.nodes[path]))
+        else:
+            on_reply(ZkReply(status=ZkStatus.NO_NODE))
+
+    exists = get
+
+    def told(self, topic: str) -> frozenset[int] | None:
+        told: list[frozenset[int] | None] = []
+        TopicLookup(self, "c").look_up(topic, told.append)
+        return told[0]
+
+
+TOPIC = b'{"version": 1, "partitions": {"0": [1], "2": [1]}}'
+CHILD, PATH = DeleteTopicsZNode.topic_path("t"), TopicZNode.path("t")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there"),
+    [
+        ({}, GONE),
+        ({PATH: TOPIC}, {0, 2}),
+        ({PATH: TOPIC, CHILD: b""}, GONE),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: DeleteTopicsZNode(topics=("t",)).encode()}, GONE),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: DeleteTopicsZNode(topics=("u",)).encode()}, {0, 2}),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: b"{"}, {0, 2}),
+        ({PATH: b"{"}, None),
+        ({PATH: b"{", CHILD: b""}, None),
+        ({ClusterIdZNode.PATH: ClusterIdZNode(cluster_id="another").encode()}, None),
+        ({ClusterIdZNode.PATH: b"{"}, None),
+    ],
+)
+def test_a_topic_is_gone_only_if_zookeeper_itself_says_so(nodes, there):
+    assert Nodes(**nodes).told("t") == there
+
+
+@pytest.mark.parametrize("path", [ClusterIdZNode.PATH, PATH, CHILD, DeleteTopicsZNode.PATH])
+def test_nothing_is_concluded_from_what_is_not_heard(path):
+    zookeeper = Nodes(**{PATH: TOPIC, DeleteTopicsZNode.PATH: b""})
+    zookeeper.silent = path
+    assert zookeeper.told("t") is None
