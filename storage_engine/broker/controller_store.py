@@ -19,6 +19,7 @@ from storage_engine.core.ids import (
     BrokerId,
     PartitionEpoch,
     TopicPartition,
+    topic_name_problem,
 )
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.core.reassignment import Reassignment
@@ -101,7 +102,7 @@ class ControllerStore:
                         info = self._known(broker_id, answer.stat.czxid)
                     if info is not None:
                         brokers[broker_id] = info
-                elif answer.status is not ZkStatus.NO_NODE:
+                elif not answer.is_absent:
                     failed.append(broker_id)
                 gather.one()
 
@@ -128,7 +129,12 @@ class ControllerStore:
 
     def list_topics(self, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
         def on_children(reply: ZkReply) -> None:
-            done(sorted(reply.value) if reply.ok else None)
+            # Names that no topic can have are not even read: each listing would bring them again.
+            done(
+                sorted(name for name in reply.value if topic_name_problem(name) is None)
+                if reply.ok
+                else None
+            )
 
         self._coordination.children(TopicZNode.PARENT, on_children, watch)
 
@@ -161,12 +167,12 @@ class ControllerStore:
                     ConfigZNode.topic_path(topic), lambda config: on_config(topic, node, config)
                 )
                 return
-            if reply.status is not ZkStatus.NO_NODE:
+            if not reply.is_absent:
                 failed.append(topic)
             gather.one()
 
         def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
+            if reply.ok or reply.is_absent:
                 found[topic] = _topic_info(node, reply, self._unclean_default())
             else:
                 failed.append(topic)
@@ -204,7 +210,7 @@ class ControllerStore:
                 state = _partition_state(tp, reply)
                 if state is not None:
                     found[tp] = state
-            elif reply.status is ZkStatus.NO_NODE:
+            elif reply.is_absent:
                 found[tp] = None
             else:
                 failed.append(tp)
@@ -356,7 +362,7 @@ class ControllerStore:
         def on_reply(path: str, reply: ZkReply) -> None:
             if reply.ok:
                 present.add(path)
-            elif reply.status is not ZkStatus.NO_NODE:
+            elif not reply.is_absent:
                 failed.append(path)
             gather.one()
 

@@ -66,6 +66,8 @@ class ControllerWatches:
         """Reads of topics under way."""
         self._states: dict[TopicPartition, PartitionState] | None = None
         self._deleting: tuple[str, ...] | None = None
+        self._notices_due = False
+        """Notices of failures will be listed again."""
 
     def start(self) -> None:
         self._read_brokers()
@@ -397,7 +399,7 @@ class ControllerWatches:
             if self._closed:
                 return
             if not reply.ok:
-                self._again(self._read_failure_notices)
+                self._list_notices_later()
                 return
             for child in reply.value:
                 self._coordination.get(
@@ -411,11 +413,22 @@ class ControllerWatches:
             self._guarded("failure notices", self._read_failure_notices),
         )
 
+    def _list_notices_later(self) -> None:
+        """Once, however many of them could not be read."""
+
+        def list_again() -> None:
+            self._notices_due = False
+            self._read_failure_notices()
+
+        if not self._notices_due:
+            self._notices_due = True
+            self._again(list_again)
+
     def _on_failure_notice(self, child: str, reply: ZkReply) -> None:
         if self._closed:
             return
         if reply.status is ZkStatus.UNKNOWN:
-            self._again(self._read_failure_notices)
+            self._list_notices_later()
         if not reply.ok:
             return
         self._coordination.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)

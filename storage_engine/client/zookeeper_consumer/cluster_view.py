@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from storage_engine.client.addresses import address_text
 from storage_engine.client.zookeeper_consumer.assignment import LedPartition, assign_topic
 from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
-from storage_engine.core.ids import NO_LEADER, TopicPartition
+from storage_engine.core.ids import NO_LEADER, TopicPartition, topic_name_problem
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, ConsumerIdZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
@@ -31,8 +31,11 @@ class ClusterView:
         """By path what was decoded last, and from what."""
 
     def topics(self) -> tuple[str, ...] | None:
+        """Others may have made nodes with names that no topic can have: they are none."""
         seen = self._nodes.children(TopicZNode.PARENT)
-        return None if seen is None else seen.children
+        if seen is None:
+            return None
+        return tuple(name for name in seen.children if topic_name_problem(name) is None)
 
     def addresses(self) -> str | None:
         """`host:port,…` of the live brokers; empty where there is none."""

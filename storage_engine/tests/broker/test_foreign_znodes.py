@@ -6,15 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
+from storage_engine.broker.controller_watches import RETRY_MS
+from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.member import GroupMember
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.foreign_znodes import ForeignZNodes
 from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
     ControllerEpochZNode,
@@ -27,6 +30,7 @@ SEEDS = range(1000) if ALL_FAULTS else range(12)
 ROUNDS = 8
 WRITES = 12
 TP = TopicPartition("sound", 0)
+SOUND = StreamCounts({"sound": 1})
 
 
 @pytest.fixture
@@ -85,7 +89,12 @@ def serves_what_is_sound(cluster: SimulatedCluster, topic: str) -> None:
 class Reader:
     """What a consumer that meets others in ZooKeeper is given."""
 
-    def __init__(self, cluster: SimulatedCluster, group: str) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        group: str,
+        streams: StreamCounts = SOUND,
+    ) -> None:
         self.held: set[TopicPartition] = set()
         self.failures: list[Exception] = []
         process = cluster[1].network.loop
@@ -95,7 +104,7 @@ class Reader:
             self,
             group=group,
             consumer="m",
-            streams=StreamCounts({"sound": 1}),
+            streams=streams,
         )
         self.member.start()
 
@@ -114,6 +123,52 @@ class Reader:
 
     def fail(self, error: Exception) -> None:
         self.failures.append(error)
+
+
+@pytest.mark.parametrize("name", ["\u00a0x", "a b", "\ud800"])
+def test_a_name_that_no_topic_can_have_stops_nobody(cluster, name):
+    """`\ud800` stands for what the session does not even ask for."""
+    for path in (f"{TopicZNode.PARENT}/{name}", f"/consumers/g/ids/{name}"):
+        cluster.zookeeper.make_parents(path)
+        cluster.zookeeper.put(path, b'{"version":1,"partitions":{"0":[1]}}')
+    cluster.loop.run_for(1000)
+    serves_what_is_sound(cluster, "one")
+    next_controller(cluster)
+    serves_what_is_sound(cluster, "two")
+    named = Reader(cluster, "g")
+    all_but_none = TopicFilter.black_list("nothing")
+    filtering = Reader(cluster, "g2", StreamCounts({}, filter=all_but_none, filtered=1))
+    cluster.loop.run_until(lambda: TP in named.held and TP in filtering.held)
+    assert named.failures == filtering.failures == []
+
+
+def test_a_topic_with_an_illegal_name_is_not_read_with_every_listing(cluster, caplog):
+    cluster.zookeeper.put(f"{TopicZNode.PARENT}/a b", b"{}")
+    cluster.loop.run_for(1000)
+    caplog.clear()
+    assert cluster.create_topic("next").error_code == 0
+    cluster.loop.run_for(1000)
+    assert [record for record in caplog.records if "a b" in record.getMessage()] == []
+
+
+def test_notices_that_can_not_be_read_are_listed_again_once_each_time(cluster, monkeypatch):
+    """Each of two would have both listed again, twice as many after each pause."""
+    get, asked = SimulatedSession.get, []
+
+    def deaf(self, path, on_reply, watch=None):
+        if path.startswith(LogDirEventZNode.PARENT):
+            asked.append(path)
+            on_reply(ZkReply(status=ZkStatus.UNKNOWN))
+        else:
+            get(self, path, on_reply, watch)
+
+    monkeypatch.setattr(SimulatedSession, "get", deaf)
+    for number in range(2):
+        cluster.zookeeper.put(f"{LogDirEventZNode.PREFIX}{number:010d}", b"{}")
+    cluster.loop.run_for(4_000)
+    assert len(asked) <= 2 * 2 * (4_000 // RETRY_MS)
+    monkeypatch.undo()
+    cluster.loop.run_until(lambda: not cluster.zookeeper.children(LogDirEventZNode.PARENT))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
