@@ -24,6 +24,7 @@ from storage_engine.core.ids import (
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 PARTITIONS_PER_MULTI = 32
 """A failover writes the states of all partitions of a broker; ZooKeeper and its client take a
 request of many operations in a fraction of the time of as many requests."""
+
+MAX_CLEARINGS = 10
+"""Of the nodes of one topic: whoever goes on making nodes below them is left to a later attempt."""
 
 Watch = Callable[[], None]
 
@@ -311,7 +315,9 @@ class ControllerStore:
     ) -> None:
         """Remove a topic's nodes: those of its partitions first, then topic, settings and request
         in one multi, so that a topic made anew under that name loses nothing to the old one's end.
+        What others have made below them goes too.
         """
+        guard = [self.epoch_check()]
         left = deque(
             path
             for partition in partitions
@@ -321,6 +327,7 @@ class ControllerStore:
             )
         )
         left.append(PartitionsZNode.path(topic))
+        clearings_left = MAX_CLEARINGS
         heads = (
             TopicZNode.path(topic),
             ConfigZNode.topic_path(topic),
@@ -332,16 +339,13 @@ class ControllerStore:
                 self.check_epoch(fenced)
             done(False)
 
-        def on_deleted(reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
-                next_one()
-            else:
-                failed(reply)
-
         def next_one() -> None:
             if left:
-                self._coordination.multi(
-                    [self.epoch_check(), _deletion(left.popleft())], on_deleted
+                remove_subtree(
+                    self._coordination,
+                    left.popleft(),
+                    lambda reply: next_one() if reply.ok else failed(reply),
+                    guard=guard,
                 )
             else:
                 self._which_exist(heads, delete_heads)
@@ -350,8 +354,23 @@ class ControllerStore:
             if present is None:
                 done(False)
                 return
-            operations = [self.epoch_check(), *map(_deletion, present)]
-            self._coordination.multi(operations, lambda r: done(True) if r.ok else failed(r))
+            operations = [*guard, *map(_deletion, present)]
+            self._coordination.multi(operations, lambda reply: on_heads(reply, operations))
+
+        def on_heads(reply: ZkReply, operations: Sequence[ZkOp]) -> None:
+            nonlocal clearings_left
+            if reply.ok:
+                done(True)
+            elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
+                clearings_left -= 1
+                remove_children(
+                    self._coordination,
+                    operations[reply.value].path,
+                    lambda reply: next_one() if reply.ok else failed(reply),
+                    guard=guard,
+                )
+            else:
+                failed(reply)
 
         next_one()
 

@@ -25,6 +25,7 @@ from storage_engine.zookeeper.admin_znodes import (
     IsrChangeZNode,
     LogDirEventZNode,
 )
+from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -320,7 +321,9 @@ class ControllerWatches:
 
     def drop_request(self, topic: str) -> None:
         """Take a request away, in whatever form it is there."""
-        self._coordination.delete(DeleteTopicsZNode.topic_path(topic), -1, lambda _reply: None)
+        path = DeleteTopicsZNode.topic_path(topic)
+        # One that others have made nodes below would delete a later topic of that name.
+        remove_subtree(self._coordination, path, lambda _reply: None)
         self.drop_json_request(topic)
 
     def drop_json_request(self, topic: str) -> None:

@@ -250,8 +250,8 @@ def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[
     data = ConfigZNode(config=planned.config).encode()
     if left_over is None:
         return [ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)] if planned.config else []
-    kind = ZkOpKind.SET if planned.config else ZkOpKind.DELETE
-    return [ZkOp(kind=kind, path=path, data=data, version=left_over.version)]
+    # Not deleted where there are none: others may have made nodes below it.
+    return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=left_over.version)]
 
 
 def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:

@@ -20,6 +20,7 @@ from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
+    ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,
     PartitionStateZNode,
@@ -169,6 +170,52 @@ def test_notices_that_can_not_be_read_are_listed_again_once_each_time(cluster, m
     assert len(asked) <= 2 * 2 * (4_000 // RETRY_MS)
     monkeypatch.undo()
     cluster.loop.run_until(lambda: not cluster.zookeeper.children(LogDirEventZNode.PARENT))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/brokers/topics/gone/x",
+        "/brokers/topics/gone/partitions/7",
+        "/brokers/topics/gone/partitions/0/x/y",
+        "/brokers/topics/gone/partitions/0/state/x",
+        "/config/topics/gone/x",
+        "/admin/delete_topics/gone/x",
+    ],
+)
+def test_what_others_made_below_a_topics_nodes_goes_with_the_topic(cluster, path):
+    assert cluster.create_topic("gone").error_code == 0
+    cluster.zookeeper.make_parents(path)
+    cluster.zookeeper.put(path, b"")
+    deleted = cluster.answer(cluster.delete_topic("gone")).responses
+    # Its request may have been carried out before anybody asked for it.
+    assert deleted[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    left = [each for each in cluster.zookeeper.nodes if "/gone" in each]
+    assert left == []
+    assert cluster.create_topic("gone").error_code == 0
+    serves_what_is_sound(cluster, "after")
+
+
+def test_settings_that_a_topic_left_with_nodes_below_them_keep_nobody_from_its_name(cluster):
+    path = "/config/topics/fresh/x"
+    cluster.zookeeper.make_parents(path)
+    cluster.zookeeper.put(path, b"")
+    cluster.zookeeper.put("/config/topics/fresh", b'{"version":1,"config":{"retention.ms":"1"}}')
+    assert cluster.create_topic("fresh").error_code == 0
+    settings = ConfigZNode.decode("", cluster.zookeeper.data("/config/topics/fresh"))
+    assert settings.config == {}
+
+
+def test_a_request_to_delete_no_topic_waits_for_none(cluster):
+    """A topic of that name that is made later is not deleted, by the next controller either."""
+    path = "/admin/delete_topics/later/x"
+    cluster.zookeeper.make_parents(path)
+    cluster.zookeeper.put(path, b"")
+    cluster.loop.run_until(lambda: "/admin/delete_topics/later" not in cluster.zookeeper.nodes)
+    assert cluster.create_topic("later").error_code == 0
+    next_controller(cluster)
+    serves_what_is_sound(cluster, "after")
+    assert TopicZNode.path("later") in cluster.zookeeper.nodes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
