@@ -301,7 +301,8 @@ class ControllerStore:
         """After a multi that was refused: `fenced` when that was because of the epoch."""
 
         def on_reply(reply: ZkReply) -> None:
-            if reply.ok and reply.stat is not None and reply.stat.version != self._epoch_version:
+            is_other = reply.stat is not None and reply.stat.version != self._epoch_version
+            if reply.is_absent or (reply.ok and is_other):
                 fenced()
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
@@ -335,7 +336,7 @@ class ControllerStore:
         )
 
         def failed(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.BAD_VERSION:
+            if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
                 self.check_epoch(fenced)
             done(False)
 

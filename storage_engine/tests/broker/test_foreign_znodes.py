@@ -310,9 +310,24 @@ def test_an_epoch_that_can_not_be_read_elects_nobody_and_stops_no_leader(cluster
     serves_what_is_sound(cluster, "after")
 
 
-def test_an_epoch_that_others_lowered_is_passed_by_and_by(cluster):
+@pytest.mark.parametrize("epoch", [b"0", b"100", b"150", None])
+def test_an_epoch_that_others_touched_is_passed_at_once(cluster, epoch):
+    """Set to the number that it has, lowered by much, or removed: no broker refuses the orders of
+    the next controller for longer than an election takes."""
+    for number in range(10):
+        assert cluster.create_topic(f"t{number}").error_code == 0
+    cluster.zookeeper.put(ControllerEpochZNode.PATH, b"149")
     next_controller(cluster)
-    next_controller(cluster)
-    cluster.zookeeper.put(ControllerEpochZNode.PATH, b"0")
-    cluster.loop.run_for(30_000)
+    all_are_known(cluster)
+    if epoch is None:
+        cluster.zookeeper.drop(ControllerEpochZNode.PATH)
+    else:
+        cluster.zookeeper.put(ControllerEpochZNode.PATH, epoch)
+    cluster.loop.run_for(100)
+    cluster.create_topic("next")
+    cluster.loop.run_until(
+        lambda: all("next" in broker.context.metadata for broker in cluster.brokers),
+        limit_ms=10_000,
+    )
+    assert int(cluster.zookeeper.data(ControllerEpochZNode.PATH)) == 151
     serves_what_is_sound(cluster, "after")
