@@ -14,6 +14,8 @@ within the epoch: where the node is still its own, it gives the node away and ru
 Others may have written into /controller_epoch, so that an epoch is above all that this broker has
 acted under or taken orders of, too: brokers refuse the orders of an older one.
 
+A node that is no session's would stay for ever: it is removed, with what is below it.
+
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
 
@@ -32,6 +34,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
+from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import EPOCHS, ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     INITIAL_CONTROLLER_EPOCH,
@@ -170,7 +173,11 @@ class ControllerElection:
         match reply.status:
             case ZkStatus.OK:
                 owner = reply.stat.ephemeral_owner if reply.stat else 0
-                if owner != 0 and owner == self._coordination.session_id:
+                if owner == 0:
+                    self._controller_id = None
+                    self._resign("its node is no session's")
+                    self._read_epoch(self._remove_foreign_node)
+                elif owner == self._coordination.session_id:
                     self._on_own_node(reply)
                 else:
                     self._follow(reply.value)
@@ -207,6 +214,32 @@ class ControllerElection:
             log.warning("%s", error)
             self._controller_id = None
         self._resign("another has the node")
+
+    def _remove_foreign_node(self, _epoch: ControllerEpoch, version: int) -> None:
+        """Seen once more after the epoch was read: an election since then raises the epoch, so that
+        it keeps its node."""
+        guard = ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version)
+
+        def on_controller(reply: ZkReply) -> None:
+            if not reply.ok or reply.stat is None or reply.stat.ephemeral_owner != 0:
+                self._look()
+                return
+            log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
+            remove_subtree(
+                self._coordination,
+                ControllerZNode.PATH,
+                self._of_attempt(on_removed),
+                guard=[guard],
+                version=reply.stat.version,
+            )
+
+        def on_removed(reply: ZkReply) -> None:
+            if reply.ok:
+                self._look()
+            else:
+                self._look_later(GIVEN_UP_DELAY_MS)
+
+        self._coordination.get(ControllerZNode.PATH, self._of_attempt(on_controller))
 
     def _read_epoch(self, then: Callable[[ControllerEpoch, int], None]) -> None:
         self._coordination.get(

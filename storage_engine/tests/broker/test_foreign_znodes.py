@@ -300,6 +300,18 @@ def test_a_controller_whose_node_others_change_sets_it_right(cluster):
     serves_what_is_sound(cluster, "after")
 
 
+@pytest.mark.parametrize("below", ["", "/x", "/x/y"])
+def test_a_controllers_node_that_is_no_sessions_ends_no_elections(cluster, below):
+    old = cluster.controller
+    old.kill(session_ends_at_once=True)
+    path = f"{ControllerZNode.PATH}{below}"
+    cluster.zookeeper.make_parents(path)
+    cluster.zookeeper.put(path, b"garbage")
+    cluster.loop.run_until(lambda: cluster.controller not in (None, old), limit_ms=10_000)
+    old.start()
+    serves_what_is_sound(cluster, "after")
+
+
 @pytest.mark.parametrize("epoch", [b"", b"3000000000", b"9" * 5000, b"one"])
 def test_an_epoch_that_can_not_be_read_elects_nobody_and_stops_no_leader(cluster, epoch):
     cluster.zookeeper.put(ControllerEpochZNode.PATH, epoch)

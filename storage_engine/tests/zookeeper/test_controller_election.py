@@ -289,6 +289,43 @@ def test_an_epoch_that_could_not_be_read_back_is_not_written(server: FakeZooKeep
     assert broker.events == [(42, 1)]
 
 
+def test_a_node_that_is_no_sessions_ends_no_elections(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    by_hand = ControllerZNode(broker_id=BrokerId(1)).encode()
+    first.coordination.create(ControllerZNode.PATH, by_hand, lambda _: None)
+    for broker in (first, second):
+        broker.election.start()
+    server.run()
+    assert [first.election.is_controller, second.election.is_controller].count(True) == 1
+    assert server.nodes[ControllerZNode.PATH].owner != 0
+
+
+def test_who_is_late_to_remove_a_node_that_is_no_sessions_removes_no_other(
+    server: FakeZooKeeper,
+) -> None:
+    """The next controller's node has the same version."""
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.coordination.create(ControllerEpochZNode.PATH, b"4", lambda _: None)
+    first.coordination.create(ControllerZNode.PATH, b"{}", lambda _: None)
+    server.run()
+    second.election.start()
+    for _ in range(3):  # it reads the node, the epoch, and the node again; each is answered
+        server.queue.popleft()()
+        server.queue.popleft()()
+    held_back = list(server.queue)
+    server.queue.clear()
+    server.watches.clear()  # it does not learn that the node is gone
+    first.election.start()
+    server.run()
+    assert first.election.is_controller
+    server.queue.extend(held_back)
+    server.run()
+    second.scheduler.run_due()
+    server.run()
+    assert first.events == [(5, 1)]
+    assert second.election.controller_id == 1
+
+
 def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
     broker.coordination.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)
