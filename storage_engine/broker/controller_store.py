@@ -81,6 +81,8 @@ class ControllerStore:
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
         """Those of them of which nothing could be made out then."""
+        self._no_brokers: set[tuple[BrokerId, int]] = set()
+        """Nodes that no session holds, with their creation ids: they were named in the log."""
 
     # --- reading; each `done(None)` means: could not be read, try again later ---
 
@@ -99,7 +101,9 @@ class ControllerStore:
             ids = BrokerIdZNode.ids(reply.value)
 
             def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
-                if answer.ok and answer.stat is not None:
+                if answer.ok and answer.stat is not None and answer.stat.ephemeral_owner == 0:
+                    self._tell_of_no_broker(broker_id, answer.stat.czxid)
+                elif answer.ok and answer.stat is not None:
                     info = _broker_info(broker_id, answer)
                     if info is None:
                         unreadable.append(broker_id)
@@ -125,6 +129,12 @@ class ControllerStore:
                 )
 
         self._coordination.children(BrokerIdZNode.PARENT, on_children, watch)
+
+    def _tell_of_no_broker(self, broker_id: BrokerId, czxid: int) -> None:
+        """Once: partitions given to it would have no replica there, and its node never goes."""
+        if (broker_id, czxid) not in self._no_brokers:
+            self._no_brokers.add((broker_id, czxid))
+            log.error("%s is no broker's: ignored", BrokerIdZNode.path(broker_id))
 
     def _known(self, broker_id: BrokerId, czxid: int) -> BrokerInfo | None:
         """The same incarnation as it was read before somebody wrote into its node."""

@@ -42,15 +42,25 @@ class ClusterView:
         listed = self._nodes.children(BrokerIdZNode.PARENT)
         if listed is None:
             return None
-        nodes = [
-            self._read(BrokerIdZNode.path(broker), _decoder(BrokerIdZNode.decode, broker))
+        nodes = {
+            path: self._read(path, _decoder(BrokerIdZNode.decode, broker))
             for broker in BrokerIdZNode.ids(listed.children)
-        ]
-        if not all(known for known, _ in nodes):
+            for path in [BrokerIdZNode.path(broker)]
+        }
+        if not all(known for known, _ in nodes.values()):
             return None
         return ",".join(
-            sorted(address_text(node.host, node.port) for _, node in nodes if node is not None)
+            sorted(
+                address_text(node.host, node.port)
+                for path, (_, node) in nodes.items()
+                if node is not None and self._is_held(path)
+            )
         )
+
+    def _is_held(self, path: str) -> bool:
+        """By a session: what others wrote as a node that stays is no live broker."""
+        seen = self._nodes.data(path)
+        return seen is not None and seen.owner != 0
 
     def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:
         """What `consumer`, which wants streams of these topics, gets: by partition the number of

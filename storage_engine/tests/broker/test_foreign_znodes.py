@@ -98,6 +98,7 @@ class Reader:
     ) -> None:
         self.held: set[TopicPartition] = set()
         self.failures: list[Exception] = []
+        self.addresses = ""
         process = cluster[1].network.loop
         self.member = GroupMember(
             SimulatedSession(cluster.zookeeper, process, timeout_ms=6000),
@@ -110,7 +111,7 @@ class Reader:
         self.member.start()
 
     def meet(self, addresses: str) -> None:
-        assert addresses
+        self.addresses = addresses
 
     def take(self, taken) -> None:
         self.held.update(each.tp for each in taken)
@@ -270,6 +271,30 @@ def test_a_broker_whose_registration_others_change_or_remove_registers_again(clu
     cluster.zookeeper.drop(path)
     cluster.loop.run_until(lambda: cluster[2].context.broker_epoch() > first)
     serves_what_is_sound(cluster, "after")
+
+
+@pytest.mark.parametrize("below", ["", "/x"])
+def test_a_registration_that_is_no_sessions_is_no_broker_and_keeps_none_out(cluster, caplog, below):
+    ghost = {"version": 1, "host": "nowhere", "port": 9092, "jmx_port": -1}
+    for broker in (0, 2):
+        if broker:
+            cluster[broker].kill(session_ends_at_once=True)
+        path = f"{BrokerIdZNode.path(broker)}{below}"
+        cluster.zookeeper.make_parents(path)
+        cluster.zookeeper.put(path, b"")
+        cluster.zookeeper.put(BrokerIdZNode.path(broker), json.dumps(ghost).encode())
+    cluster.loop.run_for(3000)
+    assert 0 not in cluster[1].context.metadata.brokers
+    told = [record for record in caplog.records if "/brokers/ids/0 is no" in record.getMessage()]
+    assert len(told) == 1
+    cluster[2].start()
+    assert 0 not in cluster[1].context.metadata.brokers
+    serves_what_is_sound(cluster, "after")
+    state = cluster.state(TopicPartition("after", 0))
+    assert 0 not in state.isr
+    group = Reader(cluster, "g")
+    cluster.loop.run_until(lambda: TP in group.held)
+    assert "nowhere" not in group.addresses
 
 
 def test_a_broker_is_not_given_up_for_what_others_wrote_into_its_registration(cluster, monkeypatch):
