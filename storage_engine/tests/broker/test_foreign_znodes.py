@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage_engine.broker.admin_node import CONFLICT_PAUSE_MS
 from storage_engine.broker.controller_watches import RETRY_MS
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.member import GroupMember
@@ -17,7 +18,11 @@ from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.foreign_znodes import ForeignZNodes
 from storage_engine.tests.sampling import ALL_FAULTS
-from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
+from storage_engine.zookeeper.admin_znodes import (
+    LogDirEventZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
     ConfigZNode,
@@ -271,6 +276,43 @@ def test_a_broker_whose_registration_others_change_or_remove_registers_again(clu
     cluster.zookeeper.drop(path)
     cluster.loop.run_until(lambda: cluster[2].context.broker_epoch() > first)
     serves_what_is_sound(cluster, "after")
+
+
+@pytest.mark.parametrize("node", [PreferredReplicaElectionZNode, ReassignPartitionsZNode])
+def test_a_request_with_nodes_below_it_is_carried_out_and_removed(cluster, monkeypatch, node):
+    """ZooKeeper removes nothing that has children: its controller tried as fast as it could."""
+    submit, operations = SimulatedSession._submit, []
+
+    def counting(self, *args, **options):
+        operations.append(args)
+        submit(self, *args, **options)
+
+    monkeypatch.setattr(SimulatedSession, "_submit", counting)
+    request = {"topic": "sound", "partition": 0, "replicas": [1, 2, 3]}
+    cluster.zookeeper.put(node.PATH, b"{}")
+    cluster.zookeeper.put(f"{node.PATH}/x", b"")
+    cluster.zookeeper.put(f"{node.PATH}/x/y", b"")
+    cluster.zookeeper.put(node.PATH, json.dumps({"version": 1, "partitions": [request]}).encode())
+    cluster.loop.run_until(lambda: node.PATH not in cluster.zookeeper.nodes, limit_ms=5_000)
+    assert len(operations) < 100
+
+
+def test_a_request_that_others_make_nodes_below_all_the_time_costs_little(cluster, monkeypatch):
+    path = PreferredReplicaElectionZNode.PATH
+    delete, deletions = SimulatedSession.delete, []
+
+    def refused(self, at, version, on_reply):
+        if at == path:
+            deletions.append(at)
+            cluster.zookeeper.put(f"{path}/x{len(deletions)}", b"")
+        delete(self, at, version, on_reply)
+
+    monkeypatch.setattr(SimulatedSession, "delete", refused)
+    cluster.zookeeper.put(path, b'{"version":1,"partitions":[{"topic":"sound","partition":0}]}')
+    cluster.loop.run_for(5_000)
+    assert 2 < len(deletions) <= 5_000 // CONFLICT_PAUSE_MS
+    monkeypatch.undo()
+    cluster.loop.run_until(lambda: path not in cluster.zookeeper.nodes, limit_ms=5_000)
 
 
 @pytest.mark.parametrize("below", ["", "/x"])
