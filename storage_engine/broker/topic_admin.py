@@ -168,6 +168,12 @@ class TopicAdmin:
                 f"topic '{info.topic}' is being reassigned: partitions can be added afterwards",
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
             )
+        if not present or sorted(info.assignment) != list(range(present)):
+            raise KafkaError(
+                f"the partitions of topic '{info.topic}' are not numbered from 0 without gaps: "
+                f"set its assignment in {TopicZNode.path(info.topic)} right first",
+                ErrorCode.INVALID_PARTITIONS,
+            )
         if total <= present:
             raise KafkaError(
                 f"topic '{info.topic}' has {present} partitions; it can only get more, not {total}",

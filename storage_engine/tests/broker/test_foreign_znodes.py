@@ -13,6 +13,8 @@ from storage_engine.client.zookeeper_consumer.member import GroupMember
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.protocol.apis import create_partitions
+from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.zookeeper_session import SimulatedSession
@@ -222,6 +224,22 @@ def test_a_request_to_delete_no_topic_waits_for_none(cluster):
     next_controller(cluster)
     serves_what_is_sound(cluster, "after")
     assert TopicZNode.path("later") in cluster.zookeeper.nodes
+
+
+@pytest.mark.parametrize("partitions", [{"1": [1, 2, 3]}, {}, {"0": [1, 2, 3], "2": [1, 2, 3]}])
+def test_a_topic_with_gaps_can_not_grow_and_keeps_no_other_from_it(cluster, partitions):
+    data = json.dumps({"version": 1, "partitions": partitions}).encode()
+    cluster.zookeeper.put(TopicZNode.path("gap"), data)
+    cluster.loop.run_for(3000)
+    topics = [
+        CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
+        for name in ("gap", "sound")
+    ]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only=False)
+    asked = cluster.ask_controller(create_partitions.API, 3, request)
+    codes = {each.name: each.error_code for each in cluster.answer(asked).results}
+    assert codes == {"gap": ErrorCode.INVALID_PARTITIONS, "sound": ErrorCode.NONE}
+    assert cluster.produced_when_there(TopicPartition("sound", 3), b"new") == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
