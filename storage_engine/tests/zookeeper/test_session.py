@@ -63,6 +63,8 @@ def test_sequential_nodes_get_numbers_and_children_come_sorted(
     paths = [loop.reply_of(session.create, "/q/n_", b"", sequence=True).value for _ in range(3)]
     assert paths == ["/q/n_0000000000", "/q/n_0000000001", "/q/n_0000000002"]
     assert loop.reply_of(session.children, "/q").value == [p.removeprefix("/q/") for p in paths]
+    made = loop.reply_of(session.create, "/new/n_", b"", sequence=True, make_parents=True)
+    assert made.value == "/new/n_0000000000"
 
 
 def test_a_path_that_has_no_form_in_utf_8_is_illegal_and_ends_nothing(
