@@ -338,12 +338,6 @@ class ControllerStore:
             )
         )
         left.append(PartitionsZNode.path(topic))
-        clearings_left = MAX_CLEARINGS
-        heads = (
-            TopicZNode.path(topic),
-            ConfigZNode.topic_path(topic),
-            DeleteTopicsZNode.topic_path(topic),
-        )
 
         def failed(reply: ZkReply) -> None:
             if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
@@ -359,9 +353,25 @@ class ControllerStore:
                     guard=guard,
                 )
             else:
-                self._which_exist(heads, delete_heads)
+                self._delete_heads(topic, MAX_CLEARINGS, done, failed)
 
-        def delete_heads(present: list[str] | None) -> None:
+        next_one()
+
+    def _delete_heads(
+        self,
+        topic: str,
+        clearings_left: int,
+        done: Callable[[bool], None],
+        failed: Callable[[ZkReply], None],
+    ) -> None:
+        guard = [self.epoch_check()]
+        heads = (
+            TopicZNode.path(topic),
+            ConfigZNode.topic_path(topic),
+            DeleteTopicsZNode.topic_path(topic),
+        )
+
+        def delete_all(present: list[str] | None) -> None:
             if present is None:
                 done(False)
                 return
@@ -369,21 +379,21 @@ class ControllerStore:
             self._coordination.multi(operations, lambda reply: on_heads(reply, operations))
 
         def on_heads(reply: ZkReply, operations: Sequence[ZkOp]) -> None:
-            nonlocal clearings_left
             if reply.ok:
                 done(True)
             elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
-                clearings_left -= 1
-                remove_children(
-                    self._coordination,
-                    operations[reply.value].path,
-                    lambda reply: next_one() if reply.ok else failed(reply),
-                    guard=guard,
-                )
+                path = operations[reply.value].path
+                remove_children(self._coordination, path, on_cleared, guard=guard)
             else:
                 failed(reply)
 
-        next_one()
+        def on_cleared(reply: ZkReply) -> None:
+            if reply.ok:
+                self._delete_heads(topic, clearings_left - 1, done, failed)
+            else:
+                failed(reply)
+
+        self._which_exist(heads, delete_all)
 
     def _which_exist(self, paths: Sequence[str], done: Callable[[list[str] | None], None]) -> None:
         present: set[str] = set()
