@@ -4,13 +4,19 @@ Rule: the watch is set in the read that answers it; a node that is not there is 
 R-CTL10; document 001 (controller failover, steps 2 and 3).
 """
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.broker import unexpected
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.ports import Coordination, Scheduler, ZkCallback, ZkReply, ZkStatus
+from storage_engine.zookeeper.subtree import remove_children
+
+log = logging.getLogger(__name__)
 
 RETRY_MS = 500
+CONFLICT_PAUSE_MS = 50
+"""Between two attempts to change what others change too."""
 FAILED_MS = 5_000
 """Before content is told again that its owner could not take."""
 
@@ -119,7 +125,7 @@ class AdminNode:
             if wanted == data:
                 done(True)
             elif wanted is None:
-                self._coordination.delete(self.path, version, on_put)
+                self._delete(version, on_put, given_up)
             elif data is None:
                 self._coordination.create(self.path, wanted, on_put, make_parents=True)
             else:
@@ -129,6 +135,30 @@ class AdminNode:
             if reply.ok or once or reply.status is ZkStatus.UNKNOWN:
                 done(reply.ok)
             else:
-                self.change(new_data, done)
+                self._after_pause(lambda: self.change(new_data, done), given_up)
+
+        def given_up() -> None:
+            done(False)
 
         self._coordination.get(self.path, on_data)
+
+    def _delete(self, version: int, on_reply: ZkCallback, given_up: Callable[[], None]) -> None:
+        """With what others have made below the node. `given_up`: its controller's end has come."""
+
+        def on_deleted(reply: ZkReply) -> None:
+            if reply.status is not ZkStatus.NOT_EMPTY:
+                on_reply(reply)
+                return
+            log.warning("%s has nodes below it, which ask for nothing: removed", self.path)
+            remove_children(self._coordination, self.path, on_cleared)
+
+        def on_cleared(_reply: ZkReply) -> None:
+            # Not at once: others may make them as fast.
+            self._after_pause(lambda: self._delete(version, on_reply, given_up), given_up)
+
+        self._coordination.delete(self.path, version, on_deleted)
+
+    def _after_pause(self, work: Callable[[], None], given_up: Callable[[], None]) -> None:
+        self._scheduler.call_later(
+            CONFLICT_PAUSE_MS, lambda: given_up() if self._closed else work()
+        )

@@ -37,7 +37,7 @@ class ConfigStore:
         """What is set for the entity now; None when ZooKeeper does not answer."""
 
         def on_reply(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.NO_NODE:
+            if reply.is_absent:
                 done({})
             elif not reply.ok:
                 done(None)
@@ -91,7 +91,7 @@ class _Alteration:
         self._coordination.get(self._entity.znode_path, self._on_read)
 
     def _on_read(self, reply: ZkReply) -> None:
-        if not reply.ok and reply.status is not ZkStatus.NO_NODE:
+        if not reply.ok and not reply.is_absent:
             self._done(_no_answer(self._entity))
             return
         present = _decoded(self._entity, reply) if reply.ok else {}

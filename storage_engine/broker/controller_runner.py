@@ -6,7 +6,7 @@ R-CTL1, R-CTL5.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.acting_controller import ActingController, ControllerSettings
@@ -28,7 +28,9 @@ class ControllerRunner:
         transport: Transport,
         scheduler: Scheduler,
         clock: Clock,
+        known_epoch: Callable[[], ControllerEpoch],
     ) -> None:
+        """`known_epoch`: the highest of which this broker has taken orders."""
         self._settings = settings
         self._coordination = coordination
         self._transport = transport
@@ -42,6 +44,7 @@ class ControllerRunner:
             scheduler,
             on_elected=self._elected,
             on_resigned=self._resigned,
+            known_epoch=known_epoch,
         )
 
     def start(self) -> None:

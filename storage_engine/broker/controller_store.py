@@ -19,10 +19,12 @@ from storage_engine.core.ids import (
     BrokerId,
     PartitionEpoch,
     TopicPartition,
+    topic_name_problem,
 )
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
@@ -38,6 +40,9 @@ log = logging.getLogger(__name__)
 PARTITIONS_PER_MULTI = 32
 """A failover writes the states of all partitions of a broker; ZooKeeper and its client take a
 request of many operations in a fraction of the time of as many requests."""
+
+MAX_CLEARINGS = 10
+"""Of the nodes of one topic: whoever goes on making nodes below them is left to a later attempt."""
 
 Watch = Callable[[], None]
 
@@ -76,6 +81,8 @@ class ControllerStore:
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
         """Those of them of which nothing could be made out then."""
+        self._no_brokers: set[tuple[BrokerId, int]] = set()
+        """Nodes that no session holds, with their creation ids: they were named in the log."""
 
     # --- reading; each `done(None)` means: could not be read, try again later ---
 
@@ -94,14 +101,16 @@ class ControllerStore:
             ids = BrokerIdZNode.ids(reply.value)
 
             def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
-                if answer.ok and answer.stat is not None:
+                if answer.ok and answer.stat is not None and answer.stat.ephemeral_owner == 0:
+                    self._tell_of_no_broker(broker_id, answer.stat.czxid)
+                elif answer.ok and answer.stat is not None:
                     info = _broker_info(broker_id, answer)
                     if info is None:
                         unreadable.append(broker_id)
                         info = self._known(broker_id, answer.stat.czxid)
                     if info is not None:
                         brokers[broker_id] = info
-                elif answer.status is not ZkStatus.NO_NODE:
+                elif not answer.is_absent:
                     failed.append(broker_id)
                 gather.one()
 
@@ -121,6 +130,12 @@ class ControllerStore:
 
         self._coordination.children(BrokerIdZNode.PARENT, on_children, watch)
 
+    def _tell_of_no_broker(self, broker_id: BrokerId, czxid: int) -> None:
+        """Once: partitions given to it would have no replica there, and its node never goes."""
+        if (broker_id, czxid) not in self._no_brokers:
+            self._no_brokers.add((broker_id, czxid))
+            log.error("%s is no broker's: ignored", BrokerIdZNode.path(broker_id))
+
     def _known(self, broker_id: BrokerId, czxid: int) -> BrokerInfo | None:
         """The same incarnation as it was read before somebody wrote into its node."""
         known = self._brokers.get(broker_id)
@@ -128,7 +143,12 @@ class ControllerStore:
 
     def list_topics(self, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
         def on_children(reply: ZkReply) -> None:
-            done(sorted(reply.value) if reply.ok else None)
+            # Names that no topic can have are not even read: each listing would bring them again.
+            done(
+                sorted(name for name in reply.value if topic_name_problem(name) is None)
+                if reply.ok
+                else None
+            )
 
         self._coordination.children(TopicZNode.PARENT, on_children, watch)
 
@@ -161,12 +181,12 @@ class ControllerStore:
                     ConfigZNode.topic_path(topic), lambda config: on_config(topic, node, config)
                 )
                 return
-            if reply.status is not ZkStatus.NO_NODE:
+            if not reply.is_absent:
                 failed.append(topic)
             gather.one()
 
         def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
+            if reply.ok or reply.is_absent:
                 found[topic] = _topic_info(node, reply, self._unclean_default())
             else:
                 failed.append(topic)
@@ -204,7 +224,7 @@ class ControllerStore:
                 state = _partition_state(tp, reply)
                 if state is not None:
                     found[tp] = state
-            elif reply.status is ZkStatus.NO_NODE:
+            elif reply.is_absent:
                 found[tp] = None
             else:
                 failed.append(tp)
@@ -291,7 +311,8 @@ class ControllerStore:
         """After a multi that was refused: `fenced` when that was because of the epoch."""
 
         def on_reply(reply: ZkReply) -> None:
-            if reply.ok and reply.stat is not None and reply.stat.version != self._epoch_version:
+            is_other = reply.stat is not None and reply.stat.version != self._epoch_version
+            if reply.is_absent or (reply.ok and is_other):
                 fenced()
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
@@ -305,7 +326,9 @@ class ControllerStore:
     ) -> None:
         """Remove a topic's nodes: those of its partitions first, then topic, settings and request
         in one multi, so that a topic made anew under that name loses nothing to the old one's end.
+        What others have made below them goes too.
         """
+        guard = [self.epoch_check()]
         left = deque(
             path
             for partition in partitions
@@ -315,39 +338,62 @@ class ControllerStore:
             )
         )
         left.append(PartitionsZNode.path(topic))
+
+        def failed(reply: ZkReply) -> None:
+            if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
+                self.check_epoch(fenced)
+            done(False)
+
+        def next_one() -> None:
+            if left:
+                remove_subtree(
+                    self._coordination,
+                    left.popleft(),
+                    lambda reply: next_one() if reply.ok else failed(reply),
+                    guard=guard,
+                )
+            else:
+                self._delete_heads(topic, MAX_CLEARINGS, done, failed)
+
+        next_one()
+
+    def _delete_heads(
+        self,
+        topic: str,
+        clearings_left: int,
+        done: Callable[[bool], None],
+        failed: Callable[[ZkReply], None],
+    ) -> None:
+        guard = [self.epoch_check()]
         heads = (
             TopicZNode.path(topic),
             ConfigZNode.topic_path(topic),
             DeleteTopicsZNode.topic_path(topic),
         )
 
-        def failed(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.BAD_VERSION:
-                self.check_epoch(fenced)
-            done(False)
-
-        def on_deleted(reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
-                next_one()
-            else:
-                failed(reply)
-
-        def next_one() -> None:
-            if left:
-                self._coordination.multi(
-                    [self.epoch_check(), _deletion(left.popleft())], on_deleted
-                )
-            else:
-                self._which_exist(heads, delete_heads)
-
-        def delete_heads(present: list[str] | None) -> None:
+        def delete_all(present: list[str] | None) -> None:
             if present is None:
                 done(False)
                 return
-            operations = [self.epoch_check(), *map(_deletion, present)]
-            self._coordination.multi(operations, lambda r: done(True) if r.ok else failed(r))
+            operations = [*guard, *map(_deletion, present)]
+            self._coordination.multi(operations, lambda reply: on_heads(reply, operations))
 
-        next_one()
+        def on_heads(reply: ZkReply, operations: Sequence[ZkOp]) -> None:
+            if reply.ok:
+                done(True)
+            elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
+                path = operations[reply.value].path
+                remove_children(self._coordination, path, on_cleared, guard=guard)
+            else:
+                failed(reply)
+
+        def on_cleared(reply: ZkReply) -> None:
+            if reply.ok:
+                self._delete_heads(topic, clearings_left - 1, done, failed)
+            else:
+                failed(reply)
+
+        self._which_exist(heads, delete_all)
 
     def _which_exist(self, paths: Sequence[str], done: Callable[[list[str] | None], None]) -> None:
         present: set[str] = set()
@@ -356,7 +402,7 @@ class ControllerStore:
         def on_reply(path: str, reply: ZkReply) -> None:
             if reply.ok:
                 present.add(path)
-            elif reply.status is not ZkStatus.NO_NODE:
+            elif not reply.is_absent:
                 failed.append(path)
             gather.one()
 

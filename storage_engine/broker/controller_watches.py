@@ -25,6 +25,7 @@ from storage_engine.zookeeper.admin_znodes import (
     IsrChangeZNode,
     LogDirEventZNode,
 )
+from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class ControllerWatches:
         """Reads of topics under way."""
         self._states: dict[TopicPartition, PartitionState] | None = None
         self._deleting: tuple[str, ...] | None = None
+        self._notices_due = False
+        """Notices of failures will be listed again."""
 
     def start(self) -> None:
         self._read_brokers()
@@ -318,7 +321,9 @@ class ControllerWatches:
 
     def drop_request(self, topic: str) -> None:
         """Take a request away, in whatever form it is there."""
-        self._coordination.delete(DeleteTopicsZNode.topic_path(topic), -1, lambda _reply: None)
+        path = DeleteTopicsZNode.topic_path(topic)
+        # One that others have made nodes below would delete a later topic of that name.
+        remove_subtree(self._coordination, path, lambda _reply: None)
         self.drop_json_request(topic)
 
     def drop_json_request(self, topic: str) -> None:
@@ -397,7 +402,7 @@ class ControllerWatches:
             if self._closed:
                 return
             if not reply.ok:
-                self._again(self._read_failure_notices)
+                self._list_notices_later()
                 return
             for child in reply.value:
                 self._coordination.get(
@@ -411,11 +416,22 @@ class ControllerWatches:
             self._guarded("failure notices", self._read_failure_notices),
         )
 
+    def _list_notices_later(self) -> None:
+        """Once, however many of them could not be read."""
+
+        def list_again() -> None:
+            self._notices_due = False
+            self._read_failure_notices()
+
+        if not self._notices_due:
+            self._notices_due = True
+            self._again(list_again)
+
     def _on_failure_notice(self, child: str, reply: ZkReply) -> None:
         if self._closed:
             return
         if reply.status is ZkStatus.UNKNOWN:
-            self._again(self._read_failure_notices)
+            self._list_notices_later()
         if not reply.ok:
             return
         self._coordination.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)

@@ -29,7 +29,10 @@ class FolderNotice:
             return
         self._under_way = True
         self._another = False
-        self._coordination.create(LogDirEventZNode.PREFIX, self._data, self._sent, sequence=True)
+        # Others may have removed the parent, which the controller waits for.
+        self._coordination.create(
+            LogDirEventZNode.PREFIX, self._data, self._sent, sequence=True, make_parents=True
+        )
 
     def _sent(self, reply: ZkReply) -> None:
         if not reply.ok:

@@ -44,6 +44,8 @@ RETRY_MS = 500
 
 NOTIFY_DELAY_MS = 50
 """ISR changes of so long are told to the controller in one notification."""
+PARTITIONS_PER_NOTIFICATION = 3_000
+"""A znode of so many topics with the longest names is below ZooKeeper's limit of 1 MB."""
 
 
 class IsrWriter:
@@ -192,7 +194,10 @@ class IsrWriter:
     def _send_notification(self) -> None:
         changed, self._changed = tuple(sorted(self._changed)), set()
         self._notifying = False
+        for start in range(0, len(changed), PARTITIONS_PER_NOTIFICATION):
+            self._send_part(changed[start : start + PARTITIONS_PER_NOTIFICATION])
 
+    def _send_part(self, changed: tuple[TopicPartition, ...]) -> None:
         def on_reply(reply: ZkReply) -> None:
             if not reply.ok:
                 # The controller reads the states when it is elected, so only its view is late.
@@ -207,6 +212,8 @@ class IsrWriter:
             IsrChangeZNode(partitions=changed).encode(),
             on_reply,
             sequence=True,
+            # Others may have removed the parent, which the controller waits for.
+            make_parents=True,
         )
 
 

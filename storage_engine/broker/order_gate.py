@@ -8,8 +8,12 @@ Rule: an order of an epoch that was not heard of before is believed only when /c
 the same, and its sender is who holds /controller with the session that its registration under
 /brokers/ids has. What one request claims would bind the broker otherwise: an epoch of 2^31-1 would
 have the true controller refused for ever. While one waits all that come after it wait, so that
-orders keep their order; what was checked before a wait is checked again after it. Source: R-CTL1,
-R-CTL3, R-CTL4.
+orders keep their order; what was checked before a wait is checked again after it.
+
+An order is old when its own connection, or one that was opened later, has brought a higher number:
+its controller has given the connection up, and said anew what it had said. It is refused, and its
+connection closed. So whoever forges a number holds up the true controller until that has connected
+again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 """
 
 import logging
@@ -28,6 +32,8 @@ from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerEpochZNode,
 log = logging.getLogger(__name__)
 
 NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
+MAX_CONNECTIONS = 100
+"""Whose numbers are remembered: more take forged ones that get lower from one to the next."""
 
 
 class Order(Protocol):
@@ -46,8 +52,20 @@ class Order(Protocol):
     def order_number(self) -> int: ...
 
 
+class OrderConnection(Protocol):
+    """What an order came on."""
+
+    @property
+    def number(self) -> int:
+        """Higher than those of all connections that were opened before."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
 class _Waiting(NamedTuple):
     order: Order
+    connection: OrderConnection
     number: int
     """By which it is told whether ZooKeeper was asked before or after it came."""
     carry_out: Callable[[], None]
@@ -61,6 +79,28 @@ class _Named(NamedTuple):
     controller_id: BrokerId = BrokerId(-1)
 
 
+class OrderNumbers:
+    """The highest order number of each connection, as far as no later one has brought as high a
+    number: of one controller that keeps to the rules there is but one."""
+
+    def __init__(self) -> None:
+        self._highest: list[tuple[int, int]] = []
+        """(connection, order number)"""
+
+    def clear(self) -> None:
+        self._highest.clear()
+
+    def is_old(self, connection: int, number: int) -> bool:
+        return any(later >= connection and highest > number for later, highest in self._highest)
+
+    def note(self, connection: int, number: int) -> None:
+        """Of an order that is not old."""
+        if any(later >= connection and highest == number for later, highest in self._highest):
+            return
+        kept = [(other, n) for other, n in self._highest if other > connection or n > number]
+        self._highest = sorted([*kept, (connection, number)])[-MAX_CONNECTIONS:]
+
+
 class OrderGate:
     """Of one broker."""
 
@@ -70,8 +110,8 @@ class OrderGate:
         self.controller_epoch = NO_CONTROLLER_EPOCH
         """The highest that ZooKeeper has confirmed."""
         self.controller_id = BrokerId(-1)
-        self.order_number = 0
-        """The highest of that epoch."""
+        self.numbers = OrderNumbers()
+        """Of that epoch."""
         self._waiting: deque[_Waiting] = deque()
         self._arrived = 0
         """Orders until now."""
@@ -79,16 +119,17 @@ class OrderGate:
     def admit(
         self,
         order: Order,
+        connection: OrderConnection,
         carry_out: Callable[[], None],
         refuse: Callable[[ErrorCode], None],
     ) -> None:
         """Let an order in, or refuse it, now or later; one of the two is called."""
         self._arrived += 1
-        self._waiting.append(_Waiting(order, self._arrived, carry_out, refuse))
+        self._waiting.append(_Waiting(order, connection, self._arrived, carry_out, refuse))
         if len(self._waiting) == 1:
             self._go_on(None, 0)
 
-    def refusal(self, order: Order) -> ErrorCode:
+    def refusal(self, order: Order, connection: OrderConnection) -> ErrorCode:
         """NONE when the order is still to be carried out; asked again after every wait. Remembers
         the newest order."""
         broker_epoch = self._broker_epoch()
@@ -99,10 +140,9 @@ class OrderGate:
             self.controller_id,
         ):
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if order.order_number < self.order_number:
-            # Its connection was given up, and what it said has been said again since.
+        if self.numbers.is_old(connection.number, order.order_number):
             return ErrorCode.REQUEST_TIMED_OUT
-        self.order_number = order.order_number
+        self.numbers.note(connection.number, order.order_number)
         return ErrorCode.NONE
 
     def _go_on(self, named: _Named | None, asked_at: int) -> None:
@@ -121,8 +161,14 @@ class OrderGate:
             self._judge(first)
 
     def _judge(self, waiting: _Waiting) -> None:
-        code = self.refusal(waiting.order)
-        _call(waiting.carry_out if code is ErrorCode.NONE else lambda: waiting.refuse(code))
+        code = self.refusal(waiting.order, waiting.connection)
+        if code is ErrorCode.NONE:
+            _call(waiting.carry_out)
+            return
+        _call(lambda: waiting.refuse(code))
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            # Nobody uses it any more; or else its controller says the same on a later one.
+            _call(lambda: waiting.connection.close("its order is older than another"))
 
     def _is_news(self, order: Order) -> bool:
         """Whether it takes ZooKeeper to judge the order; not where it is refused anyway."""
@@ -135,7 +181,7 @@ class OrderGate:
         if named != (order.controller_epoch, order.controller_id):
             return False
         self.controller_epoch, self.controller_id = named
-        self.order_number = 0
+        self.numbers.clear()
         return True
 
     def _refuse_news(self, waiting: _Waiting, named: _Named) -> None:

@@ -22,6 +22,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
+from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 log = logging.getLogger(__name__)
@@ -139,7 +140,9 @@ class Registration:
             # No broker lives by it: it would stay for ever.
             log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
             path = BrokerIdZNode.path(self._node.broker_id)
-            self._coordination.delete(path, reply.stat.version, lambda _reply: self._again())
+            remove_subtree(
+                self._coordination, path, lambda _reply: self._again(), version=reply.stat.version
+            )
         elif self._clock.monotonic_ms() > self._deadline_ms:
             self._busy = False
             self._on_refused(

@@ -160,6 +160,12 @@ class TopicAdmin:
                 f"topic '{info.topic}' is being reassigned: partitions can be added afterwards",
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
             )
+        if not present or sorted(info.assignment) != list(range(present)):
+            raise KafkaError(
+                f"the partitions of topic '{info.topic}' are not numbered from 0 without gaps: "
+                f"set its assignment in {TopicZNode.path(info.topic)} right first",
+                ErrorCode.INVALID_PARTITIONS,
+            )
         if total <= present:
             raise KafkaError(
                 f"topic '{info.topic}' has {present} partitions; it can only get more, not {total}",
@@ -351,8 +357,8 @@ def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[
     data = ConfigZNode(config=planned.config).encode()
     if left_over is None:
         return [ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)] if planned.config else []
-    kind = ZkOpKind.SET if planned.config else ZkOpKind.DELETE
-    return [ZkOp(kind=kind, path=path, data=data, version=left_over.version)]
+    # Not deleted where there are none: others may have made nodes below it.
+    return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=left_over.version)]
 
 
 def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:

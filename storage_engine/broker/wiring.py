@@ -143,6 +143,7 @@ def build(
         topic_config=topic_configs.of,
         lease_valid=lease_valid,
     )
+    order_gate = OrderGate(coordination, lambda: registration.broker_epoch)
     controller = ControllerRunner(
         ControllerSettings(
             broker_id=broker_id,
@@ -157,6 +158,7 @@ def build(
         transport=transport,
         scheduler=scheduler,
         clock=clock,
+        known_epoch=lambda: order_gate.controller_epoch,
     )
     refusals: list[Callable[[BrokerIdInUseError], None]] = []
 
@@ -399,7 +401,7 @@ def build(
         ),
         transactional_appends=TransactionalAppends(replicas, prepared_appends, verifier),
         marker_writes=marker_writes,
-        order_gate=OrderGate(coordination, lambda: registration.broker_epoch),
+        order_gate=order_gate,
         named_replicas=NamedReplicas(),
         orders=Orders(topic_configs, scheduler),
         strays=Strays(

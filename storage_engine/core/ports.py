@@ -118,6 +118,8 @@ class ZkStatus(enum.Enum):
     NODE_EXISTS = "node exists"
     BAD_VERSION = "bad version"
     NOT_EMPTY = "not empty"
+    ILLEGAL = "illegal"
+    """The path can't be that of a node: nothing is there, and nothing can be made there."""
     UNKNOWN = "unknown"
     """Connection lost, session expired or timed out: it may or may not have happened."""
 
@@ -143,6 +145,11 @@ class ZkReply:
     @property
     def ok(self) -> bool:
         return self.status is ZkStatus.OK
+
+    @property
+    def is_absent(self) -> bool:
+        """Nothing is there."""
+        return self.status in (ZkStatus.NO_NODE, ZkStatus.ILLEGAL)
 
 
 class ZkOpKind(enum.Enum):

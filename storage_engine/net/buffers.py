@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from storage_engine.core.ports import LogSlice
-from storage_engine.net.limits import POOLED_BYTES
+from storage_engine.net.limits import IOV_BUFFERS, POOLED_BYTES, WRITE_PIECE_BYTES
 
 Buffer = bytes | bytearray | memoryview
 Piece = Buffer | LogSlice
@@ -112,3 +112,29 @@ class PieceRest:
 
     def view(self) -> memoryview:
         return memoryview(as_buffer(self._piece))[self._skip :]
+
+
+def gather(pieces: list[Piece]) -> tuple[list[Buffer], int, list[Piece]]:
+    """Views of the first WRITE_PIECE_BYTES, the number of pieces they take, and what is left of
+    the last one."""
+    views: list[Buffer] = []
+    room = WRITE_PIECE_BYTES
+    for piece in pieces[:IOV_BUFFERS]:
+        view = as_buffer(piece)
+        if len(view) > room:
+            views.append(memoryview(view)[:room])
+            return views, len(views), [PieceRest.of(piece, room)]
+        views.append(view)
+        room -= len(view)
+        if not room:
+            break
+    return views, len(views), []
+
+
+def after(views: list[Buffer], written: int) -> list[Buffer]:
+    """What is left of `views` when their first `written` bytes are gone."""
+    for index, view in enumerate(views):
+        if written < len(view):
+            return [memoryview(view)[written:], *views[index + 1 :]]
+        written -= len(view)
+    return []

@@ -9,6 +9,7 @@ costs no other connection anything. Source: R-NET1, R-NET3.
 
 import asyncio
 import errno
+import itertools
 import logging
 import os
 import socket
@@ -18,20 +19,17 @@ from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError, LogStorageError
 from storage_engine.net.buffers import (
-    Buffer,
     Piece,
-    PieceRest,
     ResponseBuffers,
-    as_buffer,
+    after,
+    gather,
     joined,
 )
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import (
-    IOV_BUFFERS,
     SMALL_WRITE_BYTES,
     UNSENT_RESPONSE_BUFFERS,
     WRITE_HIGH_WATER_BYTES,
-    WRITE_PIECE_BYTES,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +67,9 @@ class Exchange:
         self.respond(_NO_RESPONSE)
 
 
+_numbers = itertools.count()
+
+
 class Connection(FrameProtocol):
     """A client. The handler gets it with every frame, and calls `begin` for each frame that is to
     be answered."""
@@ -95,6 +96,7 @@ class Connection(FrameProtocol):
         "fd",
         "memo",
         "name",
+        "number",
         "peer_host",
     )
 
@@ -131,6 +133,8 @@ class Connection(FrameProtocol):
         self.memo: object = None
         """What the handler of runs wants to know when the next one comes."""
         self.active = True
+        self.number = next(_numbers)
+        """In the order in which connections were opened."""
         self.name = "?"
         self.peer_host = "?"
         self.fd = -1
@@ -458,7 +462,7 @@ class Connection(FrameProtocol):
 
     def _write_some(self) -> None:
         """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
-        views, count, rest = _gather(self._unsent)
+        views, count, rest = gather(self._unsent)
         self._unsent[:count] = rest
         if self._transport.get_write_buffer_size() == 0:
             try:
@@ -475,36 +479,10 @@ class Connection(FrameProtocol):
                     ) from error
                 # The transport meets the same error and reports it as connection_lost.
                 written = 0
-            views = _after(views, written)
+            views = after(views, written)
         for view in views:
             self._transport.write(view)
 
 
 def _ignore(frame: memoryview) -> None:
     """Nobody is there to answer."""
-
-
-def _gather(pieces: list[Piece]) -> tuple[list[Buffer], int, list[Piece]]:
-    """Views of the first WRITE_PIECE_BYTES, the number of pieces they take, and what is left of
-    the last one."""
-    views: list[Buffer] = []
-    room = WRITE_PIECE_BYTES
-    for piece in pieces[:IOV_BUFFERS]:
-        view = as_buffer(piece)
-        if len(view) > room:
-            views.append(memoryview(view)[:room])
-            return views, len(views), [PieceRest.of(piece, room)]
-        views.append(view)
-        room -= len(view)
-        if not room:
-            break
-    return views, len(views), []
-
-
-def _after(views: list[Buffer], written: int) -> list[Buffer]:
-    """What is left of `views` when their first `written` bytes are gone."""
-    for index, view in enumerate(views):
-        if written < len(view):
-            return [memoryview(view)[written:], *views[index + 1 :]]
-        written -= len(view)
-    return []

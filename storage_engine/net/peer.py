@@ -163,6 +163,10 @@ class _Channel:
         except OSError as error:
             self._connecting = None
             self._failed(os.strerror(error.errno) if error.errno else str(error))
+        except UnicodeError:
+            # Of a name whose parts are empty or too long to ask for.
+            self._connecting = None
+            self._failed("that is no host name")
 
     def connected(self, connection: "_PeerConnection") -> None:
         """Send what has waited."""

@@ -151,6 +151,7 @@ class SimulatedConnection:
         channel: str = "",
     ) -> None:
         self._network = network
+        self.number = network.next_connection_number()
         self.channel = channel
         self.sender = sender
         self.receiver = receiver
@@ -328,6 +329,10 @@ class SimulatedNetwork:
         self.resend_ms: Callable[[], int] = lambda: 0
         """After a partition, until a connection sends again what got lost."""
         self._correlation_ids = itertools.count(1)
+        self._connection_numbers = itertools.count()
+
+    def next_connection_number(self) -> int:
+        return next(self._connection_numbers)
 
     def next_correlation_id(self) -> int:
         return next(self._correlation_ids)

@@ -18,9 +18,11 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
+from storage_engine.core.printable import is_text
 from storage_engine.simulation.zookeeper import SimulatedZooKeeper, Watches
 
 UNKNOWN = ZkReply(status=ZkStatus.UNKNOWN)
+ILLEGAL = ZkReply(status=ZkStatus.ILLEGAL)
 
 
 class SimulatedSession:
@@ -190,7 +192,7 @@ class SimulatedSession:
             self._watch(self.server.data_watches, path, watch)
             return ZkReply(status=ZkStatus.OK, value=node.data, stat=node.stat)
 
-        self._submit(do, on_reply)
+        self._submit(path, do, on_reply)
 
     def children(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
@@ -203,7 +205,7 @@ class SimulatedSession:
             names = self.server.children(path)
             return ZkReply(status=ZkStatus.OK, value=names, stat=node.stat)
 
-        self._submit(do, on_reply)
+        self._submit(path, do, on_reply)
 
     def exists(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
@@ -215,7 +217,7 @@ class SimulatedSession:
                 return ZkReply(status=ZkStatus.NO_NODE)
             return ZkReply(status=ZkStatus.OK, stat=node.stat)
 
-        self._submit(do, on_reply)
+        self._submit(path, do, on_reply)
 
     def create(
         self,
@@ -236,19 +238,20 @@ class SimulatedSession:
                 self.server.make_parents(path)
             return self.server.one(op, session_id)
 
-        self._submit(do, on_reply, writes=True)
+        self._submit(path, do, on_reply, writes=True)
 
     def set(self, path: str, data: bytes, version: int, on_reply: ZkCallback) -> None:
         op = ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=version)
-        self._submit(lambda own: self.server.one(op, own), on_reply, writes=True)
+        self._submit(path, lambda own: self.server.one(op, own), on_reply, writes=True)
 
     def delete(self, path: str, version: int, on_reply: ZkCallback) -> None:
         op = ZkOp(kind=ZkOpKind.DELETE, path=path, version=version)
-        self._submit(lambda own: self.server.one(op, own), on_reply, writes=True)
+        self._submit(path, lambda own: self.server.one(op, own), on_reply, writes=True)
 
     def multi(self, operations: Sequence[ZkOp], on_reply: ZkCallback) -> None:
         wanted = list(operations)
-        self._submit(lambda own: self.server.multi(wanted, own), on_reply, writes=True)
+        paths = " ".join(op.path for op in wanted)
+        self._submit(paths, lambda own: self.server.multi(wanted, own), on_reply, writes=True)
 
     # --- the way of an operation ---
 
@@ -264,10 +267,19 @@ class SimulatedSession:
         self._scheduler.call_later(self._heard_due_ms - now_ms, callback)
 
     def _submit(
-        self, do: Callable[[int], ZkReply], on_reply: ZkCallback, *, writes: bool = False
+        self,
+        path: str,
+        do: Callable[[int], ZkReply],
+        on_reply: ZkCallback,
+        *,
+        writes: bool = False,
     ) -> None:
         """`do` gets the id of the session that asks."""
         if self._closed:
+            return
+        if not is_text(path):
+            # As a real session does.
+            self._scheduler.call_soon(self._guarded(lambda: on_reply(ILLEGAL)))
             return
         answered = False
 

@@ -72,9 +72,9 @@ class CallWindow:
         else:
             result.rawlink(functools.partial(self._on_result, call))
 
-    def refuse(self, call: Call) -> None:
-        """Finish as UNKNOWN, in the loop's next turn."""
-        self._post(functools.partial(self._finish, call, replies.UNKNOWN))
+    def refuse(self, call: Call, reply: ZkReply = replies.UNKNOWN) -> None:
+        """Finish without having sent it, in the loop's next turn."""
+        self._post(functools.partial(self._finish, call, reply))
 
     def refuse_backlog(self) -> None:
         """Of the calls that kazoo does not have yet."""

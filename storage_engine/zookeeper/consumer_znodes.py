@@ -25,6 +25,8 @@ from storage_engine.zookeeper.znode_json import (
 )
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
+_NOT_OF_A_NAME = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
+"""ZooKeeper takes no node whose name has one of these."""
 _OFFSETS = range(2**63)
 _STREAMS = range(1, 2**31)
 
@@ -55,7 +57,7 @@ class ConsumerGroupPaths:
 
 def group_problem(group: str) -> str | None:
     """Why `group` can't be part of a path, or None when it can."""
-    if group in (".", "..") or "/" in group or any(ord(each) < 32 for each in group):
+    if group in (".", "..") or _NOT_OF_A_NAME.search(group):
         return f"the group '{group}' can't be a part of a path in ZooKeeper"
     return None
 

@@ -11,6 +11,10 @@ owns the epoch; a controller that can't be sure of its node has resigned.
 
 A broker that has resigned under an epoch never acts under it again, since its orders are numbered
 within the epoch: where the node is still its own, it gives the node away and runs for a new one.
+Others may have written into /controller_epoch, so that an epoch is above all that this broker has
+acted under or taken orders of, too: brokers refuse the orders of an older one.
+
+A node that is no session's would stay for ever: it is removed, with what is below it.
 
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
@@ -30,7 +34,8 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.subtree import remove_subtree
+from storage_engine.zookeeper.znode_json import EPOCHS, ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     INITIAL_CONTROLLER_EPOCH,
     ControllerEpochZNode,
@@ -59,9 +64,11 @@ class ControllerElection:
         *,
         on_elected: Callable[[ControllerEpoch, int], None],
         on_resigned: Callable[[], None],
+        known_epoch: Callable[[], ControllerEpoch] = lambda: INITIAL_CONTROLLER_EPOCH,
     ) -> None:
         """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch is
-        what every write of this controller checks. `on_resigned` follows each `on_elected` once."""
+        what every write of this controller checks. `on_resigned` follows each `on_elected` once.
+        `known_epoch`: the highest of which this broker has taken orders."""
         self._coordination = coordination
         self._broker_id = broker_id
         self._clock = clock
@@ -71,8 +78,11 @@ class ControllerElection:
         self._running = False
         self._elected = False
         self._epoch_version = -1
-        self._resigned_version = -1
-        """Of /controller_epoch, when this broker resigned last."""
+        self._known_epoch = known_epoch
+        self._own_epoch = INITIAL_CONTROLLER_EPOCH
+        """The highest that this broker has acted under."""
+        self._own_node = -1
+        """The creation id of the node by which it was elected last."""
         self._controller_id: BrokerId | None = None
         # Answers and watches of an earlier attempt are recognised by it and dropped.
         self._attempt = 0
@@ -163,7 +173,11 @@ class ControllerElection:
         match reply.status:
             case ZkStatus.OK:
                 owner = reply.stat.ephemeral_owner if reply.stat else 0
-                if owner != 0 and owner == self._coordination.session_id:
+                if owner == 0:
+                    self._controller_id = None
+                    self._resign("its node is no session's")
+                    self._read_epoch(self._remove_foreign_node)
+                elif owner == self._coordination.session_id:
                     self._on_own_node(reply)
                 else:
                     self._follow(reply.value)
@@ -178,7 +192,8 @@ class ControllerElection:
         """The node of this session: seen again, or created by a multi whose answer was lost."""
         self._set_right(reply)
         if not self._elected:
-            self._read_epoch(self._become_controller)
+            node = reply.stat.czxid if reply.stat else -1
+            self._read_epoch(functools.partial(self._become_controller, node))
 
     def _set_right(self, reply: ZkReply) -> None:
         """Others may have written into the node; brokers take orders of whom it names only."""
@@ -199,6 +214,32 @@ class ControllerElection:
             log.warning("%s", error)
             self._controller_id = None
         self._resign("another has the node")
+
+    def _remove_foreign_node(self, _epoch: ControllerEpoch, version: int) -> None:
+        """Seen once more after the epoch was read: an election since then raises the epoch, so that
+        it keeps its node."""
+        guard = ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version)
+
+        def on_controller(reply: ZkReply) -> None:
+            if not reply.ok or reply.stat is None or reply.stat.ephemeral_owner != 0:
+                self._look()
+                return
+            log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
+            remove_subtree(
+                self._coordination,
+                ControllerZNode.PATH,
+                self._of_attempt(on_removed),
+                guard=[guard],
+                version=reply.stat.version,
+            )
+
+        def on_removed(reply: ZkReply) -> None:
+            if reply.ok:
+                self._look()
+            else:
+                self._look_later(GIVEN_UP_DELAY_MS)
+
+        self._coordination.get(ControllerZNode.PATH, self._of_attempt(on_controller))
 
     def _read_epoch(self, then: Callable[[ControllerEpoch, int], None]) -> None:
         self._coordination.get(
@@ -237,7 +278,16 @@ class ControllerElection:
             self._look_later()
 
     def _run(self, epoch: ControllerEpoch, version: int) -> None:
-        new_epoch = ControllerEpoch(epoch + 1)
+        new_epoch = ControllerEpoch(max(epoch, self._own_epoch, self._known_epoch()) + 1)
+        if new_epoch not in EPOCHS:
+            log.error(
+                "no controller can be elected: epoch %d is the last that %s can hold; set it to a "
+                "lower number while no broker runs",
+                new_epoch - 1,
+                ControllerEpochZNode.PATH,
+            )
+            self._look_later(UNREADABLE_DELAY_MS)
+            return
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
         self._coordination.multi(
             [
@@ -264,11 +314,13 @@ class ControllerElection:
             # Won or lost, the node tells; reading it sets the watch as well.
             self._look()
 
-    def _become_controller(self, epoch: ControllerEpoch, version: int) -> None:
-        if version == self._resigned_version:
+    def _become_controller(self, node: int, epoch: ControllerEpoch, version: int) -> None:
+        # No broker can have raised the epoch since: that takes the node, which this session has.
+        # Others may have written there all the same.
+        if node == self._own_node or epoch <= max(self._own_epoch, self._known_epoch()):
             self._give_node_away(version)
             return
-        # Nobody can have raised the epoch since: that takes the node, which this session has.
+        self._own_node, self._own_epoch = node, epoch
         log.info("controller elected broker=%d controller_epoch=%d", self._broker_id, epoch)
         self._elected = True
         self._epoch_version = version
@@ -280,7 +332,7 @@ class ControllerElection:
             return
         log.info("controller resigned broker=%d reason=%s", self._broker_id, reason)
         self._elected = False
-        self._resigned_version, self._epoch_version = self._epoch_version, -1
+        self._epoch_version = -1
         self._on_resigned()
 
     # ---- helpers ----

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kazoo.exceptions import (
+    BadArgumentsError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
@@ -20,12 +21,15 @@ from kazoo.exceptions import (
 from storage_engine.core.ports import ZkReply, ZkStat, ZkStatus
 
 UNKNOWN = ZkReply(status=ZkStatus.UNKNOWN)
+ILLEGAL = ZkReply(status=ZkStatus.ILLEGAL)
 
 _STATUS: tuple[tuple[type[Exception], ZkStatus], ...] = (
     (NoNodeError, ZkStatus.NO_NODE),
     (NodeExistsError, ZkStatus.NODE_EXISTS),
     (BadVersionError, ZkStatus.BAD_VERSION),
     (NotEmptyError, ZkStatus.NOT_EMPTY),
+    # Of a creation whose path has characters that ZooKeeper takes for none.
+    (BadArgumentsError, ZkStatus.ILLEGAL),
 )
 _NO_ANSWER = (
     ConnectionClosedError,

@@ -1,7 +1,8 @@
 """The broker's ZooKeeper session: `core.ports.Coordination` over kazoo.
 
 Rule: every method is called on the event loop and every callback comes back on it, exactly once;
-an operation without an answer is UNKNOWN, never repeated here.
+an operation without an answer is UNKNOWN, never repeated here; one on a path that no node can have
+is ILLEGAL, which trying again does not change.
 
 States:
 
@@ -36,7 +37,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
-from storage_engine.core.printable import printable
+from storage_engine.core.printable import is_text, printable
 from storage_engine.zookeeper import replies
 from storage_engine.zookeeper.access import (
     ANYBODY,
@@ -284,14 +285,17 @@ class ZooKeeperSession:
         size_bytes: int = 0,
     ) -> None:
         call = Call(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
-        problem = self._why_not(path, size_bytes)
+        problem, refusal = self._why_not(path, size_bytes), replies.UNKNOWN
+        if problem is None and not is_text(path):
+            # kazoo's thread would end by it.
+            problem, refusal = "the path has no form in UTF-8", replies.ILLEGAL
         if problem is None:
             self._calls.submit(call)
         else:
             log.warning(
                 "zookeeper %s not sent path=%.200s reason=%s", name, printable(path), problem
             )
-            self._calls.refuse(call)
+            self._calls.refuse(call, refusal)
 
     def _why_not(self, path: str, size_bytes: int) -> str | None:
         if self._closed:
@@ -302,9 +306,6 @@ class ZooKeeperSession:
             return f"{MAX_BACKLOG} operations are waiting already"
         if size_bytes > MAX_ZNODE_BYTES:
             return f"{size_bytes} bytes are more than ZooKeeper takes"
-        if not path.isprintable():
-            # kazoo's thread would end by a path that has no form in UTF-8.
-            return "the path has characters that are none"
         return None
 
     def _on_answer(self, sent_monotonic_ms: int) -> None:

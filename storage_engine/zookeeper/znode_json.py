@@ -11,6 +11,7 @@ from typing import Any
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import topic_name_problem
+from storage_engine.core.printable import is_text
 
 BROKER_IDS = range(2**31)
 PARTITIONS = range(2**31)
@@ -91,7 +92,7 @@ def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES)
         raise ZnodeFormatError(
             f"znode {path}: '{key}' is {_kind(value)} where a string is expected"
         )
-    if not _is_text(value):
+    if not is_text(value):
         raise ZnodeFormatError(f"znode {path}: '{key}' has characters that are none (surrogates)")
     if len(value.encode()) > max_bytes:
         raise ZnodeFormatError(f"znode {path}: '{key}' is longer than {max_bytes} bytes")
@@ -151,7 +152,7 @@ def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
     value = _required(path, fields, key)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be an object of strings")
-    if not all(_is_text(name) and _is_text(item) for name, item in value.items()):
+    if not all(is_text(name) and is_text(item) for name, item in value.items()):
         raise ZnodeFormatError(f"znode {path}: '{key}' has characters that are none (surrogates)")
     return value
 
@@ -169,15 +170,6 @@ def _required(path: str, fields: dict[str, Any], key: str) -> Any:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_text(value: str) -> bool:
-    """Whether UTF-8 has a form for it: JSON can name single halves of characters."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _kind(value: object) -> str:

@@ -7,6 +7,7 @@ controller are in `admin_znodes`.
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """
 
+import ipaddress
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -50,12 +51,26 @@ MAX_HOST_BYTES = 255
 """Of a name in the DNS."""
 MAX_CLUSTER_ID_BYTES = 255
 
-_HOST = re.compile(r"[A-Za-z0-9._:%-]+")
-"""A name, or an address of either kind. Whoever lists hosts puts commas between them."""
+_HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+"""A name, whose parts no resolver takes empty or longer, or an address of version 4."""
+_ZONE = re.compile(r"[A-Za-z0-9._-]+")
+"""What may follow an address of version 6, behind a %."""
 
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,10}")
 _PRODUCER_IDS = range(2**63 - 2**20)
 """The block after the last fits into 64 bits, too."""
+
+
+def _is_host(host: str) -> bool:
+    """Whether it is one to ask a resolver for. Whoever lists hosts puts commas between them."""
+    if ":" not in host:
+        return _HOST.fullmatch(host) is not None
+    address, percent, zone = host.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +121,7 @@ class BrokerIdZNode:
         rack = fields.get("rack")
         endpoints = fields.get("endpoints") or []
         host = str_field(path, fields, "host", max_bytes=MAX_HOST_BYTES)
-        if not _HOST.fullmatch(host):
+        if not _is_host(host):
             raise ZnodeFormatError(f"znode {path}: 'host' is no name or address of a machine")
         if not isinstance(endpoints, list):
             raise ZnodeFormatError(f"znode {path}: 'endpoints' must be a list of strings")

@@ -41,7 +41,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
         call.respond(LeaderAndIsrResponse(error_code=int(code)))
 
     def refused() -> bool:
-        refusal = context.order_gate.refusal(request)
+        refusal = context.order_gate.refusal(request, call.connection)
         if refusal is ErrorCode.NONE:
             return False
         refuse(refusal)
@@ -82,6 +82,7 @@ def leader_and_isr(context: BrokerContext, call: Call, request: LeaderAndIsrRequ
     topics = {item.topic for item in request.partitions}
     context.order_gate.admit(
         request,
+        call.connection,
         carry_out=lambda: context.orders.submit(topics, apply, refuse),
         refuse=refuse,
     )
@@ -143,7 +144,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
     def apply() -> Iterator[None]:
         outcomes = []
         for item in request.partitions:
-            refusal = context.order_gate.refusal(request)
+            refusal = context.order_gate.refusal(request, call.connection)
             if refusal is not ErrorCode.NONE:
                 refuse(refusal)
                 return
@@ -158,6 +159,7 @@ def stop_replica(context: BrokerContext, call: Call, request: StopReplicaRequest
 
     context.order_gate.admit(
         request,
+        call.connection,
         carry_out=lambda: context.orders.submit(set(), apply, refuse),
         refuse=refuse,
     )
@@ -190,7 +192,7 @@ def update_metadata(context: BrokerContext, call: Call, request: UpdateMetadataR
         else:
             call.respond(UpdateMetadataResponse())
 
-    context.order_gate.admit(request, carry_out, refuse)
+    context.order_gate.admit(request, call.connection, carry_out, refuse)
 
 
 def _take_metadata(context: BrokerContext, request: UpdateMetadataRequest) -> None:

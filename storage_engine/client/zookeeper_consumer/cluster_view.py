@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from storage_engine.client.addresses import address_text
 from storage_engine.client.zookeeper_consumer.assignment import LedPartition, assign_topic
 from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
-from storage_engine.core.ids import NO_LEADER, TopicPartition
+from storage_engine.core.ids import NO_LEADER, TopicPartition, topic_name_problem
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, ConsumerIdZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
@@ -31,23 +31,36 @@ class ClusterView:
         """By path what was decoded last, and from what."""
 
     def topics(self) -> tuple[str, ...] | None:
+        """Others may have made nodes with names that no topic can have: they are none."""
         seen = self._nodes.children(TopicZNode.PARENT)
-        return None if seen is None else seen.children
+        if seen is None:
+            return None
+        return tuple(name for name in seen.children if topic_name_problem(name) is None)
 
     def addresses(self) -> str | None:
         """`host:port,…` of the live brokers; empty where there is none."""
         listed = self._nodes.children(BrokerIdZNode.PARENT)
         if listed is None:
             return None
-        nodes = [
-            self._read(BrokerIdZNode.path(broker), _decoder(BrokerIdZNode.decode, broker))
+        nodes = {
+            path: self._read(path, _decoder(BrokerIdZNode.decode, broker))
             for broker in BrokerIdZNode.ids(listed.children)
-        ]
-        if not all(known for known, _ in nodes):
+            for path in [BrokerIdZNode.path(broker)]
+        }
+        if not all(known for known, _ in nodes.values()):
             return None
         return ",".join(
-            sorted(address_text(node.host, node.port) for _, node in nodes if node is not None)
+            sorted(
+                address_text(node.host, node.port)
+                for path, (_, node) in nodes.items()
+                if node is not None and self._is_held(path)
+            )
         )
+
+    def _is_held(self, path: str) -> bool:
+        """By a session: what others wrote as a node that stays is no live broker."""
+        seen = self._nodes.data(path)
+        return seen is not None and seen.owner != 0
 
     def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:
         """What `consumer`, which wants streams of these topics, gets: by partition the number of

@@ -95,6 +95,9 @@ class NodeView:
                 functools.partial(self._on_watch, path, children),
             )
             return
+        if reply.is_absent:
+            self._on_absent(path, children, reply)
+            return
         self._reading.discard((children, path))
         if not reply.ok:
             self._scheduler.call_later(RETRY_MS, self._on_change)
@@ -109,7 +112,7 @@ class NodeView:
 
     def _on_absent(self, path: str, children: bool, reply: ZkReply) -> None:
         self._reading.discard((children, path))
-        if reply.status is ZkStatus.NO_NODE:
+        if reply.is_absent:
             (self._children if children else self._data)[path] = ABSENT
         elif not reply.ok:
             self._scheduler.call_later(RETRY_MS, self._on_change)

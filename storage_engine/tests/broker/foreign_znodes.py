@@ -13,7 +13,12 @@ from typing import Any
 from storage_engine.simulation.zookeeper import SimulatedZooKeeper
 
 NAMES = ("foreign", "other", "a.b", "__consumer_offsets")
-ODD_NAMES = ("ä", "a b", "x" * 300, "a:b", "²", "\u202e", "0", "-1", "3000000000", "9" * 5000, "00")
+ODD_NAMES = (
+    *("ä", "a b", "x" * 300, "a:b", "²", "0", "-1", "3000000000", "9" * 5000, "00"),
+    *("\u202e", "\u00a0x", "a\u200bb", "\u3000"),
+    # No program has the means to make a node of that name: a session refuses even to ask for it.
+    "\ud800",
+)
 NUMBERS = (0, 1, 2, 7, -1, -2, 65536, 2**31 - 1, 2**31, 3_000_000_000, 2**63 - 1, 2**63, -(2**70))
 TEXTS = ("", "x", "h", "\ud800", "a\nb", "\u2028", "a/b", "..", "9" * 5000, "x" * 40_000, "1e999")
 BYTES = (

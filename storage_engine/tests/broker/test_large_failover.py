@@ -121,7 +121,8 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
         live_leaders=[],
         full=True,
     )
-    leader_and_isr(context, SimpleNamespace(respond=answers.append), request)
+    call = SimpleNamespace(respond=answers.append, connection=SimpleNamespace(number=0))
+    leader_and_isr(context, call, request)
     loop.run_until(lambda: replicas.applied > 0)
     assert replicas.applied < COUNT
     if newer_controller:

@@ -2,12 +2,13 @@
 as a coordinator, or say what a follower holds. Source: R-CTL1, R-CTL3, R-CTL4, R-REP2."""
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from storage_engine.broker.fetch_reads import leaving
-from storage_engine.broker.order_gate import OrderGate
+from storage_engine.broker.order_gate import MAX_CONNECTIONS, OrderGate
 from storage_engine.broker.registration import UNREGISTERED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import (
@@ -176,8 +177,12 @@ class Gate:
         self.broker_epoch = BrokerEpoch(50)
         self.gate = OrderGate(self.zookeeper, lambda: self.broker_epoch)  # type: ignore[arg-type]
         self.outcomes: list[tuple[int, ErrorCode]] = []
+        self.closed: list[int] = []
 
-    def order(self, number: int, epoch: int = 7, controller: int = 2) -> None:
+    def connection(self, number: int) -> Any:
+        return SimpleNamespace(number=number, close=lambda _reason: self.closed.append(number))
+
+    def order(self, number: int, epoch: int = 7, controller: int = 2, connection: int = 1) -> None:
         order = stop_replica.StopReplicaRequest(
             controller_id=BrokerId(controller),
             controller_epoch=ControllerEpoch(epoch),
@@ -187,6 +192,7 @@ class Gate:
         )
         self.gate.admit(
             order,
+            self.connection(connection),
             lambda: self.outcomes.append((number, ErrorCode.NONE)),
             lambda code: self.outcomes.append((number, code)),
         )
@@ -251,6 +257,72 @@ def test_a_controller_that_is_no_registered_incarnation_gives_no_orders(sessions
     assert gate.gate.controller_epoch == -1
 
 
+def test_an_order_of_a_connection_that_was_given_up_is_refused_and_the_connection_closed():
+    gate, timed_out = Gate(), ErrorCode.REQUEST_TIMED_OUT
+    gate.order(5, connection=1)
+    gate.order(6, connection=2)
+    gate.order(5, connection=1)
+    gate.order(6, connection=2)
+    gate.order(7, connection=2)
+    gate.order(6, connection=0)
+    gate.zookeeper.answer_all()
+    assert [code for _, code in gate.outcomes] == [
+        *(ErrorCode.NONE, ErrorCode.NONE, timed_out, ErrorCode.NONE, ErrorCode.NONE, timed_out)
+    ]
+    assert gate.closed == [1, 0]
+
+
+def test_what_an_earlier_connection_brings_late_is_refused_whoever_came_between():
+    """A forged low number on the newest of all does not let the old order in."""
+    gate, timed_out = Gate(), ErrorCode.REQUEST_TIMED_OUT
+    gate.order(6, connection=2)
+    gate.order(0, connection=3)
+    gate.order(5, connection=1)
+    gate.order(7, connection=2)
+    gate.zookeeper.answer_all()
+    assert [code for _, code in gate.outcomes] == [
+        *(ErrorCode.NONE, ErrorCode.NONE, timed_out, ErrorCode.NONE)
+    ]
+
+
+def test_a_forged_number_holds_until_its_controller_connects_again():
+    gate = Gate()
+    gate.order(5, connection=1)
+    gate.order(2**63 - 1, connection=2)
+    gate.order(6, connection=1)
+    gate.order(6, connection=3)
+    gate.order(5, connection=1)
+    gate.zookeeper.answer_all()
+    codes = [code for _, code in gate.outcomes]
+    none, timed_out = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
+    assert codes == [none, none, timed_out, none, timed_out]
+    assert gate.closed == [1, 1]
+
+
+def test_forged_numbers_take_no_memory():
+    gate = Gate()
+    for number in range(1000):
+        gate.order(2000 - number, connection=number)
+    gate.zookeeper.answer_all()
+    assert len(gate.gate.numbers._highest) == MAX_CONNECTIONS
+
+
+def test_a_forged_order_number_shuts_no_controller_out(cluster):
+    """All else that it says can be read in ZooKeeper."""
+    gate = cluster[2].context.order_gate
+    spec, request = tell(
+        controller_id=gate.controller_id,
+        controller_epoch=gate.controller_epoch,
+        broker_epoch=cluster[2].context.broker_epoch(),
+        order_number=2**63 - 1,
+    )
+    cluster.answer(cluster.ask(2, spec, 0, request))
+    controller = cluster.controller
+    assert cluster.create_topic("later").error_code == 0
+    cluster.loop.run_until(lambda: "later" in cluster[2].context.metadata, limit_ms=10_000)
+    assert cluster.controller is controller
+
+
 def test_one_order_that_fails_keeps_no_other_waiting(monkeypatch):
     monkeypatch.setattr("storage_engine.broker.unexpected.is_fatal", False)
     gate = Gate()
@@ -264,7 +336,7 @@ def test_one_order_that_fails_keeps_no_other_waiting(monkeypatch):
     def fail() -> None:
         raise ValueError("broken")
 
-    gate.gate.admit(order, fail, lambda _code: None)
+    gate.gate.admit(order, gate.connection(1), fail, lambda _code: None)
     gate.order(1)
     gate.zookeeper.answer_all()
     assert gate.outcomes == [(1, ErrorCode.NONE)]

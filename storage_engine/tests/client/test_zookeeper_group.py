@@ -83,7 +83,7 @@ def test_znodes_have_the_documented_form():
     assert OffsetZNode.decode("p", b"12") == 12
     host, colon, _ = new_consumer_id().rpartition(":")
     assert host and colon and new_consumer_id() != new_consumer_id()
-    for group in ("a/b", ".", "..", "a\x00"):
+    for group in ("a/b", ".", "..", "a\x00", "a\x85", "\ud800"):
         assert group_problem(group)
     assert group_problem("a b.c") is None
 

@@ -49,6 +49,7 @@ class World:
         self.paths = ConsumerGroupPaths(GROUP)
         for path in ("/brokers", BrokerIdZNode.PARENT, TopicZNode.PARENT, "/consumers"):
             self.server.put(path, b"")
+        self.brokers_session = self.server.new_session()
         for broker in BROKERS:
             self.add_broker(broker)
         self.partitions: dict[str, int] = {}
@@ -65,7 +66,9 @@ class World:
 
     def add_broker(self, broker: int) -> None:
         node = BrokerIdZNode(broker_id=BrokerId(broker), host="h", port=broker)
-        self.server.put(BrokerIdZNode.path(broker), node.encode())
+        path = BrokerIdZNode.path(broker)
+        self.server.put(path, node.encode())
+        self.server.nodes[path].owner = self.brokers_session
 
     def add_topic(self, topic: str, partitions: int) -> None:
         """Or partitions to it."""

@@ -48,12 +48,19 @@ class Asker:
         self.transport = thread.call(lambda: PeerTransport(thread.loop))
         self.replies: list = []
 
-    def ask(self, port: int, *offsets: int, timeout_ms: int = 5000, channel: str = "fetch"):
+    def ask(
+        self,
+        port: int,
+        *offsets: int,
+        timeout_ms: int = 5000,
+        channel: str = "fetch",
+        host: str = "127.0.0.1",
+    ):
         def send() -> None:
             before = len(self.replies)
             for offset in offsets:
                 self.transport.request(
-                    Endpoint(broker_id=1, host="127.0.0.1", port=port),
+                    Endpoint(broker_id=1, host=host, port=port),
                     channel,
                     FETCH,
                     VERSION,
@@ -106,6 +113,15 @@ def test_pipelined_requests_are_answered_in_order(loop_thread, asker):
         asker.wait_for(100)
         assert asker.watermarks == list(range(100))
         assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize("host", ["a..b", "h" * 64])
+def test_a_name_that_no_resolver_takes_is_answered_as_no_connection(asker, host):
+    """Each time: the channel would stay deaf for what it is asked later."""
+    for count in (1, 2):
+        asker.ask(1, 0, host=host)
+        asker.wait_for(count)
+    assert ["no host name" in str(failure) for failure in asker.failures] == [True, True]
 
 
 def test_each_channel_has_a_connection_of_its_own(loop_thread, asker):

@@ -102,28 +102,31 @@ def acknowledged_before_the_isr_has_it(stack: ExitStack) -> None:
 def controller_epoch_ignored(stack: ExitStack) -> None:
     refusal = OrderGate.refusal
 
-    def refuse(self: OrderGate, order: Any) -> ErrorCode:
+    def refuse(self: OrderGate, order: Any, connection: Any) -> ErrorCode:
         if order.controller_epoch < self.controller_epoch:
             self.controller_epoch = order.controller_epoch
             self.controller_id = order.controller_id
             # Numbers of another controller: that guard is not the one meant.
-            self.order_number = 0
-        return refusal(self, order)
+            self.numbers.clear()
+        return refusal(self, order, connection)
 
     set_attribute(stack, OrderGate, "refusal", refuse)
 
 
 @mutation
 def leader_epoch_ignored(stack: ExitStack) -> None:
-    """R-CTL3: whatever LeaderAndIsr comes last is taken. Two guards are gone, the leader epoch and
-    the number of the order: either alone refuses an old order of the present controller."""
+    """R-CTL3: whatever LeaderAndIsr comes last is taken. Three guards are gone, the leader epoch,
+    the number of the order, and the end of a connection that has brought another old order: each
+    of them alone refuses an old order of the present controller."""
     apply = ReplicaManager.apply_leadership
     refusal = OrderGate.refusal
 
-    def refuse(self: OrderGate, order: Any) -> ErrorCode:
+    def refuse(self: OrderGate, order: Any, connection: Any) -> ErrorCode:
         if isinstance(order, LeaderAndIsrRequest):
-            self.order_number = 0
-        return refusal(self, order)
+            self.numbers.clear()
+        code = refusal(self, order, connection)
+        # Of an old order that is refused so, the connection stays open.
+        return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.REQUEST_TIMED_OUT else code
 
     def apply_any(self: Any, item: Any, endpoints: Any) -> ErrorCode:
         partition = self._partitions.get((item.topic, item.partition))
@@ -140,9 +143,9 @@ def number_of_orders_ignored(stack: ExitStack) -> None:
     """R-CTL1: an order whose connection was given up is taken after those in its stead."""
     refusal = OrderGate.refusal
 
-    def refuse(self: OrderGate, order: Any) -> ErrorCode:
-        self.order_number = 0
-        return refusal(self, order)
+    def refuse(self: OrderGate, order: Any, connection: Any) -> ErrorCode:
+        self.numbers.clear()
+        return refusal(self, order, connection)
 
     set_attribute(stack, OrderGate, "refusal", refuse)
 

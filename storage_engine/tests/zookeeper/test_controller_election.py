@@ -50,6 +50,7 @@ class Broker:
         self.coordination = FakeCoordination(server)
         self.scheduler = HandScheduler()
         self.events: list[object] = []
+        self.known_epoch = ControllerEpoch(-1)
         self.election = ControllerElection(
             self.coordination,
             BrokerId(broker_id),
@@ -57,6 +58,7 @@ class Broker:
             self.scheduler,
             on_elected=lambda epoch, version: self.events.append((epoch, version)),
             on_resigned=lambda: self.events.append("resigned"),
+            known_epoch=lambda: self.known_epoch,
         )
 
 
@@ -229,6 +231,99 @@ def test_a_broker_never_acts_twice_under_one_epoch(server: FakeZooKeeper) -> Non
         server.run()
     elected = [event for event in broker.events if event != "resigned"]
     assert elected == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+@pytest.mark.parametrize("epoch", [b"1", b"0", b"7"])
+def test_a_broker_that_resigned_for_an_epoch_others_wrote_gives_its_node_away(
+    server: FakeZooKeeper, epoch: bytes
+) -> None:
+    """The same number, written again, has another version: it would act under it twice."""
+    broker = Broker(server, 1)
+    broker.election.start()
+    server.run()
+    node = server.nodes[ControllerEpochZNode.PATH]
+    node.data, node.version = epoch, node.version + 1
+    broker.election.reconsider()
+    server.run()
+    assert broker.events == [(1, 1), "resigned"]
+    broker.scheduler.run_due()
+    server.run()
+    assert broker.events[2:] == [(max(1, int(epoch)) + 1, 3)]
+
+
+def test_an_epoch_is_above_all_that_its_broker_has_taken_orders_of(server: FakeZooKeeper) -> None:
+    broker = Broker(server, 1)
+    broker.known_epoch = ControllerEpoch(50)
+    broker.election.start()
+    server.run()
+    assert broker.events == [(51, 1)]
+
+
+def test_an_epoch_that_others_lowered_before_it_was_read_is_not_acted_under(
+    server: FakeZooKeeper,
+) -> None:
+    broker = Broker(server, 1)
+    broker.known_epoch = ControllerEpoch(50)
+    broker.election.start()
+    while ControllerZNode.PATH not in server.nodes:
+        server.queue.popleft()()
+    server.nodes[ControllerEpochZNode.PATH].data = b"50"
+    server.run()
+    assert broker.events == []
+    broker.scheduler.run_due()
+    server.run()
+    assert [event[0] for event in broker.events] == [51]  # type: ignore[index]
+
+
+def test_an_epoch_that_could_not_be_read_back_is_not_written(server: FakeZooKeeper) -> None:
+    broker = Broker(server, 1)
+    last = b"%d" % (2**31 - 2)
+    broker.coordination.create(ControllerEpochZNode.PATH, last, lambda _: None)
+    broker.election.start()
+    server.run()
+    assert broker.events == []
+    assert server.nodes[ControllerEpochZNode.PATH].data == last
+    server.nodes[ControllerEpochZNode.PATH].data = b"41"
+    broker.scheduler.run_due()
+    server.run()
+    assert broker.events == [(42, 1)]
+
+
+def test_a_node_that_is_no_sessions_ends_no_elections(server: FakeZooKeeper) -> None:
+    first, second = Broker(server, 1), Broker(server, 2)
+    by_hand = ControllerZNode(broker_id=BrokerId(1)).encode()
+    first.coordination.create(ControllerZNode.PATH, by_hand, lambda _: None)
+    for broker in (first, second):
+        broker.election.start()
+    server.run()
+    assert [first.election.is_controller, second.election.is_controller].count(True) == 1
+    assert server.nodes[ControllerZNode.PATH].owner != 0
+
+
+def test_who_is_late_to_remove_a_node_that_is_no_sessions_removes_no_other(
+    server: FakeZooKeeper,
+) -> None:
+    """The next controller's node has the same version."""
+    first, second = Broker(server, 1), Broker(server, 2)
+    first.coordination.create(ControllerEpochZNode.PATH, b"4", lambda _: None)
+    first.coordination.create(ControllerZNode.PATH, b"{}", lambda _: None)
+    server.run()
+    second.election.start()
+    for _ in range(3):  # it reads the node, the epoch, and the node again; each is answered
+        server.queue.popleft()()
+        server.queue.popleft()()
+    held_back = list(server.queue)
+    server.queue.clear()
+    server.watches.clear()  # it does not learn that the node is gone
+    first.election.start()
+    server.run()
+    assert first.election.is_controller
+    server.queue.extend(held_back)
+    server.run()
+    second.scheduler.run_due()
+    server.run()
+    assert first.events == [(5, 1)]
+    assert second.election.controller_id == 1
 
 
 def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:

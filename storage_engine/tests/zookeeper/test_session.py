@@ -63,16 +63,35 @@ def test_sequential_nodes_get_numbers_and_children_come_sorted(
     paths = [loop.reply_of(session.create, "/q/n_", b"", sequence=True).value for _ in range(3)]
     assert paths == ["/q/n_0000000000", "/q/n_0000000001", "/q/n_0000000002"]
     assert loop.reply_of(session.children, "/q").value == [p.removeprefix("/q/") for p in paths]
+    made = loop.reply_of(session.create, "/new/n_", b"", sequence=True, make_parents=True)
+    assert made.value == "/new/n_0000000000"
 
 
-def test_a_path_that_has_no_form_in_utf_8_is_unknown_and_ends_nothing(
+def test_a_path_that_has_no_form_in_utf_8_is_illegal_and_ends_nothing(
     session: ZooKeeperSession, loop: HandLoop
 ) -> None:
     """A name with half a character, as JSON can hold it, would end kazoo's thread."""
     for operation in (session.get, session.exists, session.children):
-        assert loop.reply_of(operation, "/x/\ud800").status is ZkStatus.UNKNOWN
-    assert loop.reply_of(session.delete, "/x/\ud800", -1).status is ZkStatus.UNKNOWN
+        reply = loop.reply_of(operation, "/x/\ud800")
+        assert reply.status is ZkStatus.ILLEGAL
+        assert reply.is_absent
+    assert loop.reply_of(session.delete, "/x/\ud800", -1).status is ZkStatus.ILLEGAL
+    assert loop.reply_of(session.create, "/x\x01", b"").status is ZkStatus.ILLEGAL
     assert loop.reply_of(session.create, "/sound", b"x").ok
+
+
+@pytest.mark.parametrize("name", ["\u00a0x", "\u202e", "a\u200bb", "\u3000", "ä b"])
+def test_a_node_whose_name_is_not_printable_is_one_like_others(
+    session: ZooKeeperSession, loop: HandLoop, name: str
+) -> None:
+    """Whoever reads all children of a node would try again for ever."""
+    path = f"/odd/{name}"
+    assert loop.reply_of(session.create, path, b"x", make_parents=True).value == path
+    assert loop.reply_of(session.children, "/odd").value == [name]
+    assert loop.reply_of(session.get, path).value == b"x"
+    assert loop.reply_of(session.exists, path).ok
+    assert loop.reply_of(session.set, path, b"y", 0).ok
+    assert loop.reply_of(session.delete, path, -1).ok
 
 
 def test_a_listener_that_fails_keeps_no_other_from_hearing_of_a_lost_session(

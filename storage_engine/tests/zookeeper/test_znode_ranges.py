@@ -50,7 +50,10 @@ REFUSED = [
         (BrokerIdZNode.decode, (1, changed(BROKER, **{key: value})))
         for key, values in {
             "port": (-1, 0, 65536, HUGE),
-            "host": ("", "h" * 256, "\ud800", "a,b", "a b", "a\nb", "[a"),
+            "host": (
+                *("", "h" * 256, "\ud800", "a,b", "a b", "a\nb", "[a"),
+                *("a..b", ".a", ".", "h" * 64, ":", "a:b", "1::2::3", "::1%", "h%1"),
+            ),
             "rack": ("r" * 40_000, "\ud800", 7),
             "endpoints": (["\ud800"], [7]),
             "tail_lost_epoch": (-2, 2**63),

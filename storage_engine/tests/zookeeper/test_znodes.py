@@ -42,7 +42,9 @@ DELETE = '{"version": 1, "topics": ["topic4", "topic5"]}'
 _ids = st.integers(0, 2**31 - 1).map(BrokerId)
 _replicas = st.lists(_ids, min_size=1, max_size=5, unique=True).map(tuple)
 _topics = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,19}", fullmatch=True)
-_hosts = st.from_regex(r"[a-zA-Z0-9][a-zA-Z0-9.:_-]{0,100}", fullmatch=True)
+_hosts = st.from_regex(r"[a-zA-Z0-9_-]{1,63}(\.[a-zA-Z0-9_-]{1,63}){0,2}\.?", fullmatch=True) | (
+    st.ip_addresses().map(str) | st.just("fe80::1%eth0")
+)
 _partitions = st.builds(TopicPartition, _topics, st.integers(0, 9999))
 
 
