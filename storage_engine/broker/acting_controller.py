@@ -201,7 +201,7 @@ class ActingController:
         self._topic_waiters.setdefault(info.topic, []).append(on_ready)
         # Before everything is loaded the watches will find it by themselves.
         if self.loaded:
-            self._watches.watch_topic(info.topic)
+            self._watches.watch_topic(info.topic, info.topic_id)
             self.submit(TopicsChanged(topics={info.topic: info}))
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:

@@ -6,12 +6,12 @@ and left out; nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
 """
 
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.broker.gather import Gather
+from storage_engine.broker.topic_store import TopicStore
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
@@ -21,7 +21,6 @@ from storage_engine.core.ids import (
     TopicPartition,
 )
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
@@ -42,23 +41,6 @@ request of many operations in a fraction of the time of as many requests."""
 Watch = Callable[[], None]
 
 
-class Gather:
-    """Calls back once, when every one of a number of replies has come."""
-
-    __slots__ = ("_done", "_open")
-
-    def __init__(self, count: int, done: Callable[[], None]) -> None:
-        self._open = count
-        self._done = done
-        if count == 0:
-            done()
-
-    def one(self) -> None:
-        self._open -= 1
-        if self._open == 0:
-            self._done()
-
-
 class ControllerStore:
     """ZooKeeper as one elected controller uses it."""
 
@@ -71,7 +53,7 @@ class ControllerStore:
     ) -> None:
         self._coordination = coordination
         self._epoch_version = epoch_znode_version
-        self._unclean_default = unclean_default
+        self.topics = TopicStore(coordination, unclean_default=unclean_default)
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
@@ -131,62 +113,6 @@ class ControllerStore:
             done(sorted(reply.value) if reply.ok else None)
 
         self._coordination.children(TopicZNode.PARENT, on_children, watch)
-
-    def read_topics(
-        self,
-        topics: Sequence[str],
-        watch_for: Callable[[str], Watch] | None,
-        done: Callable[[dict[str, TopicInfo] | None], None],
-    ) -> None:
-        """Assignment, id and unclean setting of each; a topic without an id is given one."""
-        found: dict[str, TopicInfo] = {}
-        failed: list[str] = []
-
-        def finish() -> None:
-            done(None if failed else found)
-
-        gather = Gather(len(topics), finish)
-
-        def on_topic(topic: str, reply: ZkReply) -> None:
-            if reply.ok:
-                try:
-                    node = TopicZNode.decode(topic, reply.value)
-                except ZnodeFormatError as failure:
-                    log.error("topic ignored: %s", failure)
-                    gather.one()
-                    return
-                if node.topic_id is None and reply.stat is not None:
-                    node = self._give_id(node, reply.stat.version)
-                self._coordination.get(
-                    ConfigZNode.topic_path(topic), lambda config: on_config(topic, node, config)
-                )
-                return
-            if reply.status is not ZkStatus.NO_NODE:
-                failed.append(topic)
-            gather.one()
-
-        def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
-            if reply.ok or reply.status is ZkStatus.NO_NODE:
-                found[topic] = _topic_info(node, reply, self._unclean_default())
-            else:
-                failed.append(topic)
-            gather.one()
-
-        for topic in topics:
-            watch = watch_for(topic) if watch_for is not None else None
-            self._coordination.get(
-                TopicZNode.path(topic),
-                lambda reply, topic=topic: on_topic(topic, reply),  # type: ignore[misc]
-                watch,
-            )
-
-    def _give_id(self, node: TopicZNode, version: int) -> TopicZNode:
-        """A topic that another program wrote gets its id now, before anyone hears of it."""
-        named = replace(node, topic_id=uuid.uuid4())
-        self._coordination.set(
-            TopicZNode.path(node.topic), named.encode(), version, lambda _reply: None
-        )
-        return named
 
     def read_states(
         self,
@@ -390,34 +316,6 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
         epoch=epoch,
         tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,
     )
-
-
-def _topic_info(node: TopicZNode, config: ZkReply, unclean_default: bool) -> TopicInfo:
-    unclean = unclean_default
-    if config.ok:
-        try:
-            path = ConfigZNode.topic_path(node.topic)
-            value = ConfigZNode.decode(path, config.value).config.get(
-                "unclean.leader.election.enable"
-            )
-            unclean = unclean_default if value is None else value == "true"
-        except ZnodeFormatError as failure:
-            log.error("settings ignored: %s", failure)
-    return TopicInfo(
-        topic=node.topic,
-        topic_id=node.topic_id or uuid.UUID(int=0),
-        assignment=dict(node.assignment),
-        unclean_election=unclean,
-        reassignments=reassignments_of(node),
-    )
-
-
-def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
-    """What of a topic is on the move."""
-    return {
-        partition: Reassignment(original=node.original_replicas[partition], target=target)
-        for partition, target in node.target_replicas.items()
-    }
 
 
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:

@@ -7,8 +7,10 @@ failover, steps 2 to 7 and 12).
 
 import logging
 from collections.abc import Callable, Iterable
+from uuid import UUID
 
-from storage_engine.broker.controller_store import ControllerStore, Gather
+from storage_engine.broker.controller_store import ControllerStore
+from storage_engine.broker.gather import Gather
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
     BrokerReportsFailures,
@@ -159,16 +161,17 @@ class ControllerWatches:
             if not self._reading:
                 self._load_states()
 
-        self._store.read_topics(topics, self._topic_watch, done)
+        self._store.topics.read(topics, self._topic_watch, done)
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
         return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))
 
-    def watch_topic(self, topic: str) -> None:
+    def watch_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic that this controller wrote itself: watch it from now on."""
+        self._store.topics.created(topic, topic_id)
         if topic not in self._watched:
             self._watched.add(topic)
-            self._store.read_topics([topic], self._topic_watch, lambda _found: None)
+            self._store.topics.read([topic], self._topic_watch, lambda _found: None)
 
     def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """`then`, when each of these is known that exists: the watch on all may not have told of
@@ -189,7 +192,7 @@ class ControllerWatches:
                 self._submit(TopicsChanged(topics=found))
             then()
 
-        self._store.read_topics(unknown, self._topic_watch, done)
+        self._store.topics.read(unknown, self._topic_watch, done)
 
     def reread_topics(self, topics: Iterable[str] | None) -> None:
         """Topics, or all that are watched (None), may have other settings."""
@@ -204,6 +207,7 @@ class ControllerWatches:
         """A topic that was deleted. It may have been made anew already, while the list of topics
         still held it for known: look again."""
         self._watched.discard(topic)
+        self._store.topics.forget(topic)
         self._generations.pop(f"topic {topic}", None)
         self._list_topics()
 

@@ -201,12 +201,36 @@ def _replicas_of(
     return dict(sorted(found.items()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsZNode:
-    """/brokers/topics/<topic>/partitions: parent of the partitions, no data."""
+    """/brokers/topics/<topic>/partitions: parent of the partitions. It keeps the topic's id for the
+    case that somebody writes the topic's node without it; what others made has no data."""
+
+    topic_id: uuid.UUID
+    topic_czxid: int
+    """The transaction that created the topic's node: the id is that of no other."""
 
     @staticmethod
     def path(topic: str) -> str:
         return f"{TopicZNode.path(topic)}/partitions"
+
+    def encode(self) -> bytes:
+        return encode_object(
+            {
+                "version": 1,
+                "topic_id": topic_id_to_text(self.topic_id),
+                "topic_czxid": self.topic_czxid,
+            }
+        )
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> "PartitionsZNode":
+        path = cls.path(topic)
+        fields = decode_object(path, data)
+        return cls(
+            topic_id=_topic_id(path, str_field(path, fields, "topic_id")),
+            topic_czxid=int_field(path, fields, "topic_czxid", BROKER_EPOCHS),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

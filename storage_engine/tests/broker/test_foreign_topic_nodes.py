@@ -1,0 +1,145 @@
+"""Other programs write, copy and remove the nodes of topics that are in use: nothing acknowledged
+goes, over failovers. Source: R-CTL5, R-CTL10, KIP-516."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
+
+TP = TopicPartition("t", 0)
+PATH = TopicZNode.path("t")
+RECORDS = 5
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    made = SimulatedCluster(tmp_path, min_insync_replicas="2", replica_lag_time_max_ms="2000")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(cluster) -> SimulatedCluster:
+    assert cluster.create_topic("t").error_code == 0
+    for number in range(RECORDS):
+        assert cluster.produced(TP, b"%d" % number) == number
+    cluster.wait_in_sync(TP, 1, 2, 3)
+    return cluster
+
+
+def put(cluster: SimulatedCluster, path: str, content: dict[str, Any]) -> None:
+    cluster.zookeeper.put(path, json.dumps(content).encode())
+
+
+def fields(cluster: SimulatedCluster, path: str) -> dict[str, Any]:
+    data = cluster.zookeeper.data(path)
+    assert data is not None
+    return json.loads(data)
+
+
+def write_without_id(cluster: SimulatedCluster, path: str, more: dict[str, Any]) -> None:
+    """As a program does that knows no ids."""
+    node = fields(cluster, path)
+    node.pop("topic_id", None)
+    node["partitions"].update(more)
+    put(cluster, path, node)
+
+
+def next_controller(cluster: SimulatedCluster) -> None:
+    old = cluster.controller
+    assert old is not None
+    old.kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.controller not in (None, old))
+    old.start()
+    cluster.loop.run_for(5000)
+
+
+def holds_everything(cluster: SimulatedCluster, tp: TopicPartition = TP) -> None:
+    """Whoever leads next has it, and goes on where the last one ended."""
+    next_controller(cluster)
+    assert cluster.produced(tp, b"next") == RECORDS
+    cluster.wait_in_sync(tp, 1, 2, 3)
+    for broker in cluster.brokers:
+        assert broker.logs.logs[tp].log_end_offset == RECORDS + 1
+        assert not list(broker.logs.working_folders[0].glob("*-stray"))
+
+
+@pytest.mark.parametrize("more", [{}, {"1": [2, 3, 1]}])
+def test_a_topic_written_without_its_id_keeps_id_and_records(topic, more):
+    topic_id = fields(topic, PATH)["topic_id"]
+    write_without_id(topic, PATH, more)
+    topic.loop.run_for(1000)
+    assert fields(topic, PATH)["topic_id"] == topic_id
+    holds_everything(topic)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_topic_written_without_its_id_while_nobody_is_controller_keeps_its_records(
+    topic, is_recorded
+):
+    """Without the record of an older version's cluster nobody can tell the id any more."""
+    topic_id = fields(topic, PATH)["topic_id"]
+    old = topic.controller
+    old.kill(session_ends_at_once=True)
+    write_without_id(topic, PATH, {})
+    if not is_recorded:
+        topic.zookeeper.put(PartitionsZNode.path("t"), b"")
+    topic.loop.run_until(lambda: topic.controller not in (None, old))
+    old.start()
+    topic.loop.run_for(5000)
+    assert fields(topic, PATH).get("topic_id") == (topic_id if is_recorded else None)
+    holds_everything(topic)
+
+
+def test_an_older_versions_topic_gets_its_id_recorded(topic):
+    record = topic.zookeeper.data(PartitionsZNode.path("t"))
+    topic.zookeeper.put(PartitionsZNode.path("t"), b"")
+    next_controller(topic)
+    assert topic.zookeeper.data(PartitionsZNode.path("t")) == record
+
+
+def test_a_record_of_an_earlier_topic_gives_no_id(topic):
+    """Somebody made the topic again, with the node of its partitions copied from the old one."""
+    topic_id = fields(topic, PATH)["topic_id"]
+    record = topic.zookeeper.data(PartitionsZNode.path("t"))
+    for broker in topic.brokers:
+        broker.kill(session_ends_at_once=True)
+    for node in sorted((p for p in topic.zookeeper.nodes if p.startswith(PATH)), reverse=True):
+        topic.zookeeper.drop(node)
+    put(topic, PATH, {"version": 1, "partitions": {"0": [2, 3, 1]}})
+    topic.zookeeper.put(PartitionsZNode.path("t"), record)
+    for broker in topic.brokers:
+        broker.start()
+    assert topic.produced_when_there(TP, b"of the new topic") == 0
+    assert fields(topic, PATH)["topic_id"] != topic_id
+
+
+@pytest.mark.parametrize("gap_ms", [0, 1, 2, 3, 5, 50])
+def test_a_topic_that_a_program_makes_and_enlarges_has_one_id(cluster, gap_ms):
+    put(cluster, PATH, {"version": 1, "partitions": {"0": [1, 2, 3]}})
+    cluster.loop.run_for(gap_ms)
+    put(cluster, PATH, {"version": 1, "partitions": {"0": [1, 2, 3], "1": [2, 3, 1]}})
+    for number in range(RECORDS):
+        assert cluster.produced_when_there(TP, b"r") == number
+    holds_everything(cluster)
+
+
+@pytest.mark.parametrize("gap_ms", [0, 1, 2, 3])
+def test_a_topic_that_is_enlarged_as_soon_as_it_is_created_keeps_its_id(cluster, gap_ms):
+    def on_write(path: str, before: bytes | None, _data: bytes | None) -> None:
+        if path == PATH and before is None:
+            cluster.loop.call_later(
+                gap_ms, lambda: write_without_id(cluster, PATH, {"0": [1, 2, 3], "1": [2, 3, 1]})
+            )
+
+    cluster.zookeeper.on_write = on_write
+    assert cluster.create_topic("t").error_code == 0
+    cluster.zookeeper.on_write = None
+    for number in range(RECORDS):
+        assert cluster.produced_when_there(TP, b"r") == number
+    holds_everything(cluster)
