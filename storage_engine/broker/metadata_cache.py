@@ -59,16 +59,12 @@ class MetadataCache:
         }
         for topic in request.removed_topics:
             self._topics.pop(topic, None)
-            topic_id = self._ids.pop(topic, None)
-            if topic_id is not None:
-                self._names.pop(topic_id, None)
+            self._forget_id(topic)
         for item in request.partitions:
             self._topics.setdefault(item.topic, {})[item.partition] = item
-            before = self._ids.get(item.topic)
-            if before != item.topic_id:
-                if before is not None:
-                    # Created again: its old id is that of no topic any more.
-                    self._names.pop(before, None)
+            if self._ids.get(item.topic) != item.topic_id:
+                # Created again: its old id is that of no topic any more.
+                self._forget_id(item.topic)
                 self._ids[item.topic] = item.topic_id
                 self._names[item.topic_id] = item.topic
         waiting, self._waiting = self._waiting, {}
@@ -77,6 +73,12 @@ class MetadataCache:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
                 unexpected.report("request that waited for metadata", error)
+
+    def _forget_id(self, topic: str) -> None:
+        """Another topic may have the id by now: one that was renamed in ZooKeeper."""
+        topic_id = self._ids.pop(topic, None)
+        if topic_id is not None and self._names.get(topic_id) == topic:
+            del self._names[topic_id]
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics

@@ -64,14 +64,23 @@ class TopicStore:
         self._unclean_default = unclean_default
         self._ids: dict[str, tuple[int, uuid.UUID]] = {}
         """Topic -> the transaction that created its node, and its id."""
+        self._owners: dict[uuid.UUID, str] = {}
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
         """This broker has just created it, or changed it: others may write it before it is read."""
-        self._ids.setdefault(topic, (_CREATED_HERE, topic_id))
+        if topic not in self._ids:
+            self._own(topic, _CREATED_HERE, topic_id)
 
     def forget(self, topic: str) -> None:
         """It is gone."""
-        self._ids.pop(topic, None)
+        _, topic_id = self._ids.pop(topic, (0, NO_ID))
+        if self._owners.get(topic_id) == topic:
+            del self._owners[topic_id]
+
+    def _own(self, topic: str, created: int, topic_id: uuid.UUID) -> None:
+        self.forget(topic)
+        self._ids[topic] = created, topic_id
+        self._owners[topic_id] = topic
 
     def read(
         self,
@@ -90,6 +99,7 @@ class TopicStore:
             if batch.failed:
                 finish()
                 return
+            self._refuse_copies(batch)
             gather = Gather(len(batch.read), finish)
             for topic, read in batch.read.items():
                 self._identify(batch, topic, read, gather.one)
@@ -137,10 +147,30 @@ class TopicStore:
 
     # --- ids ---
 
+    def _refuse_copies(self, batch: _Batch) -> None:
+        """Of two nodes with the same id the older one is the topic, and the other somebody's copy
+        of it: told of both, clients that use ids would read or delete the one for the other. Which
+        of them is served stays so for as long as its node holds the id."""
+        claimed: dict[uuid.UUID, str] = {}
+        for topic, read in sorted(batch.read.items(), key=lambda each: each[1].stat.czxid):
+            topic_id = read.node.topic_id
+            if topic_id is None:
+                continue
+            owner = claimed.get(topic_id) or self._owners.get(topic_id, topic)
+            now = batch.read.get(owner)
+            if owner == topic or (now is not None and now.node.topic_id not in (topic_id, None)):
+                claimed[topic_id] = topic
+                continue
+            log.error(
+                "topic ignored: %s has the topic_id of %s, of which it seems to be a copy; take"
+                " topic_id out of it, or remove it", TopicZNode.path(topic), owner,
+            )  # fmt: skip
+            del batch.read[topic]
+
     def _identify(self, batch: _Batch, topic: str, read: _Read, done: Callable[[], None]) -> None:
         def identified(topic_id: uuid.UUID) -> None:
             if topic_id != NO_ID:
-                self._ids[topic] = read.stat.czxid, topic_id
+                self._own(topic, read.stat.czxid, topic_id)
                 self._record(topic, read, topic_id)
             batch.found[topic] = _topic_info(
                 read.node, topic_id, read.config, self._unclean_default()

@@ -166,11 +166,13 @@ class TopicZNode:
                 f"znode {path}: 'original_replicas' and 'target_replicas' must name the same "
                 "partitions of the topic"
             )
-        topic_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
+        text_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
+        topic_id = _topic_id(path, text_id) if text_id else None
         return cls(
             topic=topic,
             assignment=assignment,
-            topic_id=_topic_id(path, topic_id) if topic_id else None,
+            # An id of zeros is none in the protocol.
+            topic_id=topic_id if topic_id is not None and topic_id.int else None,
             original_replicas=original,
             target_replicas=target,
         )

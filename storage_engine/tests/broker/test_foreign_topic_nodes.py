@@ -3,11 +3,25 @@ goes, over failovers. Source: R-CTL5, R-CTL10, KIP-516."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from storage_engine.core.ids import TopicPartition
+from storage_engine.broker.metadata_cache import MetadataCache
+from storage_engine.core.ids import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    topic_id_from_text,
+)
+from storage_engine.protocol.apis import delete_topics
+from storage_engine.protocol.apis.update_metadata import (
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
 
@@ -143,3 +157,73 @@ def test_a_topic_that_is_enlarged_as_soon_as_it_is_created_keeps_its_id(cluster,
     for number in range(RECORDS):
         assert cluster.produced_when_there(TP, b"r") == number
     holds_everything(cluster)
+
+
+def test_a_copy_of_a_topics_node_is_not_served_under_the_topics_id(topic):
+    """Neither by this controller nor by the next one; and whoever takes the id out of the copy
+    makes a topic of it."""
+    node = fields(topic, PATH)
+    topic_id = topic_id_from_text(node["topic_id"])
+    put(topic, TopicZNode.path("copy"), node)
+    put(topic, TopicZNode.path("a-copy"), node)
+    topic.loop.run_for(1000)
+    for _ in range(2):
+        for broker in topic.brokers:
+            assert broker.context.metadata.topic_name(topic_id) == "t"
+            assert "copy" not in broker.context.metadata
+            assert "a-copy" not in broker.context.metadata
+        next_controller(topic)
+    write_without_id(topic, TopicZNode.path("copy"), {})
+    assert topic.produced_when_there(TopicPartition("copy", 0), b"of its own") == 0
+    assert fields(topic, TopicZNode.path("copy"))["topic_id"] != node["topic_id"]
+    holds_everything(topic)
+
+
+def test_a_deletion_by_id_does_not_mean_a_copy(topic):
+    node = fields(topic, PATH)
+    put(topic, TopicZNode.path("copy"), node)
+    topic.loop.run_for(1000)
+    state = delete_topics.DeleteTopicsRequest.DeleteTopicState(
+        name=None, topic_id=topic_id_from_text(node["topic_id"])
+    )
+    request = delete_topics.DeleteTopicsRequest(topics=[state], topic_names=[], timeout_ms=30_000)
+    answers = topic.ask_controller(delete_topics.API, 6, request)
+    (deleted,) = topic.answer(answers).responses
+    assert (deleted.name, deleted.error_code) == ("t", 0)
+    assert PATH not in topic.zookeeper.nodes
+
+
+def test_a_topic_that_was_renamed_in_zookeeper_is_known_by_its_id(topic):
+    node = fields(topic, PATH)
+    for path in sorted((p for p in topic.zookeeper.nodes if p.startswith(PATH)), reverse=True):
+        topic.zookeeper.drop(path)
+    put(topic, TopicZNode.path("renamed"), node)
+    assert topic.produced_when_there(TopicPartition("renamed", 0), b"first") == 0
+    topic_id = topic_id_from_text(node["topic_id"])
+    assert topic[1].context.metadata.topic_name(topic_id) == "renamed"
+    next_controller(topic)
+    for broker in topic.brokers:
+        assert broker.context.metadata.topic_name(topic_id) == "renamed"
+
+
+def test_a_name_that_goes_takes_no_id_that_another_topic_has_now():
+    def told(topic: str) -> UpdateMetadataPartition:
+        nobody = BrokerId(1)
+        return UpdateMetadataPartition(
+            topic=topic,
+            partition=0,
+            leader=nobody,
+            leader_epoch=LeaderEpoch(0),
+            isr=[nobody],
+            replicas=[nobody],
+            topic_id=shared,
+        )
+
+    shared, metadata = uuid4(), MetadataCache()
+    order = UpdateMetadataRequest(
+        controller_id=BrokerId(1), controller_epoch=ControllerEpoch(1), brokers=[]
+    )
+    metadata.update(replace(order, partitions=[told("former")]))
+    metadata.update(replace(order, partitions=[told("renamed")]))
+    metadata.update(replace(order, removed_topics=["former"]))
+    assert metadata.topic_name(shared) == "renamed"
