@@ -7,7 +7,7 @@ a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controlled_shutdowns import ControlledShutdowns
@@ -216,6 +216,12 @@ class Controller:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
             old = self.topics.get(topic)
+            if old is not None and not info.topic_id.int:
+                # Its node lost the id, and nobody else remembers it.
+                info = replace(info, topic_id=old.topic_id)
+            if old is not None and old.topic_id != info.topic_id and topic not in self.deleting:
+                self._on_removed_by_others(topic)
+                old = None
             if old is not None and _has_lost_partitions(old, info):
                 # Read before it grew; who read it is told of the growth, and reads again.
                 continue
@@ -388,6 +394,17 @@ class Controller:
             partition = TopicPartition(topic, number)
             if partition not in failed:
                 self._deliveries.offer_stop(broker, partition)
+
+    def _on_removed_by_others(self, topic: str) -> None:
+        """Not by a deletion of ours: another topic has its name by now. What is owed to replicas of
+        the old one, or known of it, is not meant for those of the new one."""
+        info = self.topics[topic]
+        for number in info.assignment:
+            partition = TopicPartition(topic, number)
+            self._reassigner.assignment_changed(partition, info.assigned(number), self._deliveries)
+        self._on_topic_deleted(topic)
+        for broker in self.brokers:
+            self._deliveries.removal_to(broker, topic)
 
     def _on_topic_deleted(self, topic: str) -> None:
         info = self.topics.pop(topic, None)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -16,6 +16,7 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     TopicPartition,
     topic_id_from_text,
+    topic_id_to_text,
 )
 from storage_engine.protocol.apis import delete_topics
 from storage_engine.protocol.apis.update_metadata import (
@@ -62,6 +63,13 @@ def write_without_id(cluster: SimulatedCluster, path: str, more: dict[str, Any])
     node.pop("topic_id", None)
     node["partitions"].update(more)
     put(cluster, path, node)
+
+
+def remove(cluster: SimulatedCluster, path: str) -> None:
+    """With all that is below."""
+    below = (p for p in cluster.zookeeper.nodes if p == path or p.startswith(f"{path}/"))
+    for node in sorted(below, reverse=True):
+        cluster.zookeeper.drop(node)
 
 
 def next_controller(cluster: SimulatedCluster) -> None:
@@ -123,8 +131,7 @@ def test_a_record_of_an_earlier_topic_gives_no_id(topic):
     record = topic.zookeeper.data(PartitionsZNode.path("t"))
     for broker in topic.brokers:
         broker.kill(session_ends_at_once=True)
-    for node in sorted((p for p in topic.zookeeper.nodes if p.startswith(PATH)), reverse=True):
-        topic.zookeeper.drop(node)
+    remove(topic, PATH)
     put(topic, PATH, {"version": 1, "partitions": {"0": [2, 3, 1]}})
     topic.zookeeper.put(PartitionsZNode.path("t"), record)
     for broker in topic.brokers:
@@ -195,8 +202,7 @@ def test_a_deletion_by_id_does_not_mean_a_copy(topic):
 
 def test_a_topic_that_was_renamed_in_zookeeper_is_known_by_its_id(topic):
     node = fields(topic, PATH)
-    for path in sorted((p for p in topic.zookeeper.nodes if p.startswith(PATH)), reverse=True):
-        topic.zookeeper.drop(path)
+    remove(topic, PATH)
     put(topic, TopicZNode.path("renamed"), node)
     assert topic.produced_when_there(TopicPartition("renamed", 0), b"first") == 0
     topic_id = topic_id_from_text(node["topic_id"])
@@ -227,3 +233,27 @@ def test_a_name_that_goes_takes_no_id_that_another_topic_has_now():
     metadata.update(replace(order, partitions=[told("renamed")]))
     metadata.update(replace(order, removed_topics=["former"]))
     assert metadata.topic_name(shared) == "renamed"
+
+
+@pytest.mark.parametrize("gap_ms", [0, 1, 1000])
+@pytest.mark.parametrize("topic_id", [None, topic_id_to_text(UUID(int=7))])
+def test_a_topic_that_was_removed_and_made_again_by_hand_is_served(topic, gap_ms, topic_id):
+    """By the controller that knew the old one, which had more partitions; then its leader dies."""
+    assert topic.create_topic("gone", 2).error_code == 0
+    tp, path = TopicPartition("gone", 0), TopicZNode.path("gone")
+    assert topic.produced(tp, b"of the old topic") == 0
+    remove(topic, path)
+    topic.loop.run_for(gap_ms)
+    node = {"version": 1, "partitions": {"0": [1, 2, 3]}}
+    put(topic, path, node if topic_id is None else node | {"topic_id": topic_id})
+    for number in range(RECORDS):
+        assert topic.produced_when_there(tp, b"of the new topic") == number
+    topic.wait_in_sync(tp, 1, 2, 3)
+    for broker in topic.brokers:
+        assert list(broker.context.metadata.partitions("gone")) == [0]
+    leader = topic[topic.state(tp).leader]
+    leader.kill(session_ends_at_once=True)
+    assert topic.produced(tp, b"under the next leader") == RECORDS
+    leader.start()
+    answers = topic.delete_topic("gone")
+    assert topic.answer(answers).responses[0].error_code == 0
