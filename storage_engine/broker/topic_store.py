@@ -1,8 +1,8 @@
 """The topics' nodes as one elected controller reads them, each with an id.
 
 Rule: an id belongs to a node, told by the transaction that created it, for as long as that node
-is there. A program that knows no ids takes the id out when it writes the node, and gets it back:
-from what this controller has read before, or from the node of the topic's partitions, where it is
+is there. A program that knows no ids takes the id out when it writes the node, and it is given
+back: from what this controller has read before, or from the node of the topic's partitions, where it is
 recorded with the creation of the topic's node. Another id would make all replicas put their logs
 aside as those of an earlier topic. So an id is made up only for a topic that nobody has ever led;
 and nobody hears of an id before ZooKeeper has it. Source: R-CTL5, R-CTL10, KIP-516.
@@ -153,12 +153,12 @@ class TopicStore:
         of them is served stays so for as long as its node holds the id."""
         claimed: dict[uuid.UUID, str] = {}
         for topic, read in sorted(batch.read.items(), key=lambda each: each[1].stat.czxid):
-            topic_id = read.node.topic_id
+            topic_id = self._id_of(topic, read)
             if topic_id is None:
                 continue
             owner = claimed.get(topic_id) or self._owners.get(topic_id, topic)
             now = batch.read.get(owner)
-            if owner == topic or (now is not None and now.node.topic_id not in (topic_id, None)):
+            if owner == topic or (now is not None and self._id_of(owner, now) != topic_id):
                 claimed[topic_id] = topic
                 continue
             log.error(
@@ -201,13 +201,13 @@ class TopicStore:
             else:
                 give(uuid.uuid4())
 
-        known = self._known_id(topic, read)
-        if read.node.topic_id is not None:
-            identified(read.node.topic_id)
-        elif known is not None:
-            give(known)
-        else:
+        topic_id = self._id_of(topic, read)
+        if topic_id is None:
             self._has_been_led(read.node, on_led)
+        elif topic_id == read.node.topic_id:
+            identified(topic_id)
+        else:
+            give(topic_id)
 
     def _identify_again(self, batch: _Batch, topic: str, done: Callable[[], None]) -> None:
         """Somebody else wrote the node meanwhile."""
@@ -222,11 +222,12 @@ class TopicStore:
 
         self._read_one(batch, topic, None, read_again)
 
-    def _known_id(self, topic: str, read: _Read) -> uuid.UUID | None:
+    def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
+        """What the node was known by before somebody wrote it, or else what it says."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id
-        return _recorded_id(topic, read)
+        return _recorded_id(topic, read) or read.node.topic_id
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
         """Where it can't be written now, whoever reads the topic next does it."""

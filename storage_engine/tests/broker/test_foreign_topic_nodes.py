@@ -100,6 +100,15 @@ def test_a_topic_written_without_its_id_keeps_id_and_records(topic, more):
     holds_everything(topic)
 
 
+def test_a_topic_written_with_another_id_keeps_id_and_records(topic):
+    """It is the same node: no topic was made again."""
+    topic_id = fields(topic, PATH)["topic_id"]
+    put(topic, PATH, fields(topic, PATH) | {"topic_id": topic_id_to_text(uuid4())})
+    topic.loop.run_for(1000)
+    assert fields(topic, PATH)["topic_id"] == topic_id
+    holds_everything(topic)
+
+
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_topic_written_without_its_id_while_nobody_is_controller_keeps_its_records(
     topic, is_recorded
