@@ -154,7 +154,7 @@ class ControllerWatches:
             # One that is gone may come again under the same name.
             self._watched.difference_update(topic for topic in topics if topic not in found)
             if self.loaded:
-                self._submit(TopicsChanged(topics=found))
+                self._tell(topics, found)
                 return
             self._topics = {**(self._topics or {}), **found}
             # Not with a part of them: brokers would be told to stop what is in the others.
@@ -162,6 +162,13 @@ class ControllerWatches:
                 self._load_states()
 
         self._store.topics.read(topics, self._topic_watch, done)
+
+    def _tell(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
+        """What became of reading these."""
+        missing = set(topics) - found.keys()
+        unreadable = frozenset(missing & self._store.topics.unreadable)
+        absent = frozenset(missing - unreadable)
+        self._submit(TopicsChanged(topics=found, unreadable=unreadable, absent=absent))
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
         return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))
@@ -188,8 +195,7 @@ class ControllerWatches:
                 self._again(lambda: self.learn_topics(topics, then))
                 return
             self._watched.update(found)
-            if found:
-                self._submit(TopicsChanged(topics=found))
+            self._tell(unknown, found)
             then()
 
         self._store.topics.read(unknown, self._topic_watch, done)
@@ -245,6 +251,7 @@ class ControllerWatches:
                 topics=self._topics,
                 states=self._states,
                 deleting=self._deleting,
+                unreadable=frozenset(self._store.topics.unreadable),
             )
         )
         if self._early_isr_changes:

@@ -2,10 +2,10 @@
 
 Rule: an id belongs to a node, told by the transaction that created it, for as long as that node
 is there. A program that knows no ids takes the id out when it writes the node, and it is given
-back: from what this controller has read before, or from the node of the topic's partitions, where it is
-recorded with the creation of the topic's node. Another id would make all replicas put their logs
-aside as those of an earlier topic. So an id is made up only for a topic that nobody has ever led;
-and nobody hears of an id before ZooKeeper has it. Source: R-CTL5, R-CTL10, KIP-516.
+back: from what this controller has read before, or from the node of the topic's partitions, where
+it is recorded with the creation of the topic's node. Another id would make all replicas put their
+logs aside as those of an earlier topic. So an id is made up only for a topic that nobody has ever
+led; and nobody hears of an id before ZooKeeper has it. Source: R-CTL5, R-CTL10, KIP-516.
 """
 
 import logging
@@ -65,6 +65,8 @@ class TopicStore:
         self._ids: dict[str, tuple[int, uuid.UUID]] = {}
         """Topic -> the transaction that created its node, and its id."""
         self._owners: dict[uuid.UUID, str] = {}
+        self.unreadable: set[str] = set()
+        """Topics that are there, but were left out because of what stands in their nodes."""
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
         """This broker has just created it, or changed it: others may write it before it is read."""
@@ -118,6 +120,7 @@ class TopicStore:
             if not reply.ok or reply.stat is None:
                 if reply.status is ZkStatus.NO_NODE:
                     self.forget(topic)
+                    self.unreadable.discard(topic)
                 else:
                     batch.failed = True
                 done()
@@ -126,6 +129,7 @@ class TopicStore:
                 node = TopicZNode.decode(topic, reply.value)
             except ZnodeFormatError as failure:
                 log.error("topic ignored: %s", failure)
+                self.unreadable.add(topic)
                 done()
                 return
             read = batch.read[topic] = _Read(node=node, stat=reply.stat)
@@ -166,12 +170,14 @@ class TopicStore:
                 " topic_id out of it, or remove it", TopicZNode.path(topic), owner,
             )  # fmt: skip
             del batch.read[topic]
+            self.unreadable.add(topic)
 
     def _identify(self, batch: _Batch, topic: str, read: _Read, done: Callable[[], None]) -> None:
         def identified(topic_id: uuid.UUID) -> None:
             if topic_id != NO_ID:
                 self._own(topic, read.stat.czxid, topic_id)
                 self._record(topic, read, topic_id)
+            self.unreadable.discard(topic)
             batch.found[topic] = _topic_info(
                 read.node, topic_id, read.config, self._unclean_default()
             )

@@ -69,6 +69,10 @@ class Controller:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
+    _unreadable: set[str] = field(default_factory=set)
+    """Topics that are there, though nobody can tell what they are: requests about them wait."""
+    _deleting_later: set[str] = field(default_factory=set)
+    """Those of them whose deletion was asked for."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
     _unready: set[str] = field(default_factory=set)
@@ -98,7 +102,7 @@ class Controller:
             case BrokersChanged():
                 self._on_brokers_changed(event.brokers)
             case TopicsChanged():
-                self._on_topics_changed(event.topics)
+                return self._on_topics_read(event)
             case StatesRead():
                 self._on_states_read(event.states)
             case StatesWritten():
@@ -153,6 +157,7 @@ class Controller:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
+        self._unreadable = set(event.unreadable)
         self._undecided.look_at(self._all_partitions())
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
@@ -211,6 +216,14 @@ class Controller:
         if gone or fresh or moved:
             for broker in brokers:
                 self._deliveries.brokers_to(broker)
+
+    def _on_topics_read(self, event: TopicsChanged) -> list[Effect]:
+        self._on_topics_changed(event.topics)
+        known = event.topics.keys() | event.absent
+        self._unreadable = (self._unreadable - known) | event.unreadable
+        decided = self._deleting_later & known
+        self._deleting_later -= decided
+        return self._on_deletion_requested(sorted(decided))
 
     def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
@@ -368,6 +381,9 @@ class Controller:
         for topic in topics:
             if topic in self.deleting:
                 continue
+            if self.delete_topic_enable and topic in self._unreadable - self.topics.keys():
+                self._deleting_later.add(topic)
+                continue
             if not self.delete_topic_enable or topic not in self.topics:
                 void.append(topic)
                 continue
@@ -489,6 +505,7 @@ class Controller:
                 self.topics,
                 self.brokers,
                 self.deleting,
+                self._unreadable,
                 lambda partition: self._deliveries.owes_stop(partition, self._failed),
             )
         )

@@ -32,6 +32,8 @@ class Loaded:
     topics: Mapping[str, TopicInfo]
     states: Mapping[TopicPartition, PartitionState]
     deleting: tuple[str, ...] = ()
+    unreadable: frozenset[str] = frozenset()
+    """Topics that are there, though nothing can be made of their nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,10 @@ class TopicsChanged:
     """Topics that are new, grew, or have other settings."""
 
     topics: Mapping[str, TopicInfo]
+    unreadable: frozenset[str] = frozenset()
+    """Others that are there, though nothing can be made of their nodes now."""
+    absent: frozenset[str] = frozenset()
+    """Others that are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

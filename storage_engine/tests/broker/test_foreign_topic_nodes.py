@@ -24,6 +24,7 @@ from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
 )
 from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
 from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
@@ -266,3 +267,51 @@ def test_a_topic_that_was_removed_and_made_again_by_hand_is_served(topic, gap_ms
     leader.start()
     answers = topic.delete_topic("gone")
     assert topic.answer(answers).responses[0].error_code == 0
+
+
+def test_a_deletion_goes_on_when_the_topics_node_can_be_read_again(topic):
+    """It waits for a dead broker, and the next controller finds garbage in the node."""
+    dead = next(broker for broker in topic.brokers if broker is not topic.controller)
+    dead.kill(session_ends_at_once=True)
+    topic.loop.run_for(1000)
+    topic.answer(topic.delete_topic("t", timeout_ms=1000))
+    good = topic.zookeeper.data(PATH)
+    old = topic.controller
+    old.kill(session_ends_at_once=True)
+    topic.zookeeper.put(PATH, b"garbage")
+    old.start()
+    topic.loop.run_until(lambda: topic.controller is not None)
+    topic.loop.run_for(3000)
+    assert topic.zookeeper.children(DeleteTopicsZNode.PATH) == ["t"]
+    topic.zookeeper.put(PATH, good)
+    dead.start()
+    topic.loop.run_until(lambda: PATH not in topic.zookeeper.nodes)
+    topic.loop.run_for(1000)
+    assert topic.zookeeper.children(DeleteTopicsZNode.PATH) == []
+    assert all(TP not in broker.logs.logs for broker in topic.brokers)
+
+
+def test_a_deletion_ends_when_the_unreadable_node_is_gone(topic):
+    topic.zookeeper.put(TopicZNode.path("odd"), b"garbage")
+    topic.loop.run_for(1000)
+    topic.zookeeper.make_parents(DeleteTopicsZNode.topic_path("odd"))
+    topic.zookeeper.put(DeleteTopicsZNode.topic_path("odd"), b"")
+    next_controller(topic)
+    assert topic.zookeeper.children(DeleteTopicsZNode.PATH) == ["odd"]
+    topic.zookeeper.drop(TopicZNode.path("odd"))
+    topic.loop.run_until(lambda: topic.zookeeper.children(DeleteTopicsZNode.PATH) == [])
+
+
+def test_a_reassignment_begins_when_the_topics_node_can_be_read_again(topic):
+    good = topic.zookeeper.data(PATH)
+    old = topic.controller
+    old.kill(session_ends_at_once=True)
+    topic.zookeeper.put(PATH, b"garbage")
+    move = {"topic": "t", "partition": 0, "replicas": [3, 2]}
+    put(topic, ReassignPartitionsZNode.PATH, {"version": 1, "partitions": [move]})
+    topic.loop.run_until(lambda: topic.controller not in (None, old))
+    topic.loop.run_for(3000)
+    old.start()
+    topic.zookeeper.put(PATH, good)
+    topic.loop.run_until(lambda: topic.zookeeper.data(ReassignPartitionsZNode.PATH) is None)
+    assert fields(topic, PATH)["partitions"] == {"0": [3, 2]}
