@@ -10,7 +10,7 @@ R-CTL5; document 001 (controller failover).
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +44,7 @@ from storage_engine.core.controller_events import (
     TopicsChanged,
     TopicsReady,
     WriteAssignments,
+    WriteOutcome,
     WriteStates,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -69,8 +70,9 @@ UNREADABLE_PAUSE_MS = 5_000
 """Pause before a state is read again that could not be made out: somebody may have mended it."""
 
 CONFLICT_PAUSE_MS = 20
-"""Pause before a state is read back whose write was refused: where every write is refused (somebody
-removed a topic's nodes by hand) it keeps the controller from turning as fast as it can."""
+CONFLICT_PAUSE_MAX_MS = 5_000
+"""Pause before a state is read back whose write was refused; it is doubled where every write is
+refused (somebody removed a topic's nodes by hand)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,8 @@ class ActingController:
             elections=self._elections,
             learn_topics=self._watches.learn_topics,
         )
+        self._refused: Counter[TopicPartition] = Counter()
+        """How often in a row the state of each could not be written."""
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -289,7 +293,8 @@ class ActingController:
                 self._write_states(effect)
             case ReadStates():
                 wanted = effect.partitions
-                self._scheduler.call_later(CONFLICT_PAUSE_MS, lambda: self._read_states(wanted))
+                pause_ms = self._conflict_pause_ms(wanted)
+                self._scheduler.call_later(pause_ms, lambda: self._read_states(wanted))
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -327,9 +332,23 @@ class ActingController:
             )
         self._store.write_states(
             effect.writes,
-            done=lambda outcomes: self.submit(StatesWritten(outcomes=outcomes)),
+            done=self._states_written,
             fenced=self._replaced,
         )
+
+    def _states_written(
+        self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+    ) -> None:
+        for partition, (outcome, _) in outcomes.items():
+            if outcome is WriteOutcome.ACCEPTED:
+                self._refused.pop(partition, None)
+            else:
+                self._refused[partition] += 1
+        self.submit(StatesWritten(outcomes=outcomes))
+
+    def _conflict_pause_ms(self, partitions: Iterable[TopicPartition]) -> int:
+        times = max((self._refused.get(partition, 1) for partition in partitions), default=1)
+        return min(CONFLICT_PAUSE_MS << min(times - 1, 10), CONFLICT_PAUSE_MAX_MS)
 
     def _write_assignments(self, effect: WriteAssignments) -> None:
         topic = effect.topic

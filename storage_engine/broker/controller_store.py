@@ -199,11 +199,11 @@ class ControllerStore:
             joined_epochs=state.joined_epochs,
         ).encode()
         if write.expected_partition_epoch is None:
+            creation = ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)
+            if write.partition_exists:
+                return [creation]
             parent = PartitionStateZNode.partition_path(tp.topic, tp.partition)
-            return [
-                ZkOp(kind=ZkOpKind.CREATE, path=parent),
-                ZkOp(kind=ZkOpKind.CREATE, path=path, data=data),
-            ]
+            return [ZkOp(kind=ZkOpKind.CREATE, path=parent), creation]
         expected = write.expected_partition_epoch
         return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=expected)]
 

@@ -218,11 +218,13 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """One conditional write; `expected_partition_epoch` None creates the node."""
+    """One conditional write; `expected_partition_epoch` None creates the node, and with it that of
+    the partition unless `partition_exists`."""
 
     partition: TopicPartition
     state: PartitionState
     expected_partition_epoch: PartitionEpoch | None
+    partition_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,10 @@ from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
-from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
+from storage_engine.zookeeper.znodes import PartitionStateZNode, PartitionsZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 PATH = TopicZNode.path("t")
@@ -315,3 +316,101 @@ def test_a_reassignment_begins_when_the_topics_node_can_be_read_again(topic):
     topic.zookeeper.put(PATH, good)
     topic.loop.run_until(lambda: topic.zookeeper.data(ReassignPartitionsZNode.PATH) is None)
     assert fields(topic, PATH)["partitions"] == {"0": [3, 2]}
+
+
+STATE = PartitionStateZNode.path("t", 0)
+
+
+def next_leader(cluster: SimulatedCluster) -> None:
+    """The present one is killed, and started again."""
+    leader = next(b for b in cluster.brokers if b.up and is_led_by(b))
+    leader.kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: any(b.up and is_led_by(b) for b in cluster.brokers))
+    leader.start()
+    cluster.loop.run_for(5000)
+
+
+def is_led_by(broker: SimulatedBroker) -> bool:
+    partition = broker.context.replicas.get(TP)
+    return partition is not None and partition.leader is not None
+
+
+def lead_elsewhere_than_controller(cluster: SimulatedCluster) -> None:
+    if is_led_by(cluster.controller):
+        next_controller(cluster)
+        cluster.wait_in_sync(TP, 1, 2, 3)
+    assert not is_led_by(cluster.controller)
+
+
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_partition_whose_node_is_there_before_its_state_is_led(topic, failover):
+    path = PartitionStateZNode.partition_path("tool", 0)
+    topic.zookeeper.make_parents(path)
+    topic.zookeeper.put(path, b"")
+    if failover:
+        topic.controller.kill(session_ends_at_once=True)
+    put(topic, TopicZNode.path("tool"), {"version": 1, "partitions": {"0": [1, 2, 3]}})
+    assert topic.produced_when_there(TopicPartition("tool", 0), b"first") == 0
+
+
+def test_a_partition_whose_state_was_removed_gets_another_leader(topic):
+    lead_elsewhere_than_controller(topic)
+    topic.zookeeper.drop(STATE)
+    next_leader(topic)
+    holds_everything(topic)
+
+
+def test_a_leader_has_a_state_that_was_removed_made_again(topic):
+    """It finds that out when a follower dies; until the new state is there acks=all waits."""
+    lead_elsewhere_than_controller(topic)
+    topic.zookeeper.drop(STATE)
+    leader = topic[next(b.id for b in topic.brokers if is_led_by(b))]
+    follower = next(b for b in topic.brokers if b not in (leader, topic.controller))
+    follower.kill(session_ends_at_once=True)
+    topic.loop.run_until(lambda: STATE in topic.zookeeper.nodes)
+    topic.wait_in_sync(TP, *sorted({1, 2, 3} - {follower.id}))
+    follower.start()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    holds_everything(topic)
+
+
+@pytest.mark.parametrize("failover", [False, True])
+@pytest.mark.parametrize("dead", ["leader", "follower"])
+def test_a_state_that_was_put_back_is_written_on(topic, failover, dead):
+    """Its node has lower versions than the one that leader and controller know."""
+    lead_elsewhere_than_controller(topic)
+    leader = topic[topic.state(TP).leader]
+    follower = next(b for b in topic.brokers if b not in (leader, topic.controller))
+    old = topic.zookeeper.data(STATE)
+    topic.zookeeper.drop(STATE)
+    follower.pause()
+    topic.loop.run_for(2600)
+    if STATE in topic.zookeeper.nodes:
+        topic.zookeeper.drop(STATE)
+    topic.zookeeper.put(STATE, old)
+    follower.resume()
+    topic.loop.run_for(3000)
+    if failover:
+        next_controller(topic)
+    lead_elsewhere_than_controller(topic)
+    leader = next(b for b in topic.brokers if is_led_by(b))
+    victim = leader if dead == "leader" else follower
+    victim.kill(session_ends_at_once=True)
+    topic.wait_in_sync(TP, *sorted({1, 2, 3} - {victim.id}), limit_ms=60_000)
+    victim.start()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    holds_everything(topic)
+
+
+@pytest.mark.parametrize("removed", [STATE, PartitionStateZNode.partition_path("t", 0)])
+def test_the_next_controller_makes_a_state_that_was_removed(topic, removed):
+    """Above the leader epochs that its replicas have in their logs."""
+    next_leader(topic)
+    topic.wait_in_sync(TP, 1, 2, 3)
+    old = topic.controller
+    old.kill(session_ends_at_once=True)
+    remove(topic, removed)
+    old.start()
+    topic.loop.run_until(lambda: STATE in topic.zookeeper.nodes)
+    topic.wait_in_sync(TP, 1, 2, 3)
+    holds_everything(topic)
