@@ -21,6 +21,7 @@ from storage_engine.broker.controller_channel import ControllerChannel
 from storage_engine.broker.controller_store import ControllerStore
 from storage_engine.broker.controller_watches import ControllerWatches
 from storage_engine.broker.elections import Elections, OnElected
+from storage_engine.broker.state_reader import StateReader
 from storage_engine.core.cluster_state import PartitionState, TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
@@ -37,7 +38,6 @@ from storage_engine.core.controller_events import (
     NoReplicaOnline,
     ReadStates,
     ShutdownProgress,
-    StatesRead,
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
@@ -61,13 +61,10 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 """Hears which partitions are still to move; None when this controller has resigned."""
 
 RETRY_MS = 500
-"""Pause before a read or deletion that ZooKeeper did not answer is done again."""
+"""Pause before a deletion that ZooKeeper did not answer is done again."""
 
 RETRY_MAX_MS = 30_000
 """The same after many failures of one effect in a row."""
-
-UNREADABLE_PAUSE_MS = 5_000
-"""Pause before a state is read again that could not be made out: somebody may have mended it."""
 
 CONFLICT_PAUSE_MS = 20
 CONFLICT_PAUSE_MAX_MS = 5_000
@@ -129,13 +126,20 @@ class ActingController:
             report=self.submit,
             on_replaced=self._replaced,
         )
+        self._states = StateReader(
+            self._store,
+            scheduler,
+            controller_epoch=controller_epoch,
+            submit=self.submit,
+            replaced=self._replaced,
+        )
         self._watches = ControllerWatches(
-            coordination, self._store, scheduler, submit=self.submit, reread=self._read_states
+            coordination, self._store, scheduler, submit=self.submit, reread=self._states.read
         )
         self._assignments = AssignmentStore(
             coordination, self._store, scheduler, fenced=self._replaced
         )
-        self._elections = Elections(self._core, submit=self.submit, refresh=self._read_states)
+        self._elections = Elections(self._core, submit=self.submit, refresh=self._states.read)
         self._requests = AdminRequests(
             coordination,
             scheduler,
@@ -170,6 +174,7 @@ class ActingController:
     def close(self) -> None:
         """Hear and do nothing more; who waits is told so."""
         self._closed = True
+        self._states.close()
         self._watches.close()
         self._requests.close()
         self._assignments.close()
@@ -294,7 +299,7 @@ class ActingController:
             case ReadStates():
                 wanted = effect.partitions
                 pause_ms = self._conflict_pause_ms(wanted)
-                self._scheduler.call_later(pause_ms, lambda: self._read_states(wanted))
+                self._scheduler.call_later(pause_ms, lambda: self._states.read(wanted))
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -357,27 +362,6 @@ class ActingController:
             lambda: self._core.topics.get(topic),
             lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
         )
-
-    def _read_states(
-        self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
-    ) -> None:
-        wanted = tuple(partitions)
-
-        def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
-            if self._closed:
-                return
-            if states is None:
-                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted, then))
-                return
-            self.submit(StatesRead(states=states))
-            then()
-            if unreadable := [tp for tp in wanted if tp not in states]:
-                self._scheduler.call_later(
-                    UNREADABLE_PAUSE_MS, lambda: self._read_states(unreadable)
-                )
-
-        if not self._closed:
-            self._store.read_states(wanted, done)
 
     def _shutdown_progress(self, effect: ShutdownProgress) -> None:
         waiters = self._shutdown_waiters.get(effect.broker, [])

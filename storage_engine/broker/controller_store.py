@@ -222,6 +222,15 @@ class ControllerStore:
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
 
+    def is_current(self, done: Callable[[bool | None], None]) -> None:
+        """Whether no later controller was elected; None: ZooKeeper did not answer."""
+
+        def on_reply(reply: ZkReply) -> None:
+            known = reply.ok and reply.stat is not None
+            done(reply.stat.version == self._epoch_version if known and reply.stat else None)
+
+        self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
+
     def delete_topic(
         self,
         topic: str,

@@ -115,7 +115,7 @@ class Controller:
             case TopicsChanged():
                 return self._on_topics_read(event)
             case StatesRead():
-                return self._on_states_read(event.states)
+                return self._on_states_read(event)
             case StatesWritten():
                 return self._on_states_written(event.outcomes)
             case AssignmentsWritten():
@@ -289,13 +289,11 @@ class Controller:
         (undecided.unclean if event.unclean else undecided.preferring).update(known)
         undecided.look_at(known)
 
-    def _on_states_read(
-        self, states: Mapping[TopicPartition, PartitionState | None]
-    ) -> list[Effect]:
+    def _on_states_read(self, event: StatesRead) -> list[Effect]:
         doubtful = []
-        for partition, state in states.items():
+        for partition, state in event.states.items():
             known = self.states.get(partition)
-            if state is not None and self._is_of_successor(state, known):
+            if state is not None and not event.no_successor and self._is_of_successor(state, known):
                 # If it was asked for it counts as not read: nothing is decided on it here.
                 continue
             is_newest = partition in self._undecided.reading

@@ -59,6 +59,8 @@ class StatesRead:
     """States read back; None where there is no node."""
 
     states: Mapping[TopicPartition, PartitionState | None]
+    no_successor: bool = False
+    """There was no later controller when they were read: the controller epoch is still the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

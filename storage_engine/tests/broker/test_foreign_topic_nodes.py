@@ -414,3 +414,18 @@ def test_the_next_controller_makes_a_state_that_was_removed(topic, removed):
     topic.loop.run_until(lambda: STATE in topic.zookeeper.nodes)
     topic.wait_in_sync(TP, 1, 2, 3)
     holds_everything(topic)
+
+
+@pytest.mark.parametrize("dead", ["leader", "follower"])
+def test_a_state_with_a_controller_epoch_of_nobody_is_taken(topic, dead):
+    """No controller had that epoch, so none has followed."""
+    lead_elsewhere_than_controller(topic)
+    put(topic, STATE, fields(topic, STATE) | {"controller_epoch": 1000})
+    leader = topic[topic.state(TP).leader]
+    follower = next(b for b in topic.brokers if b not in (leader, topic.controller))
+    victim = leader if dead == "leader" else follower
+    victim.kill(session_ends_at_once=True)
+    topic.wait_in_sync(TP, *sorted({1, 2, 3} - {victim.id}), limit_ms=60_000)
+    victim.start()
+    topic.wait_in_sync(TP, 1, 2, 3)
+    holds_everything(topic)
