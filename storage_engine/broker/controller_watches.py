@@ -59,6 +59,8 @@ class ControllerWatches:
         self._closed = False
         self.loaded = False
         self._watched: set[str] = set()
+        self._known: set[str] = set()
+        """Topics that the controller has been told of."""
         self._generations: dict[str, int] = {}
         self._early_isr_changes: set[TopicPartition] = set()
         self._reread_once_loaded: set[str] = set()
@@ -165,6 +167,7 @@ class ControllerWatches:
 
     def _tell(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
         """What became of reading these."""
+        self._known.update(found)
         missing = set(topics) - found.keys()
         unreadable = frozenset(missing & self._store.topics.unreadable)
         absent = frozenset(missing - unreadable)
@@ -182,8 +185,8 @@ class ControllerWatches:
 
     def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """`then`, when each of these is known that exists: the watch on all may not have told of
-        one yet."""
-        unknown = sorted(set(topics) - self._watched)
+        one yet, or it is just being read."""
+        unknown = sorted(set(topics) - self._known)
         if not unknown:
             then()
             return
@@ -213,6 +216,7 @@ class ControllerWatches:
         """A topic that was deleted. It may have been made anew already, while the list of topics
         still held it for known: look again."""
         self._watched.discard(topic)
+        self._known.discard(topic)
         self._store.topics.forget(topic)
         self._generations.pop(f"topic {topic}", None)
         self._list_topics()
@@ -239,6 +243,8 @@ class ControllerWatches:
         if self._states is None or self._deleting is None:
             return
         self.loaded = True
+        self._known.update(self._topics)
+        deleting = [topic for topic in self._deleting if topic in self._topics]
         log.info(
             "controller loaded brokers=%s topics=%d partitions=%d",
             sorted(self._brokers),
@@ -250,10 +256,12 @@ class ControllerWatches:
                 brokers=self._brokers,
                 topics=self._topics,
                 states=self._states,
-                deleting=self._deleting,
+                deleting=tuple(deleting),
                 unreadable=frozenset(self._store.topics.unreadable),
             )
         )
+        if young := tuple(topic for topic in self._deleting if topic not in self._topics):
+            self._delete(young)
         if self._early_isr_changes:
             self._reread(sorted(self._early_isr_changes))
             self._early_isr_changes.clear()
@@ -322,10 +330,13 @@ class ControllerWatches:
     def _on_deletions(self, topics: tuple[str, ...]) -> None:
         if self.loaded:
             if topics:
-                self._submit(TopicDeletionRequested(topics=topics))
+                self._delete(topics)
             return
         self._deleting = topics
         self._finish_loading()
+
+    def _delete(self, topics: tuple[str, ...]) -> None:
+        self.learn_topics(topics, lambda: self._submit(TopicDeletionRequested(topics=topics)))
 
     def drop_request(self, topic: str) -> None:
         """Take a request away, in whatever form it is there."""

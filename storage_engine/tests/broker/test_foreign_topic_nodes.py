@@ -429,3 +429,40 @@ def test_a_state_with_a_controller_epoch_of_nobody_is_taken(topic, dead):
     victim.start()
     topic.wait_in_sync(TP, 1, 2, 3)
     holds_everything(topic)
+
+
+YOUNG = TopicZNode.path("young")
+
+
+@pytest.mark.parametrize("gap_ms", range(8))
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_reassignment_of_a_topic_that_was_just_made_is_carried_out(cluster, gap_ms, failover):
+    if failover:
+        cluster.controller.kill(session_ends_at_once=True)
+    put(cluster, YOUNG, {"version": 1, "partitions": {"0": [1, 2]}})
+    cluster.loop.run_for(gap_ms)
+    move = {"topic": "young", "partition": 0, "replicas": [3, 2]}
+    put(cluster, ReassignPartitionsZNode.PATH, {"version": 1, "partitions": [move]})
+    for broker in cluster.brokers:
+        if not broker.up:
+            broker.start()
+    cluster.loop.run_until(lambda: cluster.zookeeper.data(ReassignPartitionsZNode.PATH) is None)
+    assert fields(cluster, YOUNG)["partitions"] == {"0": [3, 2]}
+
+
+@pytest.mark.parametrize("gap_ms", range(8))
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_topic_that_was_just_made_is_deleted(cluster, gap_ms, failover):
+    cluster.zookeeper.make_parents(DeleteTopicsZNode.topic_path("young"))
+    cluster.loop.run_for(1000)
+    if failover:
+        cluster.controller.kill(session_ends_at_once=True)
+    put(cluster, YOUNG, {"version": 1, "partitions": {"0": [1, 2, 3]}})
+    cluster.loop.run_for(gap_ms)
+    cluster.zookeeper.put(DeleteTopicsZNode.topic_path("young"), b"")
+    for broker in cluster.brokers:
+        if not broker.up:
+            broker.start()
+    request = DeleteTopicsZNode.topic_path("young")
+    cluster.loop.run_until(lambda: request not in cluster.zookeeper.nodes)
+    assert YOUNG not in cluster.zookeeper.nodes
