@@ -180,8 +180,8 @@ class ControllerWatches:
         """A topic that this controller wrote itself: watch it from now on."""
         self._store.topics.created(topic, topic_id)
         if topic not in self._watched:
-            self._watched.add(topic)
-            self._store.topics.read([topic], self._topic_watch, lambda _found: None)
+            # Others may have changed it already, before there was a watch.
+            self._read_topics([topic])
 
     def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """`then`, when each of these is known that exists: the watch on all may not have told of

@@ -466,3 +466,21 @@ def test_a_topic_that_was_just_made_is_deleted(cluster, gap_ms, failover):
     request = DeleteTopicsZNode.topic_path("young")
     cluster.loop.run_until(lambda: request not in cluster.zookeeper.nodes)
     assert YOUNG not in cluster.zookeeper.nodes
+
+
+@pytest.mark.parametrize("gap_ms", range(5))
+def test_a_topic_that_is_enlarged_as_soon_as_it_is_created_has_all_its_leaders(cluster, gap_ms):
+    def on_write(path: str, before: bytes | None, data: bytes | None) -> None:
+        if path == PATH and before is None and data is not None:
+            larger = json.loads(data)
+            larger["partitions"] = {"0": [1, 2, 3], "1": [2, 3, 1]}
+            cluster.loop.call_later(gap_ms, lambda: put(cluster, PATH, larger))
+
+    cluster.zookeeper.on_write = on_write
+    assert cluster.create_topic("t").error_code == 0
+    cluster.zookeeper.on_write = None
+    added = PartitionStateZNode.path("t", 1)
+    cluster.loop.run_until(lambda: added in cluster.zookeeper.nodes, limit_ms=5000)
+    for number in range(RECORDS):
+        assert cluster.produced_when_there(TopicPartition("t", 1), b"r") == number
+    holds_everything(cluster, TopicPartition("t", 1))
