@@ -388,7 +388,6 @@ class ActingController:
                 return
             log.info("deleted topic=%s", topic)
             self.submit(TopicDeleted(topic=topic))
-            self._watches.drop_json_request(topic)
             self._watches.topic_gone(topic)
             self._deletion_over(topic)
 

@@ -21,7 +21,7 @@ from storage_engine.core.controller_events import (
     TopicsChanged,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.ports import Coordination, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import (
     DeleteTopicsZNode,
     IsrChangeZNode,
@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 RETRY_MS = 500
 UNREADABLE_MS = 2_000
 """Before brokers are read again of which nothing could be made out."""
+
+TOPICS_PER_MULTI = 100
+"""Of a request that names very many."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """How the log says when ZooKeeper told of it: failovers are timed from there."""
@@ -272,8 +275,6 @@ class ControllerWatches:
     # --- deletions: one JSON, or a child per topic ---
 
     def _read_deletions(self) -> None:
-        named: list[str] = []
-
         def on_data(reply: ZkReply) -> None:
             if self._closed:
                 return
@@ -285,14 +286,9 @@ class ControllerWatches:
                 self._watch_for_deletions()
                 self._on_deletions(())
                 return
-            try:
-                node = DeleteTopicsZNode.decode(reply.value)
-            except ZnodeFormatError as failure:
-                log.error("deletion ignored: %s", failure)
-            else:
-                named.extend(node.topics)
-                for problem in node.problems:
-                    log.error("deletion ignored: %s", problem)
+            if reply.value and reply.stat is not None and self._turn_json(reply):
+                # The watch on it tells.
+                return
             self._coordination.children(
                 DeleteTopicsZNode.PATH,
                 on_children,
@@ -305,9 +301,7 @@ class ControllerWatches:
             if reply.status is ZkStatus.UNKNOWN:
                 self._again(self._read_deletions)
                 return
-            if reply.ok:
-                named.extend(reply.value)
-            self._on_deletions(tuple(dict.fromkeys(named)))
+            self._on_deletions(tuple(reply.value) if reply.ok else ())
 
         # A watch on each form: the JSON may be set without a change of the children.
         self._coordination.get(
@@ -315,6 +309,47 @@ class ControllerWatches:
             on_data,
             self._guarded("deletions as JSON", self._read_deletions),
         )
+
+    def _turn_json(self, reply: ZkReply) -> bool:
+        """Make children of the topics that a JSON names, before anything is done for them: a child
+        goes in the same multi as its topic, and what would remain of the JSON would delete a later
+        topic of that name. False when the JSON names none."""
+        assert reply.stat is not None
+        try:
+            node = DeleteTopicsZNode.decode(reply.value)
+        except ZnodeFormatError as failure:
+            log.error("deletion ignored: %s", failure)
+            return False
+        for problem in node.problems:
+            log.error("deletion ignored: %s", problem)
+        if not node.topics:
+            return False
+        version = reply.stat.version
+        part, rest = node.topics[:TOPICS_PER_MULTI], node.topics[TOPICS_PER_MULTI:]
+        data = DeleteTopicsZNode(topics=rest).encode() if rest else b""
+
+        def on_children(children: ZkReply) -> None:
+            if self._closed:
+                return
+            if not children.ok:
+                self._again(self._read_deletions)
+                return
+            creations = [
+                ZkOp(kind=ZkOpKind.CREATE, path=DeleteTopicsZNode.topic_path(topic))
+                for topic in dict.fromkeys(part)
+                if topic not in children.value
+            ]
+            emptied = ZkOp(
+                kind=ZkOpKind.SET, path=DeleteTopicsZNode.PATH, data=data, version=version
+            )
+            self._coordination.multi([self._store.epoch_check(), *creations, emptied], on_turned)
+
+        def on_turned(turned: ZkReply) -> None:
+            if not self._closed and not turned.ok:
+                self._again(self._read_deletions)
+
+        self._coordination.children(DeleteTopicsZNode.PATH, on_children)
+        return True
 
     def _watch_for_deletions(self) -> None:
         def on_reply(reply: ZkReply) -> None:
@@ -339,31 +374,8 @@ class ControllerWatches:
         self.learn_topics(topics, lambda: self._submit(TopicDeletionRequested(topics=topics)))
 
     def drop_request(self, topic: str) -> None:
-        """Take a request away, in whatever form it is there."""
+        """Take a request away."""
         self._coordination.delete(DeleteTopicsZNode.topic_path(topic), -1, lambda _reply: None)
-        self.drop_json_request(topic)
-
-    def drop_json_request(self, topic: str) -> None:
-        """Take a topic out of the JSON form of the request, if it is there; an empty request goes
-        away."""
-
-        def on_data(reply: ZkReply) -> None:
-            if not reply.ok or reply.stat is None:
-                return
-            try:
-                topics = DeleteTopicsZNode.decode(reply.value).topics
-            except ZnodeFormatError:
-                return
-            left = tuple(name for name in topics if name != topic)
-            version = reply.stat.version
-            if left and left != topics:
-                data = DeleteTopicsZNode(topics=left).encode()
-                self._coordination.set(DeleteTopicsZNode.PATH, data, version, lambda _reply: None)
-            elif not left:
-                # Refused by ZooKeeper while other topics' children are there, which is right.
-                self._coordination.delete(DeleteTopicsZNode.PATH, version, lambda _reply: None)
-
-        self._coordination.get(DeleteTopicsZNode.PATH, on_data)
 
     # --- ISR changes ---
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from storage_engine.broker.controller_watches import TOPICS_PER_MULTI
 from storage_engine.broker.metadata_cache import MetadataCache
 from storage_engine.core.ids import (
     BrokerId,
@@ -484,3 +485,29 @@ def test_a_topic_that_is_enlarged_as_soon_as_it_is_created_has_all_its_leaders(c
     for number in range(RECORDS):
         assert cluster.produced_when_there(TopicPartition("t", 1), b"r") == number
     holds_everything(cluster, TopicPartition("t", 1))
+
+
+def test_a_deletion_asked_for_as_json_deletes_no_later_topic(topic):
+    """The controller dies as soon as the topic's node is gone."""
+    controller = topic.controller
+
+    def on_write(path: str, _before: bytes | None, data: bytes | None) -> None:
+        if path == PATH and data is None:
+            topic.loop.call_later(0, lambda: controller.kill(session_ends_at_once=False))
+
+    topic.zookeeper.on_write = on_write
+    topic.zookeeper.make_parents(DeleteTopicsZNode.PATH)
+    names = ["t", *(f"never-there-{number}" for number in range(2 * TOPICS_PER_MULTI))]
+    put(topic, DeleteTopicsZNode.PATH, {"version": 1, "topics": names})
+    topic.loop.run_until(lambda: PATH not in topic.zookeeper.nodes)
+    topic.loop.run_for(10)
+    topic.zookeeper.on_write = None
+    put(topic, PATH, {"version": 1, "partitions": {"0": [1, 2, 3]}})
+    topic.loop.run_for(20_000)
+    assert PATH in topic.zookeeper.nodes
+    controller.start()
+    topic.loop.run_until(lambda: topic.zookeeper.children(DeleteTopicsZNode.PATH) == [])
+    assert topic.zookeeper.data(DeleteTopicsZNode.PATH) == b""
+    for number in range(RECORDS):
+        assert topic.produced_when_there(TP, b"of the later topic") == number
+    holds_everything(topic)
