@@ -70,8 +70,10 @@ class ControllerWatches:
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
         self._topics: dict[str, TopicInfo] | None = None
         self._reading = 0
-        """Reads of topics under way."""
-        self._states: dict[TopicPartition, PartitionState] | None = None
+        """Reads under way of topics of which nothing is known yet."""
+        self._states: dict[TopicPartition, PartitionState | None] = {}
+        """Of all partitions whose state was read, None where there is none that can be read."""
+        self._reading_states = False
         self._deleting: tuple[str, ...] | None = None
 
     def start(self) -> None:
@@ -145,26 +147,33 @@ class ControllerWatches:
         if not topics and (self._topics is not None or self._reading):
             return
         self._watched.update(topics)
-        self._reading += 1
-        self._read_all_of(topics)
+        # Others are told again once everything is loaded: where somebody writes a topic time and
+        # again, loading is not to wait for the last of it.
+        is_awaited = not set(topics) <= (self._topics or {}).keys() or not topics
+        self._reading += is_awaited
+        self._read_all_of(topics, is_awaited=is_awaited)
 
-    def _read_all_of(self, topics: list[str]) -> None:
+    def _read_all_of(self, topics: list[str], *, is_awaited: bool) -> None:
         def done(found: dict[str, TopicInfo] | None) -> None:
             if self._closed:
                 return
             if found is None:
-                self._again(lambda: self._read_all_of(topics))
+                self._again(lambda: self._read_all_of(topics, is_awaited=is_awaited))
                 return
-            self._reading -= 1
+            self._reading -= is_awaited
             # One that is gone may come again under the same name.
             self._watched.difference_update(topic for topic in topics if topic not in found)
             if self.loaded:
                 self._tell(topics, found)
                 return
-            self._topics = {**(self._topics or {}), **found}
-            # Not with a part of them: brokers would be told to stop what is in the others.
-            if not self._reading:
-                self._load_states()
+            before = self._topics or {}
+            for topic, info in found.items():
+                if topic in before and before[topic].topic_id != info.topic_id:
+                    # Made again: what was read is of the old one.
+                    for tp in [tp for tp in self._states if tp.topic == topic]:
+                        del self._states[tp]
+            self._topics = {**before, **found}
+            self._load_states()
 
         self._store.topics.read(topics, self._topic_watch, done)
 
@@ -225,26 +234,46 @@ class ControllerWatches:
         self._list_topics()
 
     def _load_states(self) -> None:
-        topics = self._topics
-        assert topics is not None
-        partitions = [TopicPartition(t, p) for t, info in topics.items() for p in info.assignment]
+        """Of all topics: with a part of them, brokers would be told to stop what is in the others.
+        What was read before something changed is not read again."""
+        if self.loaded or self._topics is None or self._reading or self._reading_states:
+            return
+        partitions = [
+            tp
+            for topic, info in self._topics.items()
+            for number in info.assignment
+            if (tp := TopicPartition(topic, number)) not in self._states
+        ]
 
         def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
-            if self._closed or self.loaded or self._topics is not topics:
+            self._reading_states = False
+            if self._closed:
                 return
             if states is None:
                 self._again(self._load_states)
                 return
-            self._states = {tp: state for tp, state in states.items() if state is not None}
+            self._states.update((tp, states.get(tp)) for tp in partitions)
             self._finish_loading()
 
-        self._store.read_states(partitions, done)
+        if partitions:
+            self._reading_states = True
+            self._store.read_states(partitions, done)
+        else:
+            self._finish_loading()
 
     def _finish_loading(self) -> None:
         if self.loaded or self._brokers is None or self._topics is None:
             return
-        if self._states is None or self._deleting is None:
+        if self._reading or self._reading_states or self._deleting is None:
             return
+        if any(
+            TopicPartition(topic, number) not in self._states
+            for topic, info in self._topics.items()
+            for number in info.assignment
+        ):
+            self._load_states()
+            return
+        states = {tp: state for tp, state in self._states.items() if state is not None}
         self.loaded = True
         self._known.update(self._topics)
         deleting = [topic for topic in self._deleting if topic in self._topics]
@@ -252,13 +281,13 @@ class ControllerWatches:
             "controller loaded brokers=%s topics=%d partitions=%d",
             sorted(self._brokers),
             len(self._topics),
-            len(self._states),
+            len(states),
         )
         self._submit(
             Loaded(
                 brokers=self._brokers,
                 topics=self._topics,
-                states=self._states,
+                states=states,
                 deleting=tuple(deleting),
                 unreadable=frozenset(self._store.topics.unreadable),
             )

@@ -26,7 +26,12 @@ from storage_engine.protocol.apis.update_metadata import (
 )
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
+from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.zookeeper.admin_znodes import (
+    DeleteTopicsZNode,
+    IsrChangeZNode,
+    ReassignPartitionsZNode,
+)
 from storage_engine.zookeeper.znodes import PartitionStateZNode, PartitionsZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
@@ -510,4 +515,21 @@ def test_a_deletion_asked_for_as_json_deletes_no_later_topic(topic):
     assert topic.zookeeper.data(DeleteTopicsZNode.PATH) == b""
     for number in range(RECORDS):
         assert topic.produced_when_there(TP, b"of the later topic") == number
+    holds_everything(topic)
+
+
+@pytest.mark.parametrize("period_ms", [2, 4, 8])
+def test_a_controller_loads_while_a_topic_is_written_time_and_again(topic, period_ms):
+    touching = True
+
+    def touch() -> None:
+        if touching:
+            topic.zookeeper.put(PATH, topic.zookeeper.data(PATH))
+            topic.loop.call_later(period_ms, touch)
+
+    touch()
+    topic.loop.run_for(100)
+    next_controller(topic)
+    assert topic.create_topic("other").error_code == 0
+    touching = False
     holds_everything(topic)
