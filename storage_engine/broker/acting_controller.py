@@ -130,6 +130,7 @@ class ActingController:
             self._store,
             scheduler,
             controller_epoch=controller_epoch,
+            exists=self._core.exists,
             submit=self.submit,
             replaced=self._replaced,
         )

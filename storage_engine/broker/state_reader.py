@@ -30,15 +30,20 @@ class StateReader:
         scheduler: Scheduler,
         *,
         controller_epoch: ControllerEpoch,
+        exists: Callable[[TopicPartition], bool],
         submit: Callable[[StatesRead], None],
         replaced: Callable[[], None],
     ) -> None:
         self._store = store
         self._scheduler = scheduler
         self._controller_epoch = controller_epoch
+        self._exists = exists
         self._submit = submit
         self._replaced = replaced
         self._closed = False
+        self._unreadable: set[TopicPartition] = set()
+        """Those that were found so last, and are read again together."""
+        self._is_to_read = False
 
     def close(self) -> None:
         self._closed = True
@@ -91,5 +96,14 @@ class StateReader:
     ) -> None:
         self._submit(StatesRead(states=states, no_successor=no_successor))
         then()
-        if unreadable := [tp for tp in wanted if tp not in states]:
-            self._scheduler.call_later(UNREADABLE_PAUSE_MS, lambda: self.read(unreadable))
+        self._unreadable.difference_update(states)
+        self._unreadable.update(tp for tp in wanted if tp not in states and self._exists(tp))
+        if self._unreadable and not self._is_to_read:
+            self._is_to_read = True
+            self._scheduler.call_later(UNREADABLE_PAUSE_MS, self._read_unreadable)
+
+    def _read_unreadable(self) -> None:
+        self._is_to_read = False
+        unreadable, self._unreadable = self._unreadable, set()
+        if unreadable:
+            self.read(sorted(unreadable))

@@ -150,6 +150,10 @@ class Controller:
         """Every partition that is being reassigned, with what it has and will have."""
         return dict(self._reassigner.under_way(self.topics))
 
+    def exists(self, partition: TopicPartition) -> bool:
+        info = self.topics.get(partition.topic)
+        return info is not None and partition.partition in info.assignment
+
     def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
         """None: there is no such partition, or it is being deleted."""
         info = self.topics.get(partition.topic)
@@ -298,7 +302,7 @@ class Controller:
                 continue
             is_newest = partition in self._undecided.reading
             self._undecided.reading.discard(partition)
-            if not self._exists(partition):
+            if not self.exists(partition):
                 continue
             if state is not None and _is_newer(state, known):
                 self._remade.pop(partition, None)
@@ -406,7 +410,7 @@ class Controller:
             return
         failed = self._failed.setdefault(event.broker, set())
         for partition in event.partitions:
-            if partition not in failed and self._exists(partition):
+            if partition not in failed and self.exists(partition):
                 failed.add(partition)
                 self._deliveries.withdraw_stop(event.broker, partition)
                 self._undecided.look_at([partition])
@@ -642,10 +646,6 @@ class Controller:
         }
 
     # --- small helpers ---
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        info = self.topics.get(partition.topic)
-        return info is not None and partition.partition in info.assignment
 
     def _announce(self, partition: TopicPartition) -> None:
         info = self.topics[partition.topic]

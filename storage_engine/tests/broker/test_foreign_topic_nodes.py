@@ -533,3 +533,41 @@ def test_a_controller_loads_while_a_topic_is_written_time_and_again(topic, perio
     assert topic.create_topic("other").error_code == 0
     touching = False
     holds_everything(topic)
+
+
+def test_a_state_that_can_not_be_read_is_read_once_in_a_while(topic, monkeypatch):
+    """However often it is told of, and whether its topic is known or not."""
+    reads: list[str] = []
+    get = SimulatedSession.get
+
+    def counting(session, path, *arguments):
+        if path == state:
+            reads.append(path)
+        return get(session, path, *arguments)
+
+    assert topic.create_topic("other").error_code == 0
+    for name in ("other", "ghost"):
+        state = PartitionStateZNode.path(name, 0)
+        topic.zookeeper.make_parents(state)
+        good = topic.zookeeper.data(state)
+        topic.zookeeper.put(state, b"garbage")
+        for number in range(30):
+            change = f"{IsrChangeZNode.PREFIX}9{number:03d}"
+            partition = {"topic": name, "partition": 0}
+            put(topic, change, {"version": 1, "partitions": [partition]})
+            topic.loop.run_for(100)
+        monkeypatch.setattr(SimulatedSession, "get", counting)
+        topic.loop.run_for(60_000)
+        monkeypatch.undo()
+        assert len(reads) <= 13
+        reads.clear()
+        if good is not None:
+            topic.zookeeper.put(state, good)
+            next_leader_of = TopicPartition(name, 0)
+            topic[topic.state(next_leader_of).leader].kill(session_ends_at_once=True)
+            assert topic.produced(next_leader_of, b"first") == 0
+            for broker in topic.brokers:
+                if not broker.up:
+                    broker.start()
+            topic.loop.run_for(3000)
+    holds_everything(topic)
