@@ -10,7 +10,7 @@ R-CTL5; document 001 (controller failover).
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from storage_engine.broker.controller_channel import ControllerChannel
 from storage_engine.broker.controller_store import ControllerStore
 from storage_engine.broker.controller_watches import ControllerWatches
 from storage_engine.broker.elections import Elections, OnElected
+from storage_engine.broker.state_reader import StateReader
 from storage_engine.core.cluster_state import PartitionState, TopicInfo
 from storage_engine.core.controller import Controller
 from storage_engine.core.controller_events import (
@@ -37,13 +38,13 @@ from storage_engine.core.controller_events import (
     NoReplicaOnline,
     ReadStates,
     ShutdownProgress,
-    StatesRead,
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
     TopicsChanged,
     TopicsReady,
     WriteAssignments,
+    WriteOutcome,
     WriteStates,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -60,17 +61,15 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 """Hears which partitions are still to move; None when this controller has resigned."""
 
 RETRY_MS = 500
-"""Pause before a read or deletion that ZooKeeper did not answer is done again."""
+"""Pause before a deletion that ZooKeeper did not answer is done again."""
 
 RETRY_MAX_MS = 30_000
 """The same after many failures of one effect in a row."""
 
-UNREADABLE_PAUSE_MS = 5_000
-"""Pause before a state is read again that could not be made out: somebody may have mended it."""
-
 CONFLICT_PAUSE_MS = 20
-"""Pause before a state is read back whose write was refused: where every write is refused (somebody
-removed a topic's nodes by hand) it keeps the controller from turning as fast as it can."""
+CONFLICT_PAUSE_MAX_MS = 5_000
+"""Pause before a state is read back whose write was refused; it is doubled where every write is
+refused (somebody removed a topic's nodes by hand)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +126,21 @@ class ActingController:
             report=self.submit,
             on_replaced=self._replaced,
         )
+        self._states = StateReader(
+            self._store,
+            scheduler,
+            controller_epoch=controller_epoch,
+            exists=self._core.exists,
+            submit=self.submit,
+            replaced=self._replaced,
+        )
         self._watches = ControllerWatches(
-            coordination, self._store, scheduler, submit=self.submit, reread=self._read_states
+            coordination, self._store, scheduler, submit=self.submit, reread=self._states.read
         )
         self._assignments = AssignmentStore(
             coordination, self._store, scheduler, fenced=self._replaced
         )
-        self._elections = Elections(self._core, submit=self.submit, refresh=self._read_states)
+        self._elections = Elections(self._core, submit=self.submit, refresh=self._states.read)
         self._requests = AdminRequests(
             coordination,
             scheduler,
@@ -141,6 +148,8 @@ class ActingController:
             elections=self._elections,
             learn_topics=self._watches.learn_topics,
         )
+        self._refused: Counter[TopicPartition] = Counter()
+        """How often in a row the state of each could not be written."""
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -166,6 +175,7 @@ class ActingController:
     def close(self) -> None:
         """Hear and do nothing more; who waits is told so."""
         self._closed = True
+        self._states.close()
         self._watches.close()
         self._requests.close()
         self._assignments.close()
@@ -197,7 +207,7 @@ class ActingController:
         self._topic_waiters.setdefault(info.topic, []).append(on_ready)
         # Before everything is loaded the watches will find it by themselves.
         if self.loaded:
-            self._watches.watch_topic(info.topic)
+            self._watches.watch_topic(info.topic, info.topic_id)
             self.submit(TopicsChanged(topics={info.topic: info}))
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:
@@ -285,7 +295,8 @@ class ActingController:
                 self._write_states(effect)
             case ReadStates():
                 wanted = effect.partitions
-                self._scheduler.call_later(CONFLICT_PAUSE_MS, lambda: self._read_states(wanted))
+                pause_ms = self._conflict_pause_ms(wanted)
+                self._scheduler.call_later(pause_ms, lambda: self._states.read(wanted))
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -323,9 +334,23 @@ class ActingController:
             )
         self._store.write_states(
             effect.writes,
-            done=lambda outcomes: self.submit(StatesWritten(outcomes=outcomes)),
+            done=self._states_written,
             fenced=self._replaced,
         )
+
+    def _states_written(
+        self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+    ) -> None:
+        for partition, (outcome, _) in outcomes.items():
+            if outcome is WriteOutcome.ACCEPTED:
+                self._refused.pop(partition, None)
+            else:
+                self._refused[partition] += 1
+        self.submit(StatesWritten(outcomes=outcomes))
+
+    def _conflict_pause_ms(self, partitions: Iterable[TopicPartition]) -> int:
+        times = max((self._refused.get(partition, 1) for partition in partitions), default=1)
+        return min(CONFLICT_PAUSE_MS << min(times - 1, 10), CONFLICT_PAUSE_MAX_MS)
 
     def _write_assignments(self, effect: WriteAssignments) -> None:
         topic = effect.topic
@@ -334,27 +359,6 @@ class ActingController:
             lambda: self._core.topics.get(topic),
             lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
         )
-
-    def _read_states(
-        self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
-    ) -> None:
-        wanted = tuple(partitions)
-
-        def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
-            if self._closed:
-                return
-            if states is None:
-                self._scheduler.call_later(RETRY_MS, lambda: self._read_states(wanted, then))
-                return
-            self.submit(StatesRead(states=states))
-            then()
-            if unreadable := [tp for tp in wanted if tp not in states]:
-                self._scheduler.call_later(
-                    UNREADABLE_PAUSE_MS, lambda: self._read_states(unreadable)
-                )
-
-        if not self._closed:
-            self._store.read_states(wanted, done)
 
     def _shutdown_progress(self, effect: ShutdownProgress) -> None:
         waiters = self._shutdown_waiters.get(effect.broker, [])
@@ -381,7 +385,6 @@ class ActingController:
                 return
             log.info("deleted topic=%s", topic)
             self.submit(TopicDeleted(topic=topic))
-            self._watches.drop_json_request(topic)
             self._watches.topic_gone(topic)
             self._deletion_over(topic)
 

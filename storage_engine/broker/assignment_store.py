@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from storage_engine.broker.controller_store import ControllerStore, reassignments_of
+from storage_engine.broker.controller_store import ControllerStore
+from storage_engine.broker.topic_store import reassignments_of
 from storage_engine.core.cluster_state import TopicInfo
 from storage_engine.core.controller_events import AssignmentChange, WriteAssignments
 from storage_engine.core.ports import Coordination, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus

@@ -6,7 +6,7 @@ Rule: whoever creates /cluster/id first decides; it never changes. Source: R-CTL
 
 from collections.abc import Callable
 
-from storage_engine.broker.controller_store import Gather
+from storage_engine.broker.gather import Gather
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from storage_engine.broker import unexpected
 from storage_engine.broker.config_entity import ConfigEntity
 from storage_engine.broker.config_store import ConfigStore
-from storage_engine.broker.controller_store import Gather
+from storage_engine.broker.gather import Gather
 from storage_engine.core.ports import (
     Clock,
     Coordination,

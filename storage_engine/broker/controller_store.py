@@ -6,12 +6,12 @@ and left out; nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
 """
 
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.broker.gather import Gather
+from storage_engine.broker.topic_store import TopicStore
+from storage_engine.core.cluster_state import BrokerInfo, PartitionState
 from storage_engine.core.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
@@ -22,7 +22,6 @@ from storage_engine.core.ids import (
     topic_name_problem,
 )
 from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.core.reassignment import Reassignment
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
@@ -47,23 +46,6 @@ MAX_CLEARINGS = 10
 Watch = Callable[[], None]
 
 
-class Gather:
-    """Calls back once, when every one of a number of replies has come."""
-
-    __slots__ = ("_done", "_open")
-
-    def __init__(self, count: int, done: Callable[[], None]) -> None:
-        self._open = count
-        self._done = done
-        if count == 0:
-            done()
-
-    def one(self) -> None:
-        self._open -= 1
-        if self._open == 0:
-            self._done()
-
-
 class ControllerStore:
     """ZooKeeper as one elected controller uses it."""
 
@@ -76,7 +58,7 @@ class ControllerStore:
     ) -> None:
         self._coordination = coordination
         self._epoch_version = epoch_znode_version
-        self._unclean_default = unclean_default
+        self.topics = TopicStore(coordination, unclean_default=unclean_default)
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
@@ -151,62 +133,6 @@ class ControllerStore:
             )
 
         self._coordination.children(TopicZNode.PARENT, on_children, watch)
-
-    def read_topics(
-        self,
-        topics: Sequence[str],
-        watch_for: Callable[[str], Watch] | None,
-        done: Callable[[dict[str, TopicInfo] | None], None],
-    ) -> None:
-        """Assignment, id and unclean setting of each; a topic without an id is given one."""
-        found: dict[str, TopicInfo] = {}
-        failed: list[str] = []
-
-        def finish() -> None:
-            done(None if failed else found)
-
-        gather = Gather(len(topics), finish)
-
-        def on_topic(topic: str, reply: ZkReply) -> None:
-            if reply.ok:
-                try:
-                    node = TopicZNode.decode(topic, reply.value)
-                except ZnodeFormatError as failure:
-                    log.error("topic ignored: %s", failure)
-                    gather.one()
-                    return
-                if node.topic_id is None and reply.stat is not None:
-                    node = self._give_id(node, reply.stat.version)
-                self._coordination.get(
-                    ConfigZNode.topic_path(topic), lambda config: on_config(topic, node, config)
-                )
-                return
-            if not reply.is_absent:
-                failed.append(topic)
-            gather.one()
-
-        def on_config(topic: str, node: TopicZNode, reply: ZkReply) -> None:
-            if reply.ok or reply.is_absent:
-                found[topic] = _topic_info(node, reply, self._unclean_default())
-            else:
-                failed.append(topic)
-            gather.one()
-
-        for topic in topics:
-            watch = watch_for(topic) if watch_for is not None else None
-            self._coordination.get(
-                TopicZNode.path(topic),
-                lambda reply, topic=topic: on_topic(topic, reply),  # type: ignore[misc]
-                watch,
-            )
-
-    def _give_id(self, node: TopicZNode, version: int) -> TopicZNode:
-        """A topic that another program wrote gets its id now, before anyone hears of it."""
-        named = replace(node, topic_id=uuid.uuid4())
-        self._coordination.set(
-            TopicZNode.path(node.topic), named.encode(), version, lambda _reply: None
-        )
-        return named
 
     def read_states(
         self,
@@ -293,11 +219,11 @@ class ControllerStore:
             joined_epochs=state.joined_epochs,
         ).encode()
         if write.expected_partition_epoch is None:
+            creation = ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)
+            if write.partition_exists:
+                return [creation]
             parent = PartitionStateZNode.partition_path(tp.topic, tp.partition)
-            return [
-                ZkOp(kind=ZkOpKind.CREATE, path=parent),
-                ZkOp(kind=ZkOpKind.CREATE, path=path, data=data),
-            ]
+            return [ZkOp(kind=ZkOpKind.CREATE, path=parent), creation]
         expected = write.expected_partition_epoch
         return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=expected)]
 
@@ -314,6 +240,15 @@ class ControllerStore:
             is_other = reply.stat is not None and reply.stat.version != self._epoch_version
             if reply.is_absent or (reply.ok and is_other):
                 fenced()
+
+        self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
+
+    def is_current(self, done: Callable[[bool | None], None]) -> None:
+        """Whether no later controller was elected; None: ZooKeeper did not answer."""
+
+        def on_reply(reply: ZkReply) -> None:
+            known = reply.ok and reply.stat is not None
+            done(reply.stat.version == self._epoch_version if known and reply.stat else None)
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
 
@@ -436,34 +371,6 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
         epoch=epoch,
         tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,
     )
-
-
-def _topic_info(node: TopicZNode, config: ZkReply, unclean_default: bool) -> TopicInfo:
-    unclean = unclean_default
-    if config.ok:
-        try:
-            path = ConfigZNode.topic_path(node.topic)
-            value = ConfigZNode.decode(path, config.value).config.get(
-                "unclean.leader.election.enable"
-            )
-            unclean = unclean_default if value is None else value == "true"
-        except ZnodeFormatError as failure:
-            log.error("settings ignored: %s", failure)
-    return TopicInfo(
-        topic=node.topic,
-        topic_id=node.topic_id or uuid.UUID(int=0),
-        assignment=dict(node.assignment),
-        unclean_election=unclean,
-        reassignments=reassignments_of(node),
-    )
-
-
-def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
-    """What of a topic is on the move."""
-    return {
-        partition: Reassignment(original=node.original_replicas[partition], target=target)
-        for partition, target in node.target_replicas.items()
-    }
 
 
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:

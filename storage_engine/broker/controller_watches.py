@@ -7,8 +7,10 @@ failover, steps 2 to 7 and 12).
 
 import logging
 from collections.abc import Callable, Iterable
+from uuid import UUID
 
-from storage_engine.broker.controller_store import ControllerStore, Gather
+from storage_engine.broker.controller_store import ControllerStore
+from storage_engine.broker.gather import Gather
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controller_events import (
     BrokerReportsFailures,
@@ -19,7 +21,7 @@ from storage_engine.core.controller_events import (
     TopicsChanged,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.ports import Coordination, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import (
     DeleteTopicsZNode,
     IsrChangeZNode,
@@ -33,6 +35,9 @@ log = logging.getLogger(__name__)
 RETRY_MS = 500
 UNREADABLE_MS = 2_000
 """Before brokers are read again of which nothing could be made out."""
+
+TOPICS_PER_MULTI = 100
+"""Of a request that names very many."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """How the log says when ZooKeeper told of it: failovers are timed from there."""
@@ -58,14 +63,18 @@ class ControllerWatches:
         self._closed = False
         self.loaded = False
         self._watched: set[str] = set()
+        self._known: set[str] = set()
+        """Topics that the controller has been told of."""
         self._generations: dict[str, int] = {}
         self._early_isr_changes: set[TopicPartition] = set()
         self._reread_once_loaded: set[str] = set()
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
         self._topics: dict[str, TopicInfo] | None = None
         self._reading = 0
-        """Reads of topics under way."""
-        self._states: dict[TopicPartition, PartitionState] | None = None
+        """Reads under way of topics of which nothing is known yet."""
+        self._states: dict[TopicPartition, PartitionState | None] = {}
+        """Of all partitions whose state was read, None where there is none that can be read."""
+        self._reading_states = False
         self._deleting: tuple[str, ...] | None = None
         self._notices_due = False
         """Notices of failures will be listed again."""
@@ -141,42 +150,58 @@ class ControllerWatches:
         if not topics and (self._topics is not None or self._reading):
             return
         self._watched.update(topics)
-        self._reading += 1
-        self._read_all_of(topics)
+        # Others are told again once everything is loaded: where somebody writes a topic time and
+        # again, loading is not to wait for the last of it.
+        is_awaited = not set(topics) <= (self._topics or {}).keys() or not topics
+        self._reading += is_awaited
+        self._read_all_of(topics, is_awaited=is_awaited)
 
-    def _read_all_of(self, topics: list[str]) -> None:
+    def _read_all_of(self, topics: list[str], *, is_awaited: bool) -> None:
         def done(found: dict[str, TopicInfo] | None) -> None:
             if self._closed:
                 return
             if found is None:
-                self._again(lambda: self._read_all_of(topics))
+                self._again(lambda: self._read_all_of(topics, is_awaited=is_awaited))
                 return
-            self._reading -= 1
+            self._reading -= is_awaited
             # One that is gone may come again under the same name.
             self._watched.difference_update(topic for topic in topics if topic not in found)
             if self.loaded:
-                self._submit(TopicsChanged(topics=found))
+                self._tell(topics, found)
                 return
-            self._topics = {**(self._topics or {}), **found}
-            # Not with a part of them: brokers would be told to stop what is in the others.
-            if not self._reading:
-                self._load_states()
+            before = self._topics or {}
+            for topic, info in found.items():
+                if topic in before and before[topic].topic_id != info.topic_id:
+                    # Made again: what was read is of the old one.
+                    for tp in [tp for tp in self._states if tp.topic == topic]:
+                        del self._states[tp]
+            self._topics = {**before, **found}
+            self._load_states()
 
-        self._store.read_topics(topics, self._topic_watch, done)
+        self._store.topics.read(topics, self._topic_watch, done)
+
+    def _tell(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
+        """What became of reading these."""
+        self._known.update(found)
+        missing = set(topics) - found.keys()
+        unreadable = frozenset(missing & self._store.topics.unreadable)
+        absent = frozenset(missing - unreadable)
+        self._submit(TopicsChanged(topics=found, unreadable=unreadable, absent=absent))
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
         return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))
 
-    def watch_topic(self, topic: str) -> None:
+    def watch_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic that this controller wrote itself: watch it from now on."""
+        self._store.topics.created(topic, topic_id)
         if topic not in self._watched:
-            # What is read is taken, too: others may have changed it before the watch was set.
+            # Others may have changed it already, before there was a watch.
             self._read_topics([topic])
 
     def learn_topics(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """`then`, when each of these is known that exists: the watch on all may not have told of
-        one yet."""
-        unknown = sorted(set(topics) - self._watched)
+        one yet, or it is just being read."""
+        unknown = sorted(set(topics) - self._known)
         if not unknown:
             then()
             return
@@ -188,11 +213,10 @@ class ControllerWatches:
                 self._again(lambda: self.learn_topics(topics, then))
                 return
             self._watched.update(found)
-            if found:
-                self._submit(TopicsChanged(topics=found))
+            self._tell(unknown, found)
             then()
 
-        self._store.read_topics(unknown, self._topic_watch, done)
+        self._store.topics.read(unknown, self._topic_watch, done)
 
     def reread_topics(self, topics: Iterable[str] | None) -> None:
         """Topics, or all that are watched (None), may have other settings."""
@@ -207,45 +231,72 @@ class ControllerWatches:
         """A topic that was deleted. It may have been made anew already, while the list of topics
         still held it for known: look again."""
         self._watched.discard(topic)
+        self._known.discard(topic)
+        self._store.topics.forget(topic)
         self._generations.pop(f"topic {topic}", None)
         self._list_topics()
 
     def _load_states(self) -> None:
-        topics = self._topics
-        assert topics is not None
-        partitions = [TopicPartition(t, p) for t, info in topics.items() for p in info.assignment]
+        """Of all topics: with a part of them, brokers would be told to stop what is in the others.
+        What was read before something changed is not read again."""
+        if self.loaded or self._topics is None or self._reading or self._reading_states:
+            return
+        partitions = [
+            tp
+            for topic, info in self._topics.items()
+            for number in info.assignment
+            if (tp := TopicPartition(topic, number)) not in self._states
+        ]
 
         def done(states: dict[TopicPartition, PartitionState | None] | None) -> None:
-            if self._closed or self.loaded or self._topics is not topics:
+            self._reading_states = False
+            if self._closed:
                 return
             if states is None:
                 self._again(self._load_states)
                 return
-            self._states = {tp: state for tp, state in states.items() if state is not None}
+            self._states.update((tp, states.get(tp)) for tp in partitions)
             self._finish_loading()
 
-        self._store.read_states(partitions, done)
+        if partitions:
+            self._reading_states = True
+            self._store.read_states(partitions, done)
+        else:
+            self._finish_loading()
 
     def _finish_loading(self) -> None:
         if self.loaded or self._brokers is None or self._topics is None:
             return
-        if self._states is None or self._deleting is None:
+        if self._reading or self._reading_states or self._deleting is None:
             return
+        if any(
+            TopicPartition(topic, number) not in self._states
+            for topic, info in self._topics.items()
+            for number in info.assignment
+        ):
+            self._load_states()
+            return
+        states = {tp: state for tp, state in self._states.items() if state is not None}
         self.loaded = True
+        self._known.update(self._topics)
+        deleting = [topic for topic in self._deleting if topic in self._topics]
         log.info(
             "controller loaded brokers=%s topics=%d partitions=%d",
             sorted(self._brokers),
             len(self._topics),
-            len(self._states),
+            len(states),
         )
         self._submit(
             Loaded(
                 brokers=self._brokers,
                 topics=self._topics,
-                states=self._states,
-                deleting=self._deleting,
+                states=states,
+                deleting=tuple(deleting),
+                unreadable=frozenset(self._store.topics.unreadable),
             )
         )
+        if young := tuple(topic for topic in self._deleting if topic not in self._topics):
+            self._delete(young)
         if self._early_isr_changes:
             self._reread(sorted(self._early_isr_changes))
             self._early_isr_changes.clear()
@@ -256,8 +307,6 @@ class ControllerWatches:
     # --- deletions: one JSON, or a child per topic ---
 
     def _read_deletions(self) -> None:
-        named: list[str] = []
-
         def on_data(reply: ZkReply) -> None:
             if self._closed:
                 return
@@ -269,14 +318,9 @@ class ControllerWatches:
                 self._watch_for_deletions()
                 self._on_deletions(())
                 return
-            try:
-                node = DeleteTopicsZNode.decode(reply.value)
-            except ZnodeFormatError as failure:
-                log.error("deletion ignored: %s", failure)
-            else:
-                named.extend(node.topics)
-                for problem in node.problems:
-                    log.error("deletion ignored: %s", problem)
+            if reply.value and reply.stat is not None and self._turn_json(reply):
+                # The watch on it tells.
+                return
             self._coordination.children(
                 DeleteTopicsZNode.PATH,
                 on_children,
@@ -289,9 +333,7 @@ class ControllerWatches:
             if reply.status is ZkStatus.UNKNOWN:
                 self._again(self._read_deletions)
                 return
-            if reply.ok:
-                named.extend(reply.value)
-            self._on_deletions(tuple(dict.fromkeys(named)))
+            self._on_deletions(tuple(reply.value) if reply.ok else ())
 
         # A watch on each form: the JSON may be set without a change of the children.
         self._coordination.get(
@@ -299,6 +341,47 @@ class ControllerWatches:
             on_data,
             self._guarded("deletions as JSON", self._read_deletions),
         )
+
+    def _turn_json(self, reply: ZkReply) -> bool:
+        """Make children of the topics that a JSON names, before anything is done for them: a child
+        goes in the same multi as its topic, and what would remain of the JSON would delete a later
+        topic of that name. False when the JSON names none."""
+        assert reply.stat is not None
+        try:
+            node = DeleteTopicsZNode.decode(reply.value)
+        except ZnodeFormatError as failure:
+            log.error("deletion ignored: %s", failure)
+            return False
+        for problem in node.problems:
+            log.error("deletion ignored: %s", problem)
+        if not node.topics:
+            return False
+        version = reply.stat.version
+        part, rest = node.topics[:TOPICS_PER_MULTI], node.topics[TOPICS_PER_MULTI:]
+        data = DeleteTopicsZNode(topics=rest).encode() if rest else b""
+
+        def on_children(children: ZkReply) -> None:
+            if self._closed:
+                return
+            if not children.ok:
+                self._again(self._read_deletions)
+                return
+            creations = [
+                ZkOp(kind=ZkOpKind.CREATE, path=DeleteTopicsZNode.topic_path(topic))
+                for topic in dict.fromkeys(part)
+                if topic not in children.value
+            ]
+            emptied = ZkOp(
+                kind=ZkOpKind.SET, path=DeleteTopicsZNode.PATH, data=data, version=version
+            )
+            self._coordination.multi([self._store.epoch_check(), *creations, emptied], on_turned)
+
+        def on_turned(turned: ZkReply) -> None:
+            if not self._closed and not turned.ok:
+                self._again(self._read_deletions)
+
+        self._coordination.children(DeleteTopicsZNode.PATH, on_children)
+        return True
 
     def _watch_for_deletions(self) -> None:
         def on_reply(reply: ZkReply) -> None:
@@ -314,39 +397,19 @@ class ControllerWatches:
     def _on_deletions(self, topics: tuple[str, ...]) -> None:
         if self.loaded:
             if topics:
-                self._submit(TopicDeletionRequested(topics=topics))
+                self._delete(topics)
             return
         self._deleting = topics
         self._finish_loading()
 
+    def _delete(self, topics: tuple[str, ...]) -> None:
+        self.learn_topics(topics, lambda: self._submit(TopicDeletionRequested(topics=topics)))
+
     def drop_request(self, topic: str) -> None:
-        """Take a request away, in whatever form it is there."""
+        """Take a request away."""
         path = DeleteTopicsZNode.topic_path(topic)
         # One that others have made nodes below would delete a later topic of that name.
         remove_subtree(self._coordination, path, lambda _reply: None)
-        self.drop_json_request(topic)
-
-    def drop_json_request(self, topic: str) -> None:
-        """Take a topic out of the JSON form of the request, if it is there; an empty request goes
-        away."""
-
-        def on_data(reply: ZkReply) -> None:
-            if not reply.ok or reply.stat is None:
-                return
-            try:
-                topics = DeleteTopicsZNode.decode(reply.value).topics
-            except ZnodeFormatError:
-                return
-            left = tuple(name for name in topics if name != topic)
-            version = reply.stat.version
-            if left and left != topics:
-                data = DeleteTopicsZNode(topics=left).encode()
-                self._coordination.set(DeleteTopicsZNode.PATH, data, version, lambda _reply: None)
-            elif not left:
-                # Refused by ZooKeeper while other topics' children are there, which is right.
-                self._coordination.delete(DeleteTopicsZNode.PATH, version, lambda _reply: None)
-
-        self._coordination.get(DeleteTopicsZNode.PATH, on_data)
 
     # --- ISR changes ---
 

@@ -42,6 +42,10 @@ state_change_log = logging.getLogger("headrace.state_change")
 RETRY_MS = 500
 """Pause before an undecided state is read again: ZooKeeper is away or slow."""
 
+RETRY_MAX_MS = 30_000
+"""The same where the state itself is not there, or not the one that was written last: the
+controller is told so each time."""
+
 NOTIFY_DELAY_MS = 50
 """ISR changes of so long are told to the controller in one notification."""
 PARTITIONS_PER_NOTIFICATION = 3_000
@@ -145,7 +149,9 @@ class IsrWriter:
         except Exception as error:  # noqa: BLE001 - whatever it is, the proposal is not under way
             not_settled(error)
 
-    def _read_back(self, partition: HostedPartition, leader: LeaderPartition) -> None:
+    def _read_back(
+        self, partition: HostedPartition, leader: LeaderPartition, retry_ms: int = RETRY_MS
+    ) -> None:
         tp = partition.topic_partition
         epoch = leader.leader_epoch
 
@@ -153,7 +159,9 @@ class IsrWriter:
             if not _stands(partition, leader, epoch):
                 return
             if not reply.ok or reply.stat is None:
-                if reply.status is not ZkStatus.NO_NODE:
+                if reply.status is ZkStatus.NO_NODE:
+                    lost()
+                else:
                     self._scheduler.call_later(RETRY_MS, again)
                 return
             try:
@@ -169,6 +177,9 @@ class IsrWriter:
                 partition_epoch=reply.stat.version,
             )
             before = leader.partition_epoch
+            if state.leader_epoch < epoch or observed.partition_epoch < before:
+                lost()
+                return
             try:
                 self.step(partition, observed)
             except Exception as error:  # noqa: BLE001 - whatever it is, the state is read again
@@ -179,9 +190,15 @@ class IsrWriter:
                 # The write was done, though its answer never came: nobody has told the controller.
                 self._notify(tp)
 
-        def again() -> None:
+        def lost() -> None:
+            """Others removed the state, or put an old one in its place: the controller makes it
+            anew, and with it another leadership."""
+            self._notify(tp)
+            self._scheduler.call_later(retry_ms, lambda: again(min(2 * retry_ms, RETRY_MAX_MS)))
+
+        def again(next_ms: int = RETRY_MS) -> None:
             if _stands(partition, leader, epoch):
-                self._read_back(partition, leader)
+                self._read_back(partition, leader, next_ms)
 
         self._coordination.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
 

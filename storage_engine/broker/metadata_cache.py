@@ -29,19 +29,21 @@ class _Topics:
 
     def remove(self, topic: str) -> None:
         self.partitions.pop(topic, None)
-        topic_id = self.ids.pop(topic, None)
-        if topic_id is not None:
-            self.names.pop(topic_id, None)
+        self._forget_id(topic)
 
     def put(self, item: UpdateMetadataPartition) -> None:
         self.partitions.setdefault(item.topic, {})[item.partition] = item
-        before = self.ids.get(item.topic)
-        if before != item.topic_id:
-            if before is not None:
-                # Created again: its old id is that of no topic any more.
-                self.names.pop(before, None)
+        if self.ids.get(item.topic) != item.topic_id:
+            # Created again: its old id is that of no topic any more.
+            self._forget_id(item.topic)
             self.ids[item.topic] = item.topic_id
             self.names[item.topic_id] = item.topic
+
+    def _forget_id(self, topic: str) -> None:
+        """Another topic may have the id by now: one that was renamed in ZooKeeper."""
+        topic_id = self.ids.pop(topic, None)
+        if topic_id is not None and self.names.get(topic_id) == topic:
+            del self.names[topic_id]
 
 
 class MetadataCache:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from storage_engine.broker.config_entity import ConfigEntity
 from storage_engine.broker.config_store import ConfigStore
-from storage_engine.broker.controller_store import Gather
+from storage_engine.broker.gather import Gather
 from storage_engine.broker.topic_config import BrokerValues, TopicConfig, topic_setting
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import Scheduler

@@ -7,7 +7,7 @@ a late event all end in the same state. Source: R-CTL1 to R-CTL9; documents 000 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
 from storage_engine.core.controlled_shutdowns import ControlledShutdowns
@@ -42,7 +42,7 @@ from storage_engine.core.controller_events import (
     WriteOutcome,
     WriteStates,
 )
-from storage_engine.core.decision import Situation, wanted
+from storage_engine.core.decision import Situation, restored, wanted
 from storage_engine.core.deliveries import Deliveries
 from storage_engine.core.election import Elected
 from storage_engine.core.ids import (
@@ -58,6 +58,10 @@ from storage_engine.core.reassigner import Reassigner
 from storage_engine.core.reassignment import Assigned
 from storage_engine.core.undecided import Decision, Undecided
 
+EPOCHS_PER_CONTROLLER = 1024
+"""More leader epochs than a partition is likely to have under one controller: where its state was
+removed and nobody knows the last one, those of a later controller are above it."""
+
 
 @dataclass(slots=True)
 class Controller:
@@ -69,6 +73,17 @@ class Controller:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
+    _unreadable: set[str] = field(default_factory=set)
+    """Topics that are there, though nobody can tell what they are: requests about them wait."""
+    _deleting_later: set[str] = field(default_factory=set)
+    """Those of them whose deletion was asked for."""
+    _remade: dict[TopicPartition, PartitionEpoch | None] = field(default_factory=dict)
+    """States that others removed (None) or put back in an older version: what is known of them is
+    to be written over what is there."""
+    _unremembered: set[TopicPartition] = field(default_factory=set)
+    """Partitions that had no state at the start: new ones, or others have removed it."""
+    _headless: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose node seems to be there without a state: one with it could not be made."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """Replicas that live brokers can't serve: dead until their broker has been restarted."""
     _unready: set[str] = field(default_factory=set)
@@ -98,9 +113,9 @@ class Controller:
             case BrokersChanged():
                 self._on_brokers_changed(event.brokers)
             case TopicsChanged():
-                self._on_topics_changed(event.topics)
+                return self._on_topics_read(event)
             case StatesRead():
-                self._on_states_read(event.states)
+                return self._on_states_read(event)
             case StatesWritten():
                 return self._on_states_written(event.outcomes)
             case AssignmentsWritten():
@@ -135,6 +150,10 @@ class Controller:
         """Every partition that is being reassigned, with what it has and will have."""
         return dict(self._reassigner.under_way(self.topics))
 
+    def exists(self, partition: TopicPartition) -> bool:
+        info = self.topics.get(partition.topic)
+        return info is not None and partition.partition in info.assignment
+
     def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
         """None: there is no such partition, or it is being deleted."""
         info = self.topics.get(partition.topic)
@@ -153,7 +172,9 @@ class Controller:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
+        self._unreadable = set(event.unreadable)
         self._undecided.look_at(self._all_partitions())
+        self._unremembered = set(self._all_partitions()) - self.states.keys()
         for broker in self.brokers:
             self._deliveries.everything_to(broker)
         self._note_bounces_before_loading()
@@ -212,10 +233,24 @@ class Controller:
             for broker in brokers:
                 self._deliveries.brokers_to(broker)
 
+    def _on_topics_read(self, event: TopicsChanged) -> list[Effect]:
+        self._on_topics_changed(event.topics)
+        known = event.topics.keys() | event.absent
+        self._unreadable = (self._unreadable - known) | event.unreadable
+        decided = self._deleting_later & known
+        self._deleting_later -= decided
+        return self._on_deletion_requested(sorted(decided))
+
     def _on_topics_changed(self, topics: Mapping[str, TopicInfo]) -> None:
         """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
         for topic, info in topics.items():
             old = self.topics.get(topic)
+            if old is not None and not info.topic_id.int:
+                # Its node lost the id, and nobody else remembers it.
+                info = replace(info, topic_id=old.topic_id)
+            if old is not None and old.topic_id != info.topic_id and topic not in self.deleting:
+                self._on_removed_by_others(topic)
+                old = None
             if old is not None and _has_lost_partitions(old, info):
                 # Read before it grew; who read it is told of the growth, and reads again.
                 continue
@@ -258,21 +293,57 @@ class Controller:
         (undecided.unclean if event.unclean else undecided.preferring).update(known)
         undecided.look_at(known)
 
-    def _on_states_read(self, states: Mapping[TopicPartition, PartitionState | None]) -> None:
-        for partition, state in states.items():
+    def _on_states_read(self, event: StatesRead) -> list[Effect]:
+        doubtful = []
+        for partition, state in event.states.items():
             known = self.states.get(partition)
-            if state is not None and self._is_of_successor(state, known):
+            if state is not None and not event.no_successor and self._is_of_successor(state, known):
                 # If it was asked for it counts as not read: nothing is decided on it here.
                 continue
+            is_newest = partition in self._undecided.reading
             self._undecided.reading.discard(partition)
-            if not self._exists(partition):
+            if not self.exists(partition):
                 continue
-            if state is not None and (
-                known is None or state.partition_epoch > known.partition_epoch
-            ):
+            if state is not None and _is_newer(state, known):
+                self._remade.pop(partition, None)
                 self.states[partition] = state
                 self._announce(partition)
+            elif is_newest:
+                self._on_state_not_newer(partition, state, known)
+            elif known is not None and (
+                state is None or state.partition_epoch < known.partition_epoch
+            ):
+                # It may have been read before it was written from here.
+                doubtful.append(partition)
             self._undecided.look_at([partition])
+        return self._read_again(doubtful)
+
+    def _read_again(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
+        """Nothing of them is decided or written before they are read; a write under way that is
+        refused leads to the same."""
+        wanted = tuple(tp for tp in partitions if not self._undecided.is_writing(tp))
+        self._undecided.reading.update(wanted)
+        return [ReadStates(partitions=wanted)] if wanted else []
+
+    def _on_state_not_newer(
+        self,
+        partition: TopicPartition,
+        state: PartitionState | None,
+        known: PartitionState | None,
+    ) -> None:
+        """What there is now, with nothing of ours under way."""
+        if state is None:
+            # Neither with nor without the partition's node is a guess that can be wrong for long.
+            self._headless ^= {partition}
+            if known is not None:
+                self._remade[partition] = None
+        elif known is not None and state.partition_epoch < known.partition_epoch:
+            if state.leader_epoch > known.leader_epoch:
+                self._remade.pop(partition, None)
+                self.states[partition] = state
+                self._announce(partition)
+            else:
+                self._remade[partition] = state.partition_epoch
 
     def _is_of_successor(self, state: PartitionState, known: PartitionState | None) -> bool:
         """Whether a later controller wrote it. Told from here, it would go with the assignment that
@@ -291,6 +362,9 @@ class Controller:
             if partition.topic not in self.topics:
                 continue
             if outcome is WriteOutcome.ACCEPTED:
+                self._remade.pop(partition, None)
+                self._headless.discard(partition)
+                self._unremembered.discard(partition)
                 self.states[partition] = state
                 if decision is not None:
                     self._settle(partition, decision)
@@ -336,7 +410,7 @@ class Controller:
             return
         failed = self._failed.setdefault(event.broker, set())
         for partition in event.partitions:
-            if partition not in failed and self._exists(partition):
+            if partition not in failed and self.exists(partition):
                 failed.add(partition)
                 self._deliveries.withdraw_stop(event.broker, partition)
                 self._undecided.look_at([partition])
@@ -361,6 +435,9 @@ class Controller:
         void = []
         for topic in topics:
             if topic in self.deleting:
+                continue
+            if self.delete_topic_enable and topic in self._unreadable - self.topics.keys():
+                self._deleting_later.add(topic)
                 continue
             if not self.delete_topic_enable or topic not in self.topics:
                 void.append(topic)
@@ -389,6 +466,17 @@ class Controller:
             if partition not in failed:
                 self._deliveries.offer_stop(broker, partition)
 
+    def _on_removed_by_others(self, topic: str) -> None:
+        """Not by a deletion of ours: another topic has its name by now. What is owed to replicas of
+        the old one, or known of it, is not meant for those of the new one."""
+        info = self.topics[topic]
+        for number in info.assignment:
+            partition = TopicPartition(topic, number)
+            self._reassigner.assignment_changed(partition, info.assigned(number), self._deliveries)
+        self._on_topic_deleted(topic)
+        for broker in self.brokers:
+            self._deliveries.removal_to(broker, topic)
+
     def _on_topic_deleted(self, topic: str) -> None:
         info = self.topics.pop(topic, None)
         self.deleting.discard(topic)
@@ -398,6 +486,9 @@ class Controller:
         for partition in info.assignment:
             tp = TopicPartition(topic, partition)
             self.states.pop(tp, None)
+            self._remade.pop(tp, None)
+            self._headless.discard(tp)
+            self._unremembered.discard(tp)
             self._undecided.forget(tp)
             for failed in self._failed.values():
                 failed.discard(tp)
@@ -412,7 +503,7 @@ class Controller:
             if partition.topic in self.deleting or partition.topic not in self.topics:
                 continue
             state = self.states.get(partition)
-            elected = wanted(self._situation(partition, state))
+            elected = self._elected(partition, state)
             if elected is None and partition in self._undecided.bounced:
                 # The restarted broker mattered to nobody: it counts as alive from here on.
                 del self._undecided.bounced[partition]
@@ -432,20 +523,37 @@ class Controller:
             effects.append(WriteStates(writes=tuple(writes)))
         return effects
 
+    def _elected(self, partition: TopicPartition, state: PartitionState | None) -> Elected | None:
+        situation = self._situation(partition, state)
+        if state is not None and partition in self._remade:
+            return restored(situation, state)
+        return wanted(situation)
+
     def _write(
         self, partition: TopicPartition, state: PartitionState | None, elected: Elected
     ) -> StateWrite:
+        expected = None if state is None else state.partition_epoch
+        expected = self._remade.get(partition, expected)
+        is_headless = partition in self._headless
+        if state is not None:
+            leader_epoch = state.leader_epoch + 1
+        elif is_headless or partition in self._unremembered:
+            # Its replicas may have had leaders that nobody remembers.
+            leader_epoch = self.controller_epoch * EPOCHS_PER_CONTROLLER
+        else:
+            leader_epoch = 0
         return StateWrite(
             partition=partition,
             state=PartitionState(
                 leader=elected.leader,
-                leader_epoch=LeaderEpoch(0 if state is None else state.leader_epoch + 1),
+                leader_epoch=LeaderEpoch(leader_epoch),
                 isr=elected.isr,
                 controller_epoch=self.controller_epoch,
-                partition_epoch=PartitionEpoch(0 if state is None else state.partition_epoch + 1),
+                partition_epoch=PartitionEpoch(0 if expected is None else expected + 1),
                 joined_epochs=joined_epochs_of(elected, state, self.brokers),
             ),
-            expected_partition_epoch=None if state is None else state.partition_epoch,
+            expected_partition_epoch=expected,
+            partition_exists=is_headless,
         )
 
     def _situation(self, partition: TopicPartition, state: PartitionState | None) -> Situation:
@@ -472,6 +580,7 @@ class Controller:
                 self.topics,
                 self.brokers,
                 self.deleting,
+                self._unreadable,
                 lambda partition: self._deliveries.owes_stop(partition, self._failed),
             )
         )
@@ -538,10 +647,6 @@ class Controller:
 
     # --- small helpers ---
 
-    def _exists(self, partition: TopicPartition) -> bool:
-        info = self.topics.get(partition.topic)
-        return info is not None and partition.partition in info.assignment
-
     def _announce(self, partition: TopicPartition) -> None:
         info = self.topics[partition.topic]
         for replica in self._reassigner.replicas(partition, info) or ():
@@ -575,6 +680,10 @@ class Controller:
         for topic, info in self.topics.items():
             for partition, replicas in info.assignment.items():
                 yield TopicPartition(topic, partition), replicas
+
+
+def _is_newer(state: PartitionState, known: PartitionState | None) -> bool:
+    return known is None or state.partition_epoch > known.partition_epoch
 
 
 def _has_lost_partitions(old: TopicInfo, new: TopicInfo) -> bool:

@@ -32,6 +32,8 @@ class Loaded:
     topics: Mapping[str, TopicInfo]
     states: Mapping[TopicPartition, PartitionState]
     deleting: tuple[str, ...] = ()
+    unreadable: frozenset[str] = frozenset()
+    """Topics that are there, though nothing can be made of their nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,10 @@ class TopicsChanged:
     """Topics that are new, grew, or have other settings."""
 
     topics: Mapping[str, TopicInfo]
+    unreadable: frozenset[str] = frozenset()
+    """Others that are there, though nothing can be made of their nodes now."""
+    absent: frozenset[str] = frozenset()
+    """Others that are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ class StatesRead:
     """States read back; None where there is no node."""
 
     states: Mapping[TopicPartition, PartitionState | None]
+    no_successor: bool = False
+    """There was no later controller when they were read: the controller epoch is still the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +220,13 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """One conditional write; `expected_partition_epoch` None creates the node."""
+    """One conditional write; `expected_partition_epoch` None creates the node, and with it that of
+    the partition unless `partition_exists`."""
 
     partition: TopicPartition
     state: PartitionState
     expected_partition_epoch: PartitionEpoch | None
+    partition_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

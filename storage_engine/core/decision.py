@@ -74,6 +74,16 @@ def wanted(situation: Situation) -> Elected | None:
     return None
 
 
+def restored(situation: Situation, state: PartitionState) -> Elected:
+    """What should be written where others removed the state, or put an old one in its place. Its
+    leader may have changed the ISR since that was told last, so a live leader, which holds all
+    that is committed, lets the others in again one by one."""
+    live = situation.running - situation.bounced - situation.suspect
+    if state.leader in live:
+        return Elected(leader=state.leader, isr=(state.leader,))
+    return wanted(situation) or Elected(leader=NO_LEADER, isr=state.isr)
+
+
 def _offline_election(situation: Situation, state: PartitionState, live: Set[BrokerId]) -> Elected:
     """Who stays is preferred to who is leaving, both to a broker that has just come back, and
     anyone in sync to an unclean leader. `live` is without those that have just come back."""

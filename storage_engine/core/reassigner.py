@@ -120,12 +120,16 @@ class Reassigner:
         topics: Mapping[str, TopicInfo],
         brokers: Mapping[BrokerId, BrokerInfo],
         deleting: set[str],
+        unreadable: set[str],
         owes_stop: Callable[[TopicPartition], bool],
     ) -> Iterator[DropReassignmentRequests | WriteAssignments]:
-        """`owes_stop`: whether a live broker has still to delete its replica of a partition."""
+        """`unreadable`: topics that are there, though nobody can tell what they are. `owes_stop`:
+        whether a live broker has still to delete its replica of a partition."""
         changes: dict[str, list[AssignmentChange]] = {}
         over: dict[TopicPartition, tuple[Target, str | None]] = {}
-        for partition, target in self._requested.items():
+        unknown = unreadable - topics.keys()
+        asked = [each for each in self._requested.items() if each[0].topic not in unknown]
+        for partition, target in asked:
             info = None if partition.topic in deleting else topics.get(partition.topic)
             present = None if info is None else info.assigned(partition.partition)
             if present is None:

@@ -93,6 +93,9 @@ class Undecided:
             )
         )
 
+    def is_writing(self, partition: TopicPartition) -> bool:
+        return partition in self._writing
+
     def is_busy(self, topic: str) -> bool:
         """Whether the state of a partition of a topic is being written or read."""
         return any(tp.topic == topic for tp in self._writing.keys() | self.reading)

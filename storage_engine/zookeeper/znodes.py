@@ -181,11 +181,13 @@ class TopicZNode:
                 f"znode {path}: 'original_replicas' and 'target_replicas' must name the same "
                 "partitions of the topic"
             )
-        topic_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
+        text_id = str_field(path, fields, "topic_id") if fields.get("topic_id") else None
+        topic_id = _topic_id(path, text_id) if text_id else None
         return cls(
             topic=topic,
             assignment=assignment,
-            topic_id=_topic_id(path, topic_id) if topic_id else None,
+            # An id of zeros is none in the protocol.
+            topic_id=topic_id if topic_id is not None and topic_id.int else None,
             original_replicas=original,
             target_replicas=target,
         )
@@ -216,12 +218,36 @@ def _replicas_of(
     return dict(sorted(found.items()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsZNode:
-    """/brokers/topics/<topic>/partitions: parent of the partitions, no data."""
+    """/brokers/topics/<topic>/partitions: parent of the partitions. It keeps the topic's id for the
+    case that somebody writes the topic's node without it; what others made has no data."""
+
+    topic_id: uuid.UUID
+    topic_czxid: int
+    """The transaction that created the topic's node: the id is that of no other."""
 
     @staticmethod
     def path(topic: str) -> str:
         return f"{TopicZNode.path(topic)}/partitions"
+
+    def encode(self) -> bytes:
+        return encode_object(
+            {
+                "version": 1,
+                "topic_id": topic_id_to_text(self.topic_id),
+                "topic_czxid": self.topic_czxid,
+            }
+        )
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> "PartitionsZNode":
+        path = cls.path(topic)
+        fields = decode_object(path, data)
+        return cls(
+            topic_id=_topic_id(path, str_field(path, fields, "topic_id")),
+            topic_czxid=int_field(path, fields, "topic_czxid", BROKER_EPOCHS),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
