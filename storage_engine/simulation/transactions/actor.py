@@ -49,7 +49,9 @@ class Actor(Asker):
 
     # --- the coordinator ---
 
-    def enlist(self, partitions: Sequence[TopicPartition], then: Then) -> None:
+    def enlist(
+        self, partitions: Sequence[TopicPartition], then: Then, *, has_echo: bool = True
+    ) -> None:
         numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
             numbers.setdefault(topic, []).append(number)
@@ -67,7 +69,15 @@ class Actor(Asker):
                 for row in topic.results_by_partition
             ]
 
-        self.ask(self.way, add_partitions_to_txn.API, 3, request, codes, lambda _, code: then(code))
+        self.ask(
+            self.way,
+            add_partitions_to_txn.API,
+            3,
+            request,
+            codes,
+            lambda _, code: then(code),
+            has_echo=has_echo,
+        )
 
     # --- the leaders ---
 

@@ -145,7 +145,9 @@ class TransactionalProducer(Actor):
 
     def _enlist(self, _transaction: Transaction, partitions: Any, then: Any) -> None:
         if partitions:
-            self.enlist(partitions, then)
+            # An echo would begin another transaction under the same epoch, which takes in what this
+            # one has left under way (as in Kafka; KIP-890 ends that).
+            self.enlist(partitions, then, has_echo=False)
         else:
             then(ErrorCode.NONE)
 
