@@ -13,7 +13,7 @@ from connector.schema import headers_arrow_type, source_arrow_schema
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from storage_engine.protocol.records import DecodedRecords
+    from storage_engine.protocol.records.records import DecodedRecords
 
 MAX_BATCH_ROWS = 50_000
 """Of one record batch: Spark does not cut what it is given, and larger ones gain nothing."""

@@ -126,7 +126,7 @@ class ClusterView:
 
     def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of each log on its leader."""
-        from storage_engine.client.log_dirs import sizes_on_leaders
+        from storage_engine.client.admin.log_dirs import sizes_on_leaders
 
         with in_one_line():
             return sizes_on_leaders(cluster_for(self._options), partitions)

@@ -15,7 +15,7 @@ from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from storage_engine.client.group_offsets import GroupOffsets
+    from storage_engine.client.consumer.group_offsets import GroupOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class GroupCommits:
 
     def _run(self) -> None:
         from storage_engine.client.cluster import Cluster
-        from storage_engine.client.group_offsets import GroupOffsets
+        from storage_engine.client.consumer.group_offsets import GroupOffsets
 
         connection = self._connection
         warned = False

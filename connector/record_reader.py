@@ -17,13 +17,13 @@ from connector.offset_specs import LATEST
 from connector.offsets import OffsetRange
 from connector.options import Assigned, SourceOptions
 from connector.positions import report_losses
-from storage_engine.client.range_reader import read_range
+from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
     DeadlineExceededError,
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.protocol.records import iter_decoded
+from storage_engine.protocol.records.records import iter_decoded
 
 GUESSED_RECORD_BYTES = 512
 """A short range is not fetched by the full size of a fetch: what comes beyond its end is thrown
@@ -34,7 +34,7 @@ LEAST_FETCH_BYTES = 64 * 1024
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.protocol.records import DecodedRecords
+    from storage_engine.protocol.records.records import DecodedRecords
 
 
 def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":

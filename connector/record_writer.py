@@ -18,9 +18,9 @@ from connector.options import SinkOptions
 from connector.routing import Router, RowGroup
 from connector.topic_catalog import TopicCatalog
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.produce import BatchWriter
-from storage_engine.client.produce_queue import Transaction
-from storage_engine.protocol.records import EncodedBatch, iter_encoded
+from storage_engine.client.producer.produce import BatchWriter
+from storage_engine.client.producer.produce_queue import Transaction
+from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024

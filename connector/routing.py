@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.errors import RowError
-from storage_engine.client.partitioner import partitions_for_keys
+from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.ids import TopicPartition
 
 Destinations = npt.NDArray[np.int32]

@@ -47,7 +47,7 @@ class TopicCatalog:
         return limit
 
     def _ask_limit(self, topic: str) -> int:
-        from storage_engine.client.admin import describe_topic_configs
+        from storage_engine.client.admin.topics import describe_topic_configs
 
         try:
             setting = describe_topic_configs(self._cluster, topic).get(MAX_MESSAGE_BYTES)

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 Value = TypeVar("Value")
 

@@ -43,9 +43,9 @@ from integration_tests.sink_faults import (
 from integration_tests.sink_queries import CLOSING, PARTITIONS, STATEFUL, TWO_SOURCES
 from integration_tests.spark_support import NO_WORKER, consume, produce
 from integration_tests.transactional_clients import Confluent
-from storage_engine.core.transaction_state import state_partition
+from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 STATE = "__transaction_state"
 STATE_PARTITIONS = 5

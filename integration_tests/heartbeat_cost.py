@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.cluster_support import create_topic, shared_cluster
-from storage_engine.client import group_requests
+from storage_engine.client.admin.groups import group_offsets
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.consumer_config import ConsumerConfig
-from storage_engine.client.group_requests import Caller, GroupRequest
-from storage_engine.client.groups import group_offsets
-from storage_engine.client.range_assignment import assign_ranges
+from storage_engine.client.consumer import group_requests
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.group_requests import Caller, GroupRequest
+from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline

@@ -8,9 +8,9 @@ import struct
 import subprocess
 from pathlib import Path
 
-from storage_engine.tools.broker_process import BrokerProcess
-from storage_engine.tools.broker_settings import read_settings, write_settings
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.broker_process import BrokerProcess
+from storage_engine.tools.local.broker_settings import read_settings, write_settings
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 DISK_BYTES = 64 << 20
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from integration_tests.cluster_support import FEW_GROUPS, SESSION_TIMEOUT_MS, wait_until
 from integration_tests.fault_proxy import FaultProxy
 from storage_engine.core.errors import HeadraceError
-from storage_engine.tools.broker_process import BrokerProcess
-from storage_engine.tools.cluster_file import BrokerEntry
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
-from storage_engine.tools.serving import ask_metadata
+from storage_engine.tools.local.broker_process import BrokerProcess
+from storage_engine.tools.local.cluster_file import BrokerEntry
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.local.serving import ask_metadata
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, attach_embedded, start_embedded
 
 IDS = (1, 2, 3)

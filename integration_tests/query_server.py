@@ -97,7 +97,7 @@ def _standalone_spark(folder: str) -> str:
     from pyspark.find_spark_home import _find_spark_home
 
     from integration_tests.cluster_support import wait_until
-    from storage_engine.tools.free_ports import is_port_free
+    from storage_engine.tools.local.free_ports import is_port_free
 
     with socket.socket() as probe:
         probe.bind((HOSTS[0], 0))

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 TIMEOUT_S = 60
 

@@ -16,7 +16,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.spark_sink_driver import PER_BATCH
 from integration_tests.spark_support import consume, produce
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 ROOT = Path(__file__).parent.parent
 RUN_TIMEOUT_S = 300

@@ -34,7 +34,7 @@ from connector.connections import close_all
 from connector.sink_batch import streaming_batch
 from connector.source import HeadraceDataSource
 from connector.stream_writer import HeadraceStreamWriter
-from storage_engine.client.produce import WORK_MS
+from storage_engine.client.producer.produce import WORK_MS
 
 FORMAT = "headrace-with-moments"
 FOLDER_OPTION = "momentsFolder"

@@ -39,7 +39,7 @@ from integration_tests.fault_runner import (
 )
 from integration_tests.query_server import QueryServer, Run
 from integration_tests.sink_queries import PARTITIONS
-from storage_engine.core.transaction_state import state_partition
+from storage_engine.core.transactions.transaction_state import state_partition
 
 PER_BATCH = 5_000
 TOLD = 300

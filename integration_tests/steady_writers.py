@@ -15,10 +15,10 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.produce import BatchWriter
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.records import encode_batches
 
 KEYS = 60
 PADDING_BYTES = 120

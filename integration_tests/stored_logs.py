@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import iter_headers
-from storage_engine.protocol.records import iter_decoded
+from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.protocol.records.records import iter_decoded
 
 CHECKED_SUFFIXES = (".log", ".index", ".timeindex")
 

@@ -19,8 +19,8 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.loop_disk import start_with_folders
 from integration_tests.stored_logs import log_bytes
-from storage_engine.protocol.records import decode_batches
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.protocol.records.records import decode_batches
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "spread"
 PARTITIONS = 6

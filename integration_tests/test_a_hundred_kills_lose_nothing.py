@@ -35,7 +35,7 @@ from integration_tests.stored_logs import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 FULL = os.environ.get("HEADRACE_FAULTS") == "full"
 KILLS = 100 if FULL else 5

@@ -21,8 +21,8 @@ from integration_tests.group_members import poll_until, share
 from integration_tests.our_member import OurMember
 from integration_tests.told_member import ToldMember
 from storage_engine.client import TopicPartition
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = 3

@@ -23,7 +23,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.steady_producer import read_numbers
 from integration_tests.stored_logs import log_bytes
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 
 TOPIC = "kept"
 RECORDS = 200

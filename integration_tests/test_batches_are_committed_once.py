@@ -26,7 +26,7 @@ from integration_tests.test_transactions import (
 )
 from integration_tests.transactional_clients import Confluent, Reader
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.produce import BatchWriter
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.sink_batches import (
     Committed,
     Member,
@@ -36,9 +36,9 @@ from storage_engine.client.sink_batches import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.protocol.records import iter_encoded
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BATCHES = 30 if ALL_FAULTS else 10
 KILLED_EVERY = 5

@@ -23,7 +23,7 @@ from integration_tests.committed_reader import CommittedReader, read_all
 from integration_tests.exactly_once import judge
 from integration_tests.sink_moments import MomentsWriter
 from integration_tests.spark_support import description_of
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 SETTINGS = (("transaction.state.log.num.partitions", "1"),)
 TASKS = 2

@@ -14,8 +14,8 @@ from integration_tests.command_line import COMMAND, ROOT, cluster_json, processe
 _BLOCK = """
 import sys
 from pathlib import Path
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
 with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=1, port=0)):
     print("up", flush=True)
     input()

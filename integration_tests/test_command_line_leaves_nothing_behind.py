@@ -192,8 +192,8 @@ def test_ctrl_c_while_up_waits_stops_what_it_started(directory: Path) -> None:
 BLOCK = """
 import sys, time
 from pathlib import Path
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 def tell(line):
     print(line, flush=True)

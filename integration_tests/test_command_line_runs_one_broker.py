@@ -17,8 +17,8 @@ from integration_tests.command_line import (
     succeed,
     wait_until,
 )
-from storage_engine.tools.broker_settings import format_properties
-from storage_engine.tools.free_ports import find_free_port
+from storage_engine.tools.local.broker_settings import format_properties
+from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import start_embedded
 
 

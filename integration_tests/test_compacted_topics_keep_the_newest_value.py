@@ -8,7 +8,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from integration_tests.cluster_support import create_topic, running_cluster, wait_until
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 
 SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 TOPIC_CONFIG = {

@@ -23,8 +23,8 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.group_members import ConfluentMember, poll_until
 from integration_tests.transactional_clients import Reader
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4

@@ -33,9 +33,9 @@ from integration_tests.group_members import (
     poll_until,
     share,
 )
-from storage_engine.core.transaction_state import state_partition
+from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4

@@ -16,8 +16,8 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "racks"
 VALUE_BYTES = 10_000

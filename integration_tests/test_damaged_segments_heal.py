@@ -15,7 +15,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.settings_support import produce
 from integration_tests.test_deleted_records_stay_deleted import values
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "damaged"
 VALUES = [b"%06d" % number * 50 for number in range(1500)]

@@ -14,8 +14,8 @@ import pytest
 from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, produce, servers, topic
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.letter_replay import ConcurrentReplayError, LetterReplay
-from storage_engine.client.letter_selection import Selection
+from storage_engine.letter_replay.replay import ConcurrentReplayError, LetterReplay
+from storage_engine.letter_replay.selection import Selection
 from storage_engine.protocol.dead_letter_headers import (
     OFFSET,
     PARTITION,
@@ -24,7 +24,7 @@ from storage_engine.protocol.dead_letter_headers import (
     TOPIC,
 )
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
 

@@ -26,7 +26,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, TOPIC
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 Story = Callable[[LocalCluster], None]
 

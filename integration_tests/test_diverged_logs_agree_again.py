@@ -27,7 +27,7 @@ from integration_tests.steady_producer import read_numbers
 from integration_tests.stored_logs import assert_replicas_agree
 from storage_engine.client import Consumer
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BROKERS = (1, 2, 3)
 TP = TopicPartition("diverging", 0)

@@ -21,7 +21,7 @@ from integration_tests.cluster_support import (
 )
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.tests.protocol.apis import kio_messages
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BYSTANDER = "unharmed"
 TARGET = "meant"

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration_tests.cluster_support import create_topic, running_cluster, wait_until
-from storage_engine.log.disk import REAL_DISK
+from storage_engine.log.files.disk import REAL_DISK
 
 VALUES = 400
 VALUE_BYTES = 50_000

@@ -27,7 +27,7 @@ from integration_tests.cluster_support import (
 )
 from storage_engine.client import Admin, BulkReader, ConfigError, RecordsGoneError, TopicPartition
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 3
 ROUNDS, EACH = 12, 100

@@ -20,7 +20,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "sessions"
 PARTITIONS = 6

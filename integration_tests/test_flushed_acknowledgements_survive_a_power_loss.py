@@ -15,7 +15,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.loop_disk import start_with_folders
 from integration_tests.stored_logs import log_bytes
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.records import decode_batches
 
 TOPICS = {"durable": {"flush.before.ack": "true"}, "quick": {}}
 ACKNOWLEDGED = 300

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from integration_tests.cluster_support import create_topic, running_cluster, wait_until
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 MIB = 1 << 20
 DISK_BYTES = 24 * MIB

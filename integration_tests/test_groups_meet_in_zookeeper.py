@@ -31,7 +31,7 @@ from storage_engine.client import (
     TopicFilter,
     TopicPartition,
 )
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
 
 PARTITIONS = 4

@@ -40,8 +40,8 @@ from integration_tests.ownership import (
     unowned_s,
 )
 from storage_engine.client import Admin
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = 3

@@ -7,7 +7,7 @@ import pytest
 
 from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_cluster
 from integration_tests.java_clients import NEWEST, SHA256, compiled
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 SOURCE = Path(__file__).with_name("JavaClients.java")
 VERSIONS = list(SHA256) if ALL_FAULTS else [NEWEST]

@@ -25,8 +25,8 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.java_clients import NEWEST, compiled
 from integration_tests.transactional_clients import Reader
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 SOURCE = Path(__file__).with_name("JavaTransactions.java")
 NAME = "by-java"

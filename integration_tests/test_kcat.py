@@ -10,7 +10,7 @@ from typing import Self
 import pytest
 
 from integration_tests.cluster_support import create_topic, running_cluster, wait_until
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 LINES = [f"key{number}:value {number}" for number in range(200)]
 LIMIT_S = 120.0

@@ -34,12 +34,16 @@ from integration_tests.mirrored import (
     committed_records,
 )
 from storage_engine.client import Consumer
-from storage_engine.client.admin import create_partitions, delete_topics, describe_topic_configs
+from storage_engine.client.admin.record_deletion import delete_records
+from storage_engine.client.admin.topics import (
+    create_partitions,
+    delete_topics,
+    describe_topic_configs,
+)
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.client.record_deletion import delete_records
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 3
 KILLS = 20 if ALL_FAULTS else 3
@@ -60,7 +64,11 @@ WAIT_S = 180.0
 
 KILLED = """
 import os, signal, sys, threading
-from storage_engine.client import mirror, mirror_progress, mirror_source, produce, transactions
+from storage_engine.mirror import mirror
+from storage_engine.mirror import progress as mirror_progress
+from storage_engine.mirror import source as mirror_source
+from storage_engine.client.producer import produce
+from storage_engine.client.producer import transactions
 from storage_engine.tools.cli import main
 
 moment, turn, fetch_bytes, transaction_bytes, *arguments = sys.argv[1:]

@@ -29,8 +29,8 @@ from integration_tests.cluster_support import (
     wait_for_isr,
 )
 from integration_tests.spark_support import consume, description_of, servers, topic
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
 

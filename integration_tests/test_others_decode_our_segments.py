@@ -18,13 +18,13 @@ from integration_tests.settings_support import folder_of, segments
 from integration_tests.stored_logs import log_bytes
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.framing import parse_request_header
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     TIMESTAMP_TYPE_BIT,
     crc_matches,
     iter_headers,
 )
-from storage_engine.tools.broker_settings import read_settings, write_settings
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.broker_settings import read_settings, write_settings
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 20_000

@@ -30,7 +30,7 @@ from storage_engine.client import (
     Producer,
     TopicPartition,
 )
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 

@@ -21,9 +21,9 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.transactional_clients import Confluent, Reader
 from storage_engine.client import Producer, ProducerFencedError
-from storage_engine.client.producer_errors import TransactionFailedError
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.client.producer.producer_errors import TransactionFailedError
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 3
 RECORDS = 400

@@ -19,9 +19,9 @@ from integration_tests.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from storage_engine.protocol.record_batch import HEADER_BYTES, iter_headers, seal
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers, seal
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BATCHES = 30
 PARTITIONS = 2

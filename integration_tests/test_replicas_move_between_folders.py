@@ -15,7 +15,7 @@ from integration_tests.cluster_support import create_topic, shared_cluster, wait
 from integration_tests.loop_disk import start_with_folders
 from storage_engine.client import Admin
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 

@@ -18,7 +18,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.settings_support import alter, describe, folder_of, produce, segments
-from storage_engine.client.admin import alter_topic_configs
+from storage_engine.client.admin.topics import alter_topic_configs
 from storage_engine.client.cluster import Cluster
 
 BROKERS = (1, 2, 3)

@@ -22,7 +22,7 @@ from connector.sink_batch import SinkBatch
 from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, servers, topic
 from storage_engine.client.sink_batches import Outcome, SinkBatches
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
 

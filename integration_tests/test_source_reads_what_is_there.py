@@ -18,7 +18,7 @@ from connector.stream_reader import HeadraceStreamReader
 from integration_tests.cluster_support import admin, create_topic, shared_cluster, wait_until
 from integration_tests.spark_support import consume, produce, topic
 from integration_tests.transactional_clients import Confluent
-from storage_engine.client import range_reader
+from storage_engine.client.fetching import range_reader
 
 SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 COMPACTED = {

@@ -34,8 +34,8 @@ from integration_tests.spark_support import (
     spark,
     topic,
 )
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from integration_tests.cluster_support import create_topic, shared_cluster
 from integration_tests.settings_support import folder_of
 from integration_tests.stored_logs import log_bytes
-from storage_engine.protocol.record_batch import Codec, iter_headers
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.protocol.records.record_batch import Codec, iter_headers
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 STORED = {
     "uncompressed": Codec.NONE,

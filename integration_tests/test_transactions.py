@@ -25,8 +25,8 @@ from integration_tests.transactional_clients import (
     Reader,
     TransactionalProducer,
 )
-from storage_engine.core.transaction_state import state_partition
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 STATE = "__transaction_state"
 STATE_PARTITIONS = 8

@@ -28,8 +28,8 @@ from integration_tests.proxied_cluster import (
 )
 from integration_tests.steady_producer import SteadyProducer, check_kept
 from integration_tests.zookeeper_ensemble import running_ensemble
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.embedded import attach_embedded, start_embedded
 
 TOPIC = "steady"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration_tests.cluster_support import wait_until
-from storage_engine.tools.free_ports import find_free_port
+from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import class_path, is_serving, jvm_options
 from storage_engine.zookeeper.java import find_java
 

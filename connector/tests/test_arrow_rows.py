@@ -7,7 +7,7 @@ import pyarrow as pa
 from connector.arrow_rows import MAX_BATCH_ROWS, record_batches
 from connector.schema import ALL_COLUMNS, COLUMNS, source_arrow_schema
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import (
+from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
     decode_batches,
     encode_batches,

@@ -9,7 +9,7 @@ import pytest
 from connector import group_commits
 from connector.group_commits import GroupCommits
 from connector.options import ConnectionOptions
-from storage_engine.client import group_offsets
+from storage_engine.client.consumer import group_offsets
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 

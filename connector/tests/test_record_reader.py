@@ -10,7 +10,7 @@ from connector.errors import ConnectorError, DataLossError
 from connector.offsets import OffsetRange
 from connector.options import parse_source_options
 from connector.record_reader import read_records
-from storage_engine.client.fetch import FetchedBatches
+from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -18,8 +18,8 @@ from storage_engine.core.errors import (
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
+from storage_engine.protocol.records.records import encode_batches
 
 T0 = TopicPartition("t", 0)
 

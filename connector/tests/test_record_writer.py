@@ -7,7 +7,7 @@ from connector import record_writer
 from connector.errors import RowError
 from connector.options import parse_sink_options
 from connector.record_writer import GATHER_ROWS, gather, write_records
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.records import decode_batches
 
 
 def _rows(count, value="v"):

@@ -5,7 +5,7 @@ import pytest
 
 from connector.errors import RowError
 from connector.routing import Router
-from storage_engine.client.partitioner import partitions_for_keys
+from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.ids import TopicPartition
 
 PARTITIONS = {"t": 4, "u": 2}

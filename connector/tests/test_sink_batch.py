@@ -11,7 +11,7 @@ from connector.errors import ConnectorError
 from connector.options import parse_sink_options
 from connector.sink_batch import SinkBatch, as_a_task_sees_it, batch_write, streaming_batch
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.sink_names import ONCE_PREFIX, named_write
+from storage_engine.core.transactions.sink_names import ONCE_PREFIX, named_write
 from storage_engine.tests.core.coordinator_bench import CoordinatorBench, error
 
 RUN = UUID("d81e25c5-1cd4-4a19-9f47-1f8ff46f182c")

@@ -26,10 +26,10 @@ from examples.flights.loader import DAY_MS, Loader
 from examples.flights.stream import Stream, StreamError
 from examples.flights.topics import Topics
 from storage_engine.core.errors import HeadraceError
-from storage_engine.tools import cluster_file
-from storage_engine.tools.cluster_plan import UpRequest
-from storage_engine.tools.directory_lock import directory_lock
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local import cluster_file
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.directory_lock import directory_lock
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = {"flights": 4, "weather": 4, "delays": 4}
 """Four is the least number for which the hash of Kafka's clients gives each airport its own."""

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from examples.flights.dataset import Records
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.partitioner import partitions_for_keys
-from storage_engine.client.produce import BatchWriter
+from storage_engine.client.producer.partitioner import partitions_for_keys
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import EncodedBatch, encode_batches
+from storage_engine.protocol.records.records import EncodedBatch, encode_batches
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -11,15 +11,15 @@ from typing import Self
 import pyarrow as pa
 
 from examples.flights.failover import PartitionView, View
-from storage_engine.client.admin import create_topic
+from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.produce import BatchWriter
-from storage_engine.client.range_reader import read_range
+from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.records import encode_batches, iter_decoded
+from storage_engine.protocol.records.records import encode_batches, iter_decoded
 
 REPLICAS = 3
 

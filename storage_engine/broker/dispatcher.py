@@ -9,38 +9,48 @@ import logging
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.handlers import (
-    add_partitions_to_txn,
+from storage_engine.broker.handlers.administration import (
     alter_configs,
     alter_replica_log_dirs,
-    batches,
-    control,
-    controlled_shutdown,
-    delete_records,
     describe_cluster,
     describe_configs,
-    describe_producers,
-    describe_transactions,
     elections,
-    end_txn,
-    fetch,
+    log_dirs,
+    metadata,
+    reassignments,
+    topics,
+)
+from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
+from storage_engine.broker.handlers.controller import control, controlled_shutdown
+from storage_engine.broker.handlers.groups import (
     find_coordinator,
     group_admin,
     group_members,
     group_offsets,
     group_transactions,
-    init_producer_id,
+)
+from storage_engine.broker.handlers.records import (
+    delete_records,
+    fetch,
     list_offsets,
-    log_dirs,
-    metadata,
     offset_for_leader_epoch,
     produce,
-    reassignments,
-    topics,
+)
+from storage_engine.broker.handlers.transactions import (
+    add_partitions_to_txn,
+    batches,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
     write_txn_markers,
 )
-from storage_engine.broker.handlers.context import BrokerContext, Call, Handler
-from storage_engine.broker.long_work import INLINE_BYTES, INLINE_ITEMS, REQUEST_ITEMS_MAX, Steps
+from storage_engine.broker.requests.long_work import (
+    INLINE_BYTES,
+    INLINE_ITEMS,
+    REQUEST_ITEMS_MAX,
+    Steps,
+)
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES

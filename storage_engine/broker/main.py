@@ -11,17 +11,17 @@ import signal
 import sys
 from pathlib import Path
 
-from storage_engine.broker.cluster_id import agree_on_cluster_id
-from storage_engine.broker.config import BrokerConfig
-from storage_engine.broker.connection_overrides import by_address
+from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.produce_runs import ProduceRuns
-from storage_engine.broker.topic_config import log_config_for
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.connection_overrides import by_address
+from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.log.log_manager import LogManager
-from storage_engine.log.open_files import descriptor_limit, pool_limit
+from storage_engine.log.files.open_files import descriptor_limit, pool_limit
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.loop import new_event_loop

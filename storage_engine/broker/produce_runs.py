@@ -4,9 +4,9 @@ Rule: whether a request is taken in a run or by itself makes no difference but i
 not fit the connection's present pattern goes the general way. Source: R-NET1, R-LOG12.
 """
 
-from storage_engine.broker.handlers import produce
 from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.long_work import INLINE_ITEMS
+from storage_engine.broker.handlers.records import produce
+from storage_engine.broker.requests.long_work import INLINE_ITEMS
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import API

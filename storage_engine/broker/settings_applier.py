@@ -7,13 +7,13 @@ controller by its next decision; nothing that is under way is disturbed.
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from storage_engine.broker.config_entity import ConfigEntity, EntityKind
-from storage_engine.broker.controller_runner import ControllerRunner
-from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.replica_manager import ReplicaManager
-from storage_engine.broker.topic_configs import TopicConfigs
-from storage_engine.core.config_source import ConfigSource
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
+from storage_engine.core.settings.config_source import ConfigSource
 
 log = logging.getLogger(__name__)
 

@@ -4,56 +4,56 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from storage_engine.broker.acting_controller import ControllerSettings
-from storage_engine.broker.cold_reads import ColdReads
-from storage_engine.broker.compactions import Compactions
-from storage_engine.broker.config import BrokerConfig
-from storage_engine.broker.config_changes import ConfigChanges
-from storage_engine.broker.config_store import ConfigStore
-from storage_engine.broker.controller_runner import ControllerRunner
-from storage_engine.broker.coordination.coordinators import Coordinators
-from storage_engine.broker.coordination.load_troubles import LoadTroubles
-from storage_engine.broker.coordination.runner import RunnerPorts
-from storage_engine.broker.coordination.state_topic import StateTopic, StateTopicPlan
-from storage_engine.broker.delayed_fetch import FollowerWaits, WaitingPartitions
+from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.order_gate import OrderGate
+from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.registration import BrokerIdInUseError, Registration
+from storage_engine.broker.cluster.topic_admin import TopicAdmin
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
+from storage_engine.broker.controller.acting_controller import ControllerSettings
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.load_troubles import LoadTroubles
+from storage_engine.broker.coordinators.runner import RunnerPorts
+from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.dispatcher import Dispatcher
-from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.fetch_reads import FetchReader, leaving
-from storage_engine.broker.fetch_sessions import FetchSessions
-from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
-from storage_engine.broker.fetcher_manager import FetcherManager
-from storage_engine.broker.full_order import NamedReplicas
-from storage_engine.broker.groups import kind as groups
+from storage_engine.broker.groups import coordinator_kind as groups
 from storage_engine.broker.groups.deleted_topics import TopicPorts
 from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.log_maintenance import LogMaintenance, MaintenanceIntervals
-from storage_engine.broker.log_starts import LogStarts
-from storage_engine.broker.long_work import LongWork
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.order_gate import OrderGate
-from storage_engine.broker.orders import Orders
-from storage_engine.broker.prepared_appends import PreparedAppends
-from storage_engine.broker.producer_ids import ProducerIds
-from storage_engine.broker.rack_reads import RackReads
-from storage_engine.broker.registration import BrokerIdInUseError, Registration
-from storage_engine.broker.replica_manager import ReplicaManager, ReplicaSettings
-from storage_engine.broker.replica_moves import ReplicaMoves
-from storage_engine.broker.replication_throttle import ReplicationThrottle
-from storage_engine.broker.scrubs import Scrubs, ScrubSettings
+from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.replicas.fetcher_manager import FetcherManager
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.log_starts import LogStarts
+from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
+from storage_engine.broker.replicas.replica_moves import ReplicaMoves
+from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.delayed_fetch import FollowerWaits, WaitingPartitions
+from storage_engine.broker.requests.fetch_reads import FetchReader, leaving
+from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.long_work import LongWork
+from storage_engine.broker.requests.rack_reads import RackReads
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.broker.settings_applier import SettingsApplier
-from storage_engine.broker.strays import Strays
-from storage_engine.broker.topic_admin import TopicAdmin
-from storage_engine.broker.topic_configs import TopicConfigs
-from storage_engine.broker.topic_lookup import TopicLookup
-from storage_engine.broker.transactions import kind as transactions
+from storage_engine.broker.transactions import coordinator_kind as transactions
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
+from storage_engine.broker.upkeep.compactions import Compactions
+from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
+from storage_engine.broker.upkeep.strays import Strays
 from storage_engine.core.ids import BrokerEpoch, BrokerId
-from storage_engine.core.partition import LagLimits
 from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
-from storage_engine.core.settings import (
+from storage_engine.core.replication.partition import LagLimits
+from storage_engine.core.settings.settings import (
     FOLLOWER_THROTTLED_RATE,
     LEADER_THROTTLED_RATE,
     MOVES_RATE,
@@ -62,7 +62,7 @@ from storage_engine.core.settings import (
 )
 from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
 from storage_engine.log.deletion_policy import load_policy
-from storage_engine.log.log_manager import LogManager
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 FINISHED_SEGMENTS_MS = 1000

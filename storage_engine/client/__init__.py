@@ -11,33 +11,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage_engine.client.active_producers import ActiveProducer
-    from storage_engine.client.admin import ALL_BROKERS, ConfigEntry, NewTopic
-    from storage_engine.client.admin_client import Admin, ClusterDescription
-    from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
-    from storage_engine.client.bulk_reader import BulkReader, RecordsGoneError, Split
-    from storage_engine.client.cluster import EARLIEST, LATEST
-    from storage_engine.client.consumer import Consumer
-    from storage_engine.client.consumer_errors import (
-        CommitRefusedError,
-        GroupError,
-        NoOffsetError,
-    )
-    from storage_engine.client.consumer_record import ConsumerRecord
-    from storage_engine.client.group_requests import GroupMetadata
-    from storage_engine.client.groups import (
+    from storage_engine.client.admin.active_producers import ActiveProducer
+    from storage_engine.client.admin.admin_client import Admin, ClusterDescription
+    from storage_engine.client.admin.groups import (
         GroupDescription,
         GroupMember,
         GroupPartition,
         ListedGroup,
     )
-    from storage_engine.client.log_dirs import (
+    from storage_engine.client.admin.log_dirs import (
         LogDir,
         ReplicaLog,
     )
-    from storage_engine.client.offset_resets import OffsetReset
-    from storage_engine.client.producer import Producer
-    from storage_engine.client.producer_errors import (
+    from storage_engine.client.admin.offset_resets import OffsetReset
+    from storage_engine.client.admin.topics import ALL_BROKERS, ConfigEntry, NewTopic
+    from storage_engine.client.admin.transaction_states import (
+        ListedTransaction,
+        TransactionDescription,
+    )
+    from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
+    from storage_engine.client.cluster import EARLIEST, LATEST
+    from storage_engine.client.consumer.consumer import Consumer
+    from storage_engine.client.consumer.consumer_errors import (
+        CommitRefusedError,
+        GroupError,
+        NoOffsetError,
+    )
+    from storage_engine.client.consumer.consumer_record import ConsumerRecord
+    from storage_engine.client.consumer.group_requests import GroupMetadata
+    from storage_engine.client.consumer.simple_consumer import Fetched, SimpleConsumer
+    from storage_engine.client.fetching.bulk_reader import BulkReader, RecordsGoneError, Split
+    from storage_engine.client.producer.producer import Producer
+    from storage_engine.client.producer.producer_errors import (
         BufferFullError,
         ProducerClosedError,
         ProducerFencedError,
@@ -45,16 +50,10 @@ if TYPE_CHECKING:
         TransactionFailedError,
         TriesExhaustedError,
     )
-    from storage_engine.client.record_groups import RecordMetadata
-    from storage_engine.client.simple_consumer import Fetched, SimpleConsumer
-    from storage_engine.client.transaction_states import (
-        ListedTransaction,
-        TransactionDescription,
-    )
+    from storage_engine.client.producer.record_groups import RecordMetadata
     from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
     from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
     from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
-    from storage_engine.core.config_source import ConfigSource
     from storage_engine.core.errors import (
         ConfigError,
         DeadlineExceededError,
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
     )
     from storage_engine.core.ids import TopicPartition
+    from storage_engine.core.settings.config_source import ConfigSource
 
 __all__ = [
     "ALL_BROKERS",
@@ -121,57 +121,57 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ALL_BROKERS": "client.admin",
-    "ActiveProducer": "client.active_producers",
-    "Admin": "client.admin_client",
+    "ALL_BROKERS": "client.admin.topics",
+    "ActiveProducer": "client.admin.active_producers",
+    "Admin": "client.admin.admin_client",
     "AsyncAdmin": "client.asynchronous",
     "AsyncConsumer": "client.asynchronous",
     "AsyncProducer": "client.asynchronous",
-    "BufferFullError": "client.producer_errors",
-    "BulkReader": "client.bulk_reader",
-    "ClusterDescription": "client.admin_client",
-    "CommitRefusedError": "client.consumer_errors",
-    "ConfigEntry": "client.admin",
+    "BufferFullError": "client.producer.producer_errors",
+    "BulkReader": "client.fetching.bulk_reader",
+    "ClusterDescription": "client.admin.admin_client",
+    "CommitRefusedError": "client.consumer.consumer_errors",
+    "ConfigEntry": "client.admin.topics",
     "ConfigError": "core.errors",
-    "ConfigSource": "core.config_source",
-    "Consumer": "client.consumer",
+    "ConfigSource": "core.settings.config_source",
+    "Consumer": "client.consumer.consumer",
     "ConsumerConnector": "client.zookeeper_consumer.connector",
-    "ConsumerRecord": "client.consumer_record",
+    "ConsumerRecord": "client.consumer.consumer_record",
     "DeadlineExceededError": "core.errors",
     "EARLIEST": "client.cluster",
     "ErrorCode": "core.errors",
-    "Fetched": "client.simple_consumer",
-    "GroupDescription": "client.groups",
-    "GroupError": "client.consumer_errors",
-    "GroupMember": "client.groups",
-    "GroupMetadata": "client.group_requests",
-    "GroupPartition": "client.groups",
+    "Fetched": "client.consumer.simple_consumer",
+    "GroupDescription": "client.admin.groups",
+    "GroupError": "client.consumer.consumer_errors",
+    "GroupMember": "client.admin.groups",
+    "GroupMetadata": "client.consumer.group_requests",
+    "GroupPartition": "client.admin.groups",
     "HeadraceError": "core.errors",
     "KafkaError": "core.errors",
     "LATEST": "client.cluster",
-    "ListedGroup": "client.groups",
-    "ListedTransaction": "client.transaction_states",
-    "LogDir": "client.log_dirs",
+    "ListedGroup": "client.admin.groups",
+    "ListedTransaction": "client.admin.transaction_states",
+    "LogDir": "client.admin.log_dirs",
     "LogTruncatedError": "core.errors",
     "MessageStream": "client.zookeeper_consumer.message_stream",
-    "NewTopic": "client.admin",
-    "NoOffsetError": "client.consumer_errors",
+    "NewTopic": "client.admin.topics",
+    "NoOffsetError": "client.consumer.consumer_errors",
     "OffsetOutOfRangeError": "core.errors",
-    "OffsetReset": "client.offset_resets",
-    "Producer": "client.producer",
-    "ProducerClosedError": "client.producer_errors",
-    "ProducerFencedError": "client.producer_errors",
-    "RecordMetadata": "client.record_groups",
-    "RecordsGoneError": "client.bulk_reader",
-    "ReplicaLog": "client.log_dirs",
-    "SerializationError": "client.producer_errors",
-    "SimpleConsumer": "client.simple_consumer",
-    "Split": "client.bulk_reader",
+    "OffsetReset": "client.admin.offset_resets",
+    "Producer": "client.producer.producer",
+    "ProducerClosedError": "client.producer.producer_errors",
+    "ProducerFencedError": "client.producer.producer_errors",
+    "RecordMetadata": "client.producer.record_groups",
+    "RecordsGoneError": "client.fetching.bulk_reader",
+    "ReplicaLog": "client.admin.log_dirs",
+    "SerializationError": "client.producer.producer_errors",
+    "SimpleConsumer": "client.consumer.simple_consumer",
+    "Split": "client.fetching.bulk_reader",
     "TopicFilter": "client.zookeeper_consumer.assignment",
     "TopicPartition": "core.ids",
-    "TransactionDescription": "client.transaction_states",
-    "TransactionFailedError": "client.producer_errors",
-    "TriesExhaustedError": "client.producer_errors",
+    "TransactionDescription": "client.admin.transaction_states",
+    "TransactionFailedError": "client.producer.producer_errors",
+    "TriesExhaustedError": "client.producer.producer_errors",
 }
 
 

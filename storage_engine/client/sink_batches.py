@@ -26,7 +26,12 @@ from storage_engine.client.coordinator_lookup import (
     forget_coordinator,
     remembered_coordinator,
 )
-from storage_engine.client.enlisting import ENLIST_VERSION, enlist_request, enlisted_codes, worst
+from storage_engine.client.producer.enlisting import (
+    ENLIST_VERSION,
+    enlist_request,
+    enlisted_codes,
+    worst,
+)
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -35,7 +40,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import (
+from storage_engine.core.transactions.sink_names import (
     ONCE_PREFIX,
     member_transactional_id,
     named_write,

@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from storage_engine.core.errors import LogShortageError, LogStorageError
-from storage_engine.core.producer_state import ANY_FORGOTTEN, NONE_FORGOTTEN, ProducerStates
-from storage_engine.core.retention import DeletionPolicy, KafkaDeletionPolicy
-from storage_engine.log.aborted_transactions import check_transaction_index
-from storage_engine.log.producer_replay import load_producers
+from storage_engine.core.retained.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerStates,
+)
+from storage_engine.core.retained.retention import DeletionPolicy, KafkaDeletionPolicy
+from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.retention import count_deletable
+from storage_engine.log.state.aborted_transactions import check_transaction_index
+from storage_engine.log.state.producer_replay import load_producers
 from storage_engine.log.stateful_log import StatefulLog
-from storage_engine.log.storage_errors import storage_errors
 
 logger = logging.getLogger(__name__)
 

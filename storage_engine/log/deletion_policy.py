@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.retention import DeletionPolicy, KafkaDeletionPolicy
+from storage_engine.core.retained.retention import DeletionPolicy, KafkaDeletionPolicy
 
 KEY = "log.deletion.policy"
 KAFKA = "kafka"

@@ -15,24 +15,24 @@ from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Clock
-from storage_engine.core.producer_state import ANY_FORGOTTEN
-from storage_engine.log.append_check import follower_batches, has_gaps
-from storage_engine.log.append_preparation import Requirement
-from storage_engine.log.append_result import AppendResult
-from storage_engine.log.disk import REAL_DISK, Disk
-from storage_engine.log.flush_job import FlushJob
-from storage_engine.log.free_space import FreeSpace
-from storage_engine.log.leader_appends import LeaderAppends
+from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.log.appending.append_check import follower_batches, has_gaps
+from storage_engine.log.appending.append_preparation import Requirement
+from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.appending.leader_appends import LeaderAppends
+from storage_engine.log.files.disk import REAL_DISK, Disk
+from storage_engine.log.files.free_space import FreeSpace
+from storage_engine.log.files.open_files import OpenFiles
+from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_loader import LogFolder
-from storage_engine.log.open_files import OpenFiles
-from storage_engine.log.placing import MAX_RELATIVE_OFFSET, runs_of
+from storage_engine.log.recovery.log_loader import LogFolder
 from storage_engine.log.repairable_log import RepairableLog
-from storage_engine.log.storage_errors import storage_errors
-from storage_engine.protocol.batch_columns import BatchColumns
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET, runs_of
+from storage_engine.log.state.flush_job import FlushJob
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.record_batch import read_header
 
 logger = logging.getLogger(__name__)
 

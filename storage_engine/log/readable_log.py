@@ -7,13 +7,13 @@ from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.leader_epochs import EpochEnd, LeaderEpochCache
-from storage_engine.log.log_reader import LogReader
-from storage_engine.log.segment_list import SegmentList
-from storage_engine.log.segment_scrub import BadRange
-from storage_engine.log.segment_slice import SegmentSlice
-from storage_engine.log.storage_errors import storage_error, storage_errors
-from storage_engine.log.time_search import Search, TimeSearch, TimestampedOffset, run
+from storage_engine.core.replication.leader_epochs import EpochEnd, LeaderEpochCache
+from storage_engine.log.cleaning.segment_scrub import BadRange
+from storage_engine.log.files.storage_errors import storage_error, storage_errors
+from storage_engine.log.segments.log_reader import LogReader
+from storage_engine.log.segments.segment_list import SegmentList
+from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
 
 
 class ReadableLog:

@@ -4,12 +4,12 @@ one rule: one job at a time, and none goes on once the log was cut.
 Source: R-LOG8, R-LOG10.
 """
 
-from storage_engine.core.compaction import CompactionPlan
-from storage_engine.log.compaction_job import CompactionJob
+from storage_engine.core.retained.compaction import CompactionPlan
+from storage_engine.log.cleaning.compaction_job import CompactionJob
+from storage_engine.log.cleaning.segment_patch import Replacements
+from storage_engine.log.cleaning.segment_scrub import BadRange, SegmentScrub
 from storage_engine.log.cuttable_log import CuttableLog
-from storage_engine.log.segment_patch import Replacements
-from storage_engine.log.segment_scrub import BadRange, SegmentScrub
-from storage_engine.log.storage_errors import storage_errors
+from storage_engine.log.files.storage_errors import storage_errors
 
 
 class RepairableLog(CuttableLog):

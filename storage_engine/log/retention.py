@@ -6,14 +6,14 @@ Source: R-LOG9, R-LOG10.
 
 from collections.abc import Sequence
 
-from storage_engine.core.retention import (
+from storage_engine.core.retained.retention import (
     DeletionLimits,
     DeletionPolicy,
     SegmentFacts,
     count_allowed,
 )
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_segment import LogSegment
+from storage_engine.log.segments.log_segment import LogSegment
 
 
 class DeletionPolicyError(Exception):

@@ -7,20 +7,20 @@ Source: R-LOG1, R-LOG4, R-LOG8, KIP-98.
 from collections.abc import Callable
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import AbortedTransaction
 from storage_engine.core.ports import Clock
-from storage_engine.core.producer_state import ProducerStates
-from storage_engine.log.aborted_transactions import find_aborted
-from storage_engine.log.disk import Disk
-from storage_engine.log.flush_state import FlushState
-from storage_engine.log.leader_epoch_checkpoint import LeaderEpochCheckpoint
-from storage_engine.log.log_compaction import LogCompaction
+from storage_engine.core.retained.producer_state import ProducerStates
+from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.log.appending.log_tail import LogTail
+from storage_engine.log.cleaning.log_compaction import LogCompaction
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_loader import LogFolder, load_log
-from storage_engine.log.log_tail import LogTail
 from storage_engine.log.readable_log import ReadableLog
-from storage_engine.log.segment_list import SegmentList
-from storage_engine.log.storage_errors import storage_errors
+from storage_engine.log.recovery.log_loader import LogFolder, load_log
+from storage_engine.log.segments.segment_list import SegmentList
+from storage_engine.log.state.aborted_transactions import find_aborted
+from storage_engine.log.state.flush_state import FlushState
+from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
 
 
 class StatefulLog(ReadableLog):

@@ -18,9 +18,14 @@ from typing import NamedTuple, Self
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.apis.wire import INT32, uvarint
-from storage_engine.protocol.batch_columns import BatchColumns
 from storage_engine.protocol.framing import encode_response_frame
-from storage_engine.protocol.record_batch import ATTRIBUTES_AT, HEADER_BYTES, LENGTH_END, MAGIC
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+)
 
 FIRST_VERSION_WITH_V2_BATCHES = 3
 

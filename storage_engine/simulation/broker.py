@@ -7,13 +7,13 @@ outlives it.
 from collections.abc import Callable
 from pathlib import Path
 
-from storage_engine.broker.cluster_id import agree_on_cluster_id
-from storage_engine.broker.config import BrokerConfig
+from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.topic_config import log_config_for
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring import BrokerParts, build
-from storage_engine.log.disk import REAL_DISK, Disk
-from storage_engine.log.log_manager import LogManager
+from storage_engine.log.files.disk import REAL_DISK, Disk
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.simulation.clock import ProcessLoop
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.network import (

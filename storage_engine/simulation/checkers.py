@@ -8,9 +8,13 @@ to be sure that nothing changed unseen. Source: ARCHITECTURE.md decision 4.
 
 from collections.abc import Callable
 
-from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
-from storage_engine.log.checkpoints import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE, read_offsets
+from storage_engine.log.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    RECOVERY_POINTS_FILE,
+    read_offsets,
+)
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.clock import ProcessLoop

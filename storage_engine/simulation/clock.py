@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.log.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.cleaned_segment import CancelledError
 
 EPOCH_MS = 1_700_000_000_000
 """Wall clock at the start."""

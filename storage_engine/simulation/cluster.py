@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.log.disk import REAL_DISK, Disk
+from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.protocol.apis import (
     alter_partition_reassignments,
     create_topics,

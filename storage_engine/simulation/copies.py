@@ -8,8 +8,8 @@ as it was before: what it lacks, or has less of, was committed, and is known fro
 from typing import NamedTuple
 
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.control_record import read_marker
-from storage_engine.protocol.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
 
 READ_BYTES = 1 << 20
 

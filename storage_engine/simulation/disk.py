@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from storage_engine.log.disk import Buffer
+from storage_engine.log.files.disk import Buffer
 from storage_engine.simulation.memory_files import MemoryFile, MemoryFolder
 
 LATER_THAN_EVER_MS = 1 << 62

@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,

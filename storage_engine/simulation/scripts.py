@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster

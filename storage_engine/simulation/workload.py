@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.record_batch import iter_headers, read_header
+from storage_engine.protocol.records.record_batch import iter_headers, read_header
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord

@@ -85,7 +85,7 @@ COMMANDS = (
         module="verify_replicas",
         summary="compare the replicas of topics offset by offset",
     ),
-    Command(name="bench", module="bench", summary="measure the codec and the Spark reader"),
+    Command(name="bench", module="bench", summary="measure a part of Headrace beside its limits"),
 )
 
 _EPILOG = """\
@@ -139,7 +139,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")
-    module: CommandModule = importlib.import_module(f"storage_engine.tools.{found.module}")
+    module: CommandModule = importlib.import_module(f"storage_engine.tools.commands.{found.module}")
     parser = argparse.ArgumentParser(
         prog=f"headrace {found.name}",
         description=module.__doc__,

@@ -20,8 +20,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage_engine.client.bulk_reader import Split
-from storage_engine.client.record_tables import SCHEMA
+from storage_engine.client.fetching.bulk_reader import Split
+from storage_engine.client.fetching.record_tables import SCHEMA
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
 

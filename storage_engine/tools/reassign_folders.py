@@ -3,8 +3,8 @@
 Rule: what a broker refuses is told before anything else of the plan begins. Source: KIP-113.
 """
 
+from storage_engine.client.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError

@@ -9,8 +9,8 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from storage_engine.protocol.record_batch import BatchHeader
-from storage_engine.protocol.records import DecodedRecords, decode_batches
+from storage_engine.protocol.records.record_batch import BatchHeader
+from storage_engine.protocol.records.records import DecodedRecords, decode_batches
 
 
 def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from examples.flights import demo, job
 from examples.flights.loader import DAY_MS
-from storage_engine.tools.directory_lock import directory_lock
+from storage_engine.tools.local.directory_lock import directory_lock
 
 ROOT = Path(__file__).parents[3]
 

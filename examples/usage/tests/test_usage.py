@@ -19,7 +19,7 @@ from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_
 from integration_tests.spark_support import consume, produce, servers, spark, topic
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tools.cli import main
-from storage_engine.tools.local_cluster import LocalCluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 

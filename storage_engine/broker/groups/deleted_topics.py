@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.topic_lookup import GONE, TopicLookup
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.topic_lookup import GONE, TopicLookup
 from storage_engine.core.ports import Scheduler
 
 log = logging.getLogger(__name__)

@@ -4,33 +4,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.cold_reads import ColdReads
-from storage_engine.broker.config_changes import ConfigChanges
-from storage_engine.broker.config_store import ConfigStore
-from storage_engine.broker.controller_runner import ControllerRunner
-from storage_engine.broker.coordination.coordinators import Coordinators
-from storage_engine.broker.coordination.state_topic import StateTopic
-from storage_engine.broker.delayed_fetch import FollowerWaits, WaitingPartitions
-from storage_engine.broker.dynamic_config import DynamicConfig
-from storage_engine.broker.fetch_reads import FetchReader
-from storage_engine.broker.fetch_sessions import FetchSessions
-from storage_engine.broker.full_order import NamedReplicas
-from storage_engine.broker.log_starts import LogStarts
-from storage_engine.broker.long_work import LongWork, Steps
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.order_gate import OrderGate
-from storage_engine.broker.orders import Orders
-from storage_engine.broker.prepared_appends import PreparedAppends
-from storage_engine.broker.producer_ids import ProducerIds
-from storage_engine.broker.replica_manager import ReplicaManager
-from storage_engine.broker.replica_moves import ReplicaMoves
-from storage_engine.broker.strays import Strays
-from storage_engine.broker.topic_admin import TopicAdmin
-from storage_engine.broker.topic_configs import TopicConfigs
+from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.order_gate import OrderGate
+from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.topic_admin import TopicAdmin
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.replicas.log_starts import LogStarts
+from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.replica_moves import ReplicaMoves
+from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.delayed_fetch import FollowerWaits, WaitingPartitions
+from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.long_work import LongWork, Steps
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
-from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.broker.upkeep.strays import Strays
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import Clock, Coordination, Scheduler
 from storage_engine.net.connection import Connection, Exchange

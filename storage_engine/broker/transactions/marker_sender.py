@@ -12,20 +12,20 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.topic_lookup import TopicLookup
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     codes_of_response,
     request_of_targets,
 )
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.broker.unexpected import FAILED, guarded
-from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
-from storage_engine.core.transaction_events import SendMarkers
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.protocol.apis.write_txn_markers import API
 
 log = logging.getLogger(__name__)

@@ -11,13 +11,13 @@ A coordinator that hears nothing sends it again, which is harmless. Source: KIP-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from storage_engine.broker.delayed_answer import DelayedAnswer
-from storage_engine.broker.delayed_produce import AwaitedAppend
-from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.delayed_answer import DelayedAnswer
+from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 REPLICATION_WAIT_MS = 5_000

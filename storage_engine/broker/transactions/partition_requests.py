@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.coordination.coordinators import Coordinators
+from storage_engine.broker.coordinators.coordinators import Coordinators
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.sink_names import is_member
-from storage_engine.core.transaction_events import (
+from storage_engine.core.transactions.sink_names import is_member
+from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
     Answer,
     EnlistPartitions,

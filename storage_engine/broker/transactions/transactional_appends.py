@@ -11,20 +11,20 @@ end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from storage_engine.broker.append_outcomes import AppendOutcomes, Outcome
-from storage_engine.broker.prepared_appends import PreparedAppends
-from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import is_member
-from storage_engine.core.verification_guard import Question, VerificationGuards
+from storage_engine.core.transactions.sink_names import is_member
+from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
     ProduceRequest,
 )
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 
 ASK_AGAIN = (
     ErrorCode.NETWORK_EXCEPTION,

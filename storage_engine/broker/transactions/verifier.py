@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from storage_engine.broker.coordination.coordinators import Coordinators
-from storage_engine.broker.coordination.state_topic import StateTopic
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.purgatory import Deadline
+from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.broker.unexpected import FAILED, guarded
-from storage_engine.core.cluster_state import BrokerInfo
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, Transport, TransportError
-from storage_engine.core.verification_guard import Question, VerificationGuards
+from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,

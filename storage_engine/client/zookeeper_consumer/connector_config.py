@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.client import consumer_config
-from storage_engine.client.consumer_config import ConsumerConfig
+from storage_engine.client.consumer import consumer_config
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.settings import Setting, boolean, integer, parse_settings, text
 from storage_engine.core.errors import ConfigError
 from storage_engine.zookeeper.connect_string import ConnectString

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer_config import ConsumerConfig
-from storage_engine.client.consumer_positions import Positions
-from storage_engine.client.consumer_record import ConsumerRecord
-from storage_engine.client.record_buffer import Piece
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_positions import Positions
+from storage_engine.client.consumer.consumer_record import ConsumerRecord
+from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.zookeeper_consumer.ledger import Claim, Ledger
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition

@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis import add_partitions_to_txn
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT, read_header
+from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
 from storage_engine.simulation.requests import make_batch, produce_request
 from storage_engine.simulation.transactions.asker import TRANSACTION_KEY, Asker, Way, World
 from storage_engine.simulation.transactions.ledger import Transaction

@@ -12,7 +12,7 @@ from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import member_transactional_id
+from storage_engine.core.transactions.sink_names import member_transactional_id
 from storage_engine.simulation.transactions import sink_requests
 from storage_engine.simulation.transactions.actor import way_to
 from storage_engine.simulation.transactions.asker import Asker, World

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from storage_engine.core.groups.records import OffsetKey, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
-from storage_engine.protocol.group_batches import LOG
-from storage_engine.protocol.group_records import decode_key, decode_record
-from storage_engine.protocol.state_batches import iter_raw
+from storage_engine.protocol.state.group_batches import LOG
+from storage_engine.protocol.state.group_records import decode_key, decode_record
+from storage_engine.protocol.state.state_batches import iter_raw
 from storage_engine.simulation.copies import BatchNote
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.transactions.ledger import Transaction

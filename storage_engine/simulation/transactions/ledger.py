@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.single_use import is_single_use
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.core.transactions.single_use import is_single_use
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.simulation.copies import BatchNote
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
 

@@ -14,8 +14,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.control_record import read_marker
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.ledger import InvariantViolation

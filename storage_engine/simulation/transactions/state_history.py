@@ -20,8 +20,8 @@ from storage_engine.simulation.ledger import InvariantViolation
 
 READ_BYTES = 1 << 20
 CODECS = {
-    TRANSACTION_STATE_TOPIC: "storage_engine.protocol.transaction_batches",
-    GROUP_OFFSETS_TOPIC: "storage_engine.protocol.group_batches",
+    TRANSACTION_STATE_TOPIC: "storage_engine.protocol.state.transaction_batches",
+    GROUP_OFFSETS_TOPIC: "storage_engine.protocol.state.group_batches",
 }
 
 

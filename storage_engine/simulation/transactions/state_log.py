@@ -9,8 +9,8 @@ from collections import Counter
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.sink_names import coordinated_name
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
     TransactionalIdKey,
@@ -18,9 +18,9 @@ from storage_engine.core.transaction_state import (
     TransactionState,
     state_partition,
 )
-from storage_engine.protocol.state_batches import iter_raw
-from storage_engine.protocol.transaction_batches import LOG
-from storage_engine.protocol.transaction_records import decode_key, decode_record
+from storage_engine.protocol.state.state_batches import iter_raw
+from storage_engine.protocol.state.transaction_batches import LOG
+from storage_engine.protocol.state.transaction_records import decode_key, decode_record
 from storage_engine.simulation.checkers import Checker
 from storage_engine.simulation.ledger import InvariantViolation
 

@@ -10,7 +10,7 @@ them is the run that it was before there were any.
 import random
 from collections.abc import Callable, Sequence
 
-from storage_engine.broker.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import TransportError

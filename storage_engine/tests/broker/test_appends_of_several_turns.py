@@ -8,7 +8,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.record_batch import TRANSACTIONAL_BIT
+from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.requests import ANSWER_MS, make_batch
 from storage_engine.simulation.transactional_client import SimulatedProducer

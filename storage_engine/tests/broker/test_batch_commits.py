@@ -10,9 +10,9 @@ import pytest
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.single_use import is_single_use
-from storage_engine.core.sink_names import member_transactional_id
-from storage_engine.core.transaction_state import LedgerKey, state_partition
+from storage_engine.core.transactions.single_use import is_single_use
+from storage_engine.core.transactions.sink_names import member_transactional_id
+from storage_engine.core.transactions.transaction_state import LedgerKey, state_partition
 from storage_engine.protocol.apis import (
     abort_members,
     batch_heartbeat,

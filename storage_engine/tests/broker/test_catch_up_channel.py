@@ -8,26 +8,26 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.broker.durable_acks import DurableAcks
-from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
-from storage_engine.broker.fetcher_manager import FetcherManager
-from storage_engine.broker.followed_partition import (
+from storage_engine.broker.replicas.durable_acks import DurableAcks
+from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
+from storage_engine.broker.replicas.fetcher_manager import FetcherManager
+from storage_engine.broker.replicas.followed_partition import (
     CATCH_UP_CHANNEL,
     CHANNEL,
     DURABLE_CATCH_UP_CHANNEL,
     DURABLE_CHANNEL,
     Progress,
 )
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.leader_answers import LeaderAnswers
-from storage_engine.broker.replication_throttle import ReplicationThrottle
-from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.leader_answers import LeaderAnswers
+from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
-from storage_engine.protocol.record_batch import patch
+from storage_engine.protocol.records.record_batch import patch
 from storage_engine.simulation.clock import SimulatedLoop
 from storage_engine.tests.broker.reassigning import Moving
 from storage_engine.tests.log.support import ManualClock

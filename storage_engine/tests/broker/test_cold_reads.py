@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.cold_reads import LOADS_AT_ONCE, MOST_LOADS
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas.hosted_partition import Role
+from storage_engine.broker.requests.cold_reads import LOADS_AT_ONCE, MOST_LOADS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.log.log_file import COPY_MAX_BYTES
+from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.simulation.cluster import SimulatedCluster

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.coordination.state_load import StateLoad
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transaction_state import state_partition
+from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis import add_offsets_to_txn, offset_commit, txn_offset_commit
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer

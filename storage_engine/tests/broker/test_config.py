@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.config import BrokerConfig, check_broker_setting
-from storage_engine.broker.listener import Listener
-from storage_engine.broker.topic_config import TopicConfig, validate_topic_config
+from storage_engine.broker.settings.config import BrokerConfig, check_broker_setting
+from storage_engine.broker.settings.listener import Listener
+from storage_engine.broker.settings.topic_config import TopicConfig, validate_topic_config
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.settings import BY_BROKER_KEY, BY_TOPIC_KEY
+from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
 from storage_engine.log.log_config import LogConfig
 
 NEEDED = {"broker.id": "7", "log.dirs": "/data", "zookeeper.connect": "zk:2181"}

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.appends import Appends
+from storage_engine.broker.replicas.appends import Appends
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import TransportError
-from storage_engine.core.transaction_state import state_partition
+from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis import (
     add_offsets_to_txn,
     delete_groups,

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordination import state_load
-from storage_engine.broker.hosted_partition import Role
-from storage_engine.broker.scrubs import Scrubs
+from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.replicas.hosted_partition import Role
+from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.log.load_job import LoadJob
-from storage_engine.log.storage_errors import storage_error
+from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.apis import init_producer_id
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
 from storage_engine.tests.broker.test_batch_commits import Task, code_of, commit, joined

@@ -10,7 +10,7 @@ import pytest
 from storage_engine.broker.handlers.context import Call
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.folder_checkpoints import FolderCheckpoints
+from storage_engine.log.folders.folder_checkpoints import FolderCheckpoints
 from storage_engine.protocol.apis import delete_records
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.cluster import SimulatedCluster

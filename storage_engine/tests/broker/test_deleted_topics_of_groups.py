@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.topic_lookup import GONE
 from storage_engine.broker.groups.deleted_topics import RETRY_MS, DeletedTopics, TopicPorts
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.topic_lookup import GONE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.simulation.cluster import SimulatedCluster

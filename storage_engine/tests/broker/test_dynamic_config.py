@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage_engine.broker.dynamic_config import DynamicConfig, live_setting
-from storage_engine.core.config_source import ConfigSource
+from storage_engine.broker.settings.dynamic_config import DynamicConfig, live_setting
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.settings import BY_BROKER_KEY
+from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.tests.broker.test_config import config
 
 KEY = "log.segment.bytes"

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.coordination.load_troubles import LoadTroubles
-from storage_engine.broker.coordination.state_load import StateLoad
-from storage_engine.broker.durable_acks import DurableAcks
-from storage_engine.broker.handlers import init_producer_id as handler
-from storage_engine.broker.producer_ids import ProducerIds
-from storage_engine.broker.purgatory import WaitList
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.coordinators.load_troubles import LoadTroubles
+from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.broker.handlers.transactions import init_producer_id as handler
+from storage_engine.broker.replicas.durable_acks import DurableAcks
+from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.transactions import marker_messages, marker_sender, verifier
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transaction_events import InitProducer, Tick
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.transactions.transaction_events import InitProducer, Tick
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport

@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storage_engine.broker.transactions import kind
+from storage_engine.broker.transactions import coordinator_kind as kind
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, member_transactional_id
-from storage_engine.core.transaction_state import LedgerKey
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.transactions.sink_names import (
+    NO_QUERY,
+    ONCE_PREFIX,
+    member_transactional_id,
+)
+from storage_engine.core.transactions.transaction_state import LedgerKey
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.cluster import SimulatedCluster

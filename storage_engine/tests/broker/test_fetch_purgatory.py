@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_reads import FetchReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH

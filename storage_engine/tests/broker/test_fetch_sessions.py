@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.broker.fetch_sessions import EVICTION_MS, FetchSessions, SessionFetch
+from storage_engine.broker.requests.fetch_sessions import EVICTION_MS, FetchSessions, SessionFetch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.broker.fetcher import FetcherPorts, FetcherSettings
-from storage_engine.broker.fetcher_manager import FetcherManager
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.replication_throttle import ReplicationThrottle
-from storage_engine.broker.topic_config import TopicConfig
+from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
+from storage_engine.broker.replicas.fetcher_manager import FetcherManager
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
-from storage_engine.protocol.record_batch import patch
+from storage_engine.protocol.records.record_batch import patch
 from storage_engine.simulation.clock import SimulatedLoop
 from storage_engine.tests.log.support import TP, open_log
 from storage_engine.tests.protocol.hostile_batches import GOOD, INT64_MAX, batch

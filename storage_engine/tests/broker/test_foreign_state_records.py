@@ -10,7 +10,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.transaction_state import (
     BatchEnd,
     LedgerKey,
     LedgerRecord,
@@ -18,9 +18,9 @@ from storage_engine.core.transaction_state import (
     TransactionalIdKey,
     state_partition,
 )
-from storage_engine.protocol import group_records, transaction_records
 from storage_engine.protocol.apis import abort_members
-from storage_engine.protocol.state_batches import encode_raw
+from storage_engine.protocol.state import group_records, transaction_records
+from storage_engine.protocol.state.state_batches import encode_raw
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
 from storage_engine.tests.broker.test_batch_commits import (

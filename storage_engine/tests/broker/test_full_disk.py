@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.partition_log import PartitionLog

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.folder_notice import FolderNotice
-from storage_engine.broker.isr_writer import IsrWriter
+from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.simulation.cluster import SimulatedCluster

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from storage_engine.broker.controller_store import PARTITIONS_PER_MULTI
-from storage_engine.broker.full_order import NamedReplicas
-from storage_engine.broker.handlers.control import leader_and_isr
-from storage_engine.broker.order_gate import OrderGate
-from storage_engine.broker.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.order_gate import OrderGate
+from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
+from storage_engine.broker.handlers.controller.control import leader_and_isr
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Coordination

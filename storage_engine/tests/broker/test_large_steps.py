@@ -1,6 +1,6 @@
 """A step of a coordinator that has more records than the log takes as one batch."""
 
-from storage_engine.broker.coordination import state_topic
+from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import add_partitions_to_txn
 from storage_engine.simulation.cluster import SimulatedCluster

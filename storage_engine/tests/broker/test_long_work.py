@@ -8,19 +8,25 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from storage_engine.broker.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
-from storage_engine.broker.handlers import fetch as fetch_handler
-from storage_engine.broker.handlers.topics import _duplicates
-from storage_engine.broker.long_work import INLINE_NS, RUNNING_MAX, SLICE_NS, URGENT_MAX, LongWork
+from storage_engine.broker.handlers.administration.topics import _duplicates
+from storage_engine.broker.handlers.records import fetch as fetch_handler
+from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
+from storage_engine.broker.requests.long_work import (
+    INLINE_NS,
+    RUNNING_MAX,
+    SLICE_NS,
+    URGENT_MAX,
+    LongWork,
+)
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log import time_search
+from storage_engine.log.segments import time_search
 from storage_engine.protocol.apis import list_offsets, metadata
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.records import iter_encoded
+from storage_engine.protocol.records.records import iter_encoded
 from storage_engine.simulation.clock import STEP_NS, ProcessLoop, SimulatedLoop
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import CLIENT, SimulatedConnection

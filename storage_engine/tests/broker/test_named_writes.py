@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.broker.coordination import state_topic
-from storage_engine.core import committed_numbers
+from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import FORMER_SEQUENCE, named_write
-from storage_engine.core.transaction_state import NumbersKey
+from storage_engine.core.transactions import committed_numbers
+from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, named_write
+from storage_engine.core.transactions.transaction_state import NumbersKey
 from storage_engine.protocol.apis import (
     abort_members,
     batch_heartbeat,

@@ -8,13 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.broker import delivery_requests, dispatcher
-from storage_engine.broker.delivery_requests import Sender, rounds_of
-from storage_engine.broker.full_order import NamedReplicas
-from storage_engine.broker.hosted_partition import Role
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.controller_events import Delivery, PartitionLeadership
+from storage_engine.broker import dispatcher
+from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.controller import delivery_requests
+from storage_engine.broker.controller.delivery_requests import Sender, rounds_of
+from storage_engine.broker.replicas.hosted_partition import Role
+from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
+from storage_engine.core.control.controller_events import Delivery, PartitionLeadership
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import (
     BrokerEpoch,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.fetch_reads import leaving
-from storage_engine.broker.order_gate import MAX_CONNECTIONS, OrderGate
-from storage_engine.broker.registration import UNREGISTERED
+from storage_engine.broker.cluster.order_gate import MAX_CONNECTIONS, OrderGate
+from storage_engine.broker.cluster.registration import UNREGISTERED
+from storage_engine.broker.requests.fetch_reads import leaving
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import (
     BrokerEpoch,

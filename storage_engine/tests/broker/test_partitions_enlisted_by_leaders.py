@@ -9,7 +9,7 @@ import pytest
 from storage_engine.broker.transactions import verifier
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_state import TransactionRecord, TransactionState
+from storage_engine.core.transactions.transaction_state import TransactionRecord, TransactionState
 from storage_engine.protocol.apis import (
     add_partitions_to_txn,
     api_versions,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.cluster import SimulatedCluster

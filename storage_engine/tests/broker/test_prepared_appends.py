@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from storage_engine.broker import prepared_appends
+from storage_engine.broker.replicas import prepared_appends
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.log.append_result import AppendResult
+from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.compression import codec_named
-from storage_engine.protocol.recompression import recompressed
-from storage_engine.protocol.record_batch import HEADER_BYTES, Codec, iter_headers, read_header
-from storage_engine.protocol.records import decode_batches, encode_batches
+from storage_engine.protocol.records.compression import codec_named
+from storage_engine.protocol.records.recompression import recompressed
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    Codec,
+    iter_headers,
+    read_header,
+)
+from storage_engine.protocol.records.records import decode_batches, encode_batches
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.requests import ANSWER_MS, produce_request
 from storage_engine.simulation.transactional_client import SimulatedProducer

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.broker.hosted_partition import Role
 from storage_engine.broker.produce_runs import PATIENCE, REST, ProduceRuns
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.log_file import LogFile
+from storage_engine.log.segments.log_file import LogFile
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.server import Server

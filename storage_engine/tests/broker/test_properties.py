@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.broker.properties import parse_properties
+from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
 
 

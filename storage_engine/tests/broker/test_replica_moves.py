@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker import replica_moves
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas import replica_moves
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import alter_replica_log_dirs, describe_log_dirs

@@ -216,7 +216,7 @@ def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(tmp_pat
 
 
 def test_a_log_is_gone_through_once_in_an_interval(tmp_path, monkeypatch):
-    from storage_engine.log.segment_scrub import SegmentScrub
+    from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 
     steps: list[Path] = []
     step = SegmentScrub.step

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.config_changes import KEEP_MS
+from storage_engine.broker.settings.config_changes import KEEP_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.hosted_partition import Role
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.cluster import SimulatedCluster

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.handlers.when_told import MAX_WAIT_MS
+from storage_engine.broker.handlers.controller.when_told import MAX_WAIT_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from storage_engine.broker.coordination.runner import CoordinatorRunner
+from storage_engine.broker.coordinators.runner import CoordinatorRunner
 from storage_engine.core.coordination import Replicated
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition

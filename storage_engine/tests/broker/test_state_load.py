@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.coordination import state_load
-from storage_engine.broker.coordination.load_troubles import DamagedLogError
-from storage_engine.broker.coordination.state_load import StateLoad
+from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.coordinators.load_troubles import DamagedLogError
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.record_batch import HEADER_BYTES, iter_headers
-from storage_engine.protocol.state_batches import readable
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
+from storage_engine.protocol.state.state_batches import readable
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put
 from storage_engine.tests.log.support import open_log
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from storage_engine.broker.topic_admin import NewTopic
+from storage_engine.broker.cluster.topic_admin import NewTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition

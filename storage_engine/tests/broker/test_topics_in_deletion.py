@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.topic_lookup import GONE, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import GONE, TopicLookup
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
-from storage_engine.core.transaction_state import TransactionState
+from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import commit, joined
 from storage_engine.tests.broker.test_transactions import log_of, producer, settle

@@ -9,13 +9,13 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.log.append_result import AppendResult
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.requests import fetch_request, produce_request
 from storage_engine.tests.log.support import open_log

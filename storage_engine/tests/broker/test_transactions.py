@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordination import state_load
+from storage_engine.broker.coordinators import state_load
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transaction_state import TransactionState, state_partition
+from storage_engine.core.transactions.transaction_state import TransactionState, state_partition
 from storage_engine.protocol.apis import (
     describe_producers,
     describe_transactions,

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker import delivery_requests, unexpected
-from storage_engine.broker.admin_requests import AdminRequests
-from storage_engine.broker.controller_store import ControllerStore
-from storage_engine.broker.leader_answers import LeaderAnswers
-from storage_engine.broker.metadata_cache import MetadataCache
-from storage_engine.broker.replica_manager import ReplicaManager
+from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.controller import delivery_requests
+from storage_engine.broker.controller.admin_requests import AdminRequests
+from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.broker.replicas.leader_answers import LeaderAnswers
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings_applier import SettingsApplier
-from storage_engine.core.controller import Controller
-from storage_engine.core.controller_events import BrokersChanged, StatesWritten
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.controller_events import BrokersChanged, StatesWritten
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition import LeaderPartition, Tick
-from storage_engine.log.log_manager import LogManager
+from storage_engine.core.replication.partition import LeaderPartition, Tick
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.protocol.apis import create_topics
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
-from storage_engine.broker.fetch_reads import FetchRead
-from storage_engine.broker.orders import STEPS_PER_TURN, Orders
-from storage_engine.broker.purgatory import WaitList
+from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.broker.requests.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
+from storage_engine.broker.requests.fetch_reads import FetchRead
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest

@@ -2,8 +2,8 @@
 
 import struct
 
-from storage_engine.protocol.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, seal
-from storage_engine.protocol.records import EncodedBatch
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, seal
+from storage_engine.protocol.records.records import EncodedBatch
 
 
 def numbered_batch(

@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.follower import divergence
 from storage_engine.core.ids import topic_id_to_text
-from storage_engine.core.leader_epochs import LeaderEpochCache
+from storage_engine.core.replication.follower import divergence
+from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import (
@@ -30,7 +30,7 @@ from storage_engine.protocol.apis import (
 from storage_engine.protocol.apis import metadata as metadata_api
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
-from storage_engine.protocol.record_batch import iter_headers, patch, read_header
+from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
 
 REMEMBERED_BATCHES = 5
 TOPIC_ID_CHARACTERS = 22

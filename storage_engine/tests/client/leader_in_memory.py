@@ -16,7 +16,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
     iter_headers,

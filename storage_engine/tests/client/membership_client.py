@@ -7,9 +7,9 @@ and has nothing of an older generation then.
 from collections import deque
 from typing import Any
 
-from storage_engine.client import membership
-from storage_engine.client.membership import Membership, Stage
-from storage_engine.client.range_assignment import assign_ranges
+from storage_engine.client.consumer import membership
+from storage_engine.client.consumer.membership import Membership, Stage
+from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Heartbeat, Join, Joined, Leave, Sync
 from storage_engine.tests.core.group_bench import G, subscription

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetch import FetchedBatches, FetchReader
+from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
 from storage_engine.core.ids import TopicPartition
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.accumulator import Accumulator, record_bytes
-from storage_engine.client.record_groups import encode_group
+from storage_engine.client.producer.accumulator import Accumulator, record_bytes
+from storage_engine.client.producer.record_groups import encode_group
 from storage_engine.core.ids import TopicPartition
 
 BATCH_BYTES = 400

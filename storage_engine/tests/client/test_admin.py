@@ -4,7 +4,7 @@ lost."""
 import pytest
 from kafka.protocol.admin.topics import CreateTopicsResponse, DeleteTopicsResponse
 
-from storage_engine.client.admin import create_topic, delete_topics
+from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.tests.client.fake_cluster import FakeCluster, Fault

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from storage_engine.client.broker_discovery import ZooKeeperBrokers
-from storage_engine.client.producer import Producer
-from storage_engine.client.producer_errors import TriesExhaustedError
+from storage_engine.client.producer.producer import Producer
+from storage_engine.client.producer.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, HeadraceError
 from storage_engine.net.deadline import Deadline
 from storage_engine.tests.client.fake_cluster import FakeCluster

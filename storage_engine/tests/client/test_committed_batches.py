@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from storage_engine.client.committed_batches import committed, without_read
-from storage_engine.protocol.record_batch import CONTROL_BIT, patch, read_header, seal
-from storage_engine.protocol.records import decode_batches, encode_batches
+from storage_engine.client.fetching.committed_batches import committed, without_read
+from storage_engine.protocol.records.record_batch import CONTROL_BIT, patch, read_header, seal
+from storage_engine.protocol.records.records import decode_batches, encode_batches
 
 
 class Log:

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from storage_engine.client.consumer_config import ConsumerConfig
-from storage_engine.client.consumer_positions import Positions
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms

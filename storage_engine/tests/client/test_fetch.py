@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetch import FetchReader
-from storage_engine.client.fetch_window import FetchWindow
-from storage_engine.client.range_reader import read_range
+from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.fetch_window import FetchWindow
+from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -20,7 +20,7 @@ from storage_engine.core.errors import (
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.ranges import read_ranges

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.client.fetch_window import HELD_BYTES, LEAST_FETCH_BYTES, FetchWindow
+from storage_engine.client.fetching.fetch_window import HELD_BYTES, LEAST_FETCH_BYTES, FetchWindow
 
 MIB = 1 << 20
 

@@ -12,11 +12,11 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from storage_engine.client.consumer_config import ConsumerConfig
-from storage_engine.client.consumer_record import rows_of
-from storage_engine.client.fetch import FetchedBatches
-from storage_engine.client.range_assignment import assign_ranges
-from storage_engine.client.record_buffer import RecordBuffer
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_record import rows_of
+from storage_engine.client.consumer.range_assignment import assign_ranges
+from storage_engine.client.consumer.record_buffer import RecordBuffer
+from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.core.errors import ConfigError, CorruptRecordError
 from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.ids import TopicPartition
@@ -25,8 +25,8 @@ from storage_engine.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from storage_engine.protocol.record_batch import patch
-from storage_engine.protocol.records import HEADERS_TYPE, decode_batches, encode_batches
+from storage_engine.protocol.records.record_batch import patch
+from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches, encode_batches
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 TOPICS = st.sets(st.text("abcé", min_size=1, max_size=4), max_size=4)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.client.group_offsets import GroupOffsets
+from storage_engine.client.consumer.group_offsets import GroupOffsets
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse

@@ -11,8 +11,8 @@ HEAVY = ("asyncio", "kafka", "numpy", "pyarrow", "kazoo", "ssl")
 
 def test_the_client_imports_nothing_heavy():
     code = (
-        "import sys, storage_engine.client.fetch, storage_engine.client.produce;"
-        "import storage_engine.client.admin;"
+        "import sys, storage_engine.client.fetching.fetch, storage_engine.client.producer.produce;"
+        "import storage_engine.client.admin.topics;"
         "from storage_engine.client import Producer;"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.membership import (
+from storage_engine.client.consumer.membership import (
     CommitAnswered,
     Fail,
     FindCoordinator,

@@ -4,7 +4,8 @@ what a compacted topic has kept."""
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.mirror_offsets import (
+from storage_engine.core.ids import TopicPartition
+from storage_engine.mirror.offsets import (
     PER_LEVEL,
     Delivered,
     OffsetMap,
@@ -13,9 +14,8 @@ from storage_engine.client.mirror_offsets import (
     runs_of,
     slot_of,
 )
-from storage_engine.client.mirror_progress import Copy, Moved, Progress, ProgressError, TopicIds
-from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.copied_batches import Span
+from storage_engine.mirror.progress import Copy, Moved, Progress, ProgressError, TopicIds
+from storage_engine.protocol.records.copied_batches import Span
 from storage_engine.tests.sampling import examples
 
 GAP = st.sampled_from([0, 0, 0, 1, 5])

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from storage_engine.client.admin import ConfigEntry
-from storage_engine.client.mirror_plan import (
+from storage_engine.client.admin.topics import ConfigEntry
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.mirror.plan import (
     Plan,
     Selection,
     check_keeps_times,
     copied_settings,
     missing_partitions,
 )
-from storage_engine.core.config_source import ConfigSource
-from storage_engine.core.errors import ConfigError
 
 
 def selection(include, exclude=None, target_name="{topic}"):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetch import FetchReader
+from storage_engine.client.fetching.fetch import FetchReader
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import FakeCluster

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.partition_choice import StickyPartition, murmur2, partition_for_key
-from storage_engine.client.partitioner import partitions_for_keys
+from storage_engine.client.producer.partition_choice import (
+    StickyPartition,
+    murmur2,
+    partition_for_key,
+)
+from storage_engine.client.producer.partitioner import partitions_for_keys
 
 
 @settings(deadline=None, max_examples=50)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage_engine.client.partitioner import murmur2, partitions_for_keys
+from storage_engine.client.producer.partitioner import murmur2, partitions_for_keys
 
 KEYS = [random.Random(5).randbytes(size) for size in [*range(70), 255, 1000, 4001]] * 3
 

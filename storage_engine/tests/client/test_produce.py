@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.produce import BatchWriter
-from storage_engine.client.producer_errors import TriesExhaustedError
+from storage_engine.client.producer.produce import BatchWriter
+from storage_engine.client.producer.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -19,7 +19,7 @@ from storage_engine.core.errors import (
     RecordTooLargeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import Fault, values_of
 

@@ -14,7 +14,7 @@ from storage_engine.client import (
     RecordMetadata,
     SerializationError,
 )
-from storage_engine.client.partition_choice import partition_for_key
+from storage_engine.client.producer.partition_choice import partition_for_key
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -23,8 +23,8 @@ from storage_engine.core.errors import (
     KafkaError,
     RecordTooLargeError,
 )
-from storage_engine.protocol.record_batch import read_header
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.record_batch import read_header
+from storage_engine.protocol.records.records import decode_batches
 from storage_engine.tests.client.fake_cluster import Fault
 
 WAIT_S = 30

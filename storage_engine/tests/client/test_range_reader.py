@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client import fetch, fetch_cursor, fetch_window
-from storage_engine.client.fetch_window import FetchWindow
-from storage_engine.client.range_reader import read_range
+from storage_engine.client.fetching import fetch, fetch_cursor, fetch_window
+from storage_engine.client.fetching.fetch_window import FetchWindow
+from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import ErrorCode, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.leader_in_memory import MemoryLeader, MemoryLog, base_offsets

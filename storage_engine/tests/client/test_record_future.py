@@ -6,8 +6,8 @@ from concurrent.futures import FIRST_COMPLETED, as_completed, wait
 
 import pytest
 
-from storage_engine.client.record_future import RecordFuture, next_future, resolve
-from storage_engine.client.record_groups import RecordMetadata
+from storage_engine.client.producer.record_future import RecordFuture, next_future, resolve
+from storage_engine.client.producer.record_groups import RecordMetadata
 from storage_engine.core.errors import ErrorCode, KafkaError
 
 LONG_S = 60

@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.client.connection import NotServedError
 from storage_engine.client.coordinator_lookup import MAX_REMEMBERED
-from storage_engine.client.produce import BatchWriter
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import (
     ConfigError,
@@ -17,7 +17,7 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import named_write
+from storage_engine.core.transactions.sink_names import named_write
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.batch_fields import BatchResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
@@ -25,7 +25,7 @@ from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRespons
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.protocol.apis.spec import VersionRange
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.batches import numbered_batch
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

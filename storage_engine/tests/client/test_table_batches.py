@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.partition_choice import partition_for_key
-from storage_engine.client.producer_errors import SerializationError
-from storage_engine.client.table_batches import table_batches
-from storage_engine.protocol.records import decode_batches
+from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.table_batches import table_batches
+from storage_engine.protocol.records.records import decode_batches
 
 
 def batches(table, count, batch_bytes=500):

@@ -5,9 +5,9 @@ does, gets nothing of the other, however far that has grown by then (R-CLI6).
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.mirror_source import MirrorSource, is_gone
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.mirror.source import MirrorSource, is_gone
 from storage_engine.tests.client.batches import numbered_batch
 
 T0 = TopicPartition("t", 0)

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer import Consumer
-from storage_engine.client.fetch import FetchReader
-from storage_engine.client.mirror_source import MirrorSource, SourceShrunkError
-from storage_engine.client.range_reader import read_range
+from storage_engine.client.consumer.consumer import Consumer
+from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import LogTruncatedError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import iter_encoded
+from storage_engine.mirror.source import MirrorSource, SourceShrunkError
+from storage_engine.protocol.records.records import iter_encoded
 from storage_engine.tests.client.fake_cluster import FakeCluster
 
 T0 = TopicPartition("t", 0)

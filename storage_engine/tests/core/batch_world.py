@@ -20,7 +20,7 @@ from uuid import UUID
 from storage_engine.core.coordination import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_events import (
+from storage_engine.core.transactions.transaction_events import (
     Answer,
     CommitBatch,
     Effect,
@@ -32,15 +32,15 @@ from storage_engine.core.transaction_events import (
     Tick,
     VerifyMember,
 )
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
     MemberKey,
     StateKey,
     StateRecord,
 )
-from storage_engine.core.transactions import TransactionCoordinator
-from storage_engine.core.verification_guard import VerificationGuards
+from storage_engine.core.transactions.transactions import TransactionCoordinator
+from storage_engine.core.transactions.verification_guard import VerificationGuards
 from storage_engine.tests.core.batch_world_parts import (
     Client,
     OutputPartition,

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.query_runs import RUNS_KEPT
-from storage_engine.core.transaction_events import Answer
-from storage_engine.core.transaction_state import LedgerRecord
-from storage_engine.core.verification_guard import VerificationGuards
+from storage_engine.core.transactions.query_runs import RUNS_KEPT
+from storage_engine.core.transactions.transaction_events import Answer
+from storage_engine.core.transactions.transaction_state import LedgerRecord
+from storage_engine.core.transactions.verification_guard import VerificationGuards
 
 
 class Violation(AssertionError):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage_engine.core.controller import Controller
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BrokersChanged,
     DeleteTopicNodes,
@@ -23,8 +23,8 @@ from storage_engine.core.controller_events import (
     WriteStates,
 )
 from storage_engine.core.ids import NO_TAIL_LOST, ControllerEpoch, TopicPartition
-from storage_engine.core.leader_epochs import LeaderEpochCache
-from storage_engine.core.partition import LeaderPartition
+from storage_engine.core.replication.leader_epochs import LeaderEpochCache
+from storage_engine.core.replication.partition import LeaderPartition
 
 if TYPE_CHECKING:
     from storage_engine.tests.core.cluster_world import World

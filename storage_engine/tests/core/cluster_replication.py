@@ -1,19 +1,19 @@
 """How the brokers of a random cluster are told who leads, and replicate."""
 
-from storage_engine.core.cluster_state import PartitionState
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.cluster_state import PartitionState
+from storage_engine.core.control.controller_events import (
     Deliver,
     Delivered,
     Delivery,
     DeliveryFailed,
     PartitionLeadership,
 )
-from storage_engine.core.follower import divergence, truncation_offset
 from storage_engine.core.ids import (
     BrokerId,
     TopicPartition,
 )
-from storage_engine.core.partition import (
+from storage_engine.core.replication.follower import divergence, truncation_offset
+from storage_engine.core.replication.partition import (
     Appended,
     Effect,
     FollowerFetched,

@@ -9,8 +9,8 @@ deliveries and their answers get lost. Order holds within one client's requests 
 
 from uuid import UUID
 
-from storage_engine.core.cluster_state import BrokerInfo, TopicInfo
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.cluster_state import BrokerInfo, TopicInfo
+from storage_engine.core.control.controller_events import (
     BalanceChecked,
     ControlledShutdownRequested,
     Loaded,

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.control.controller_events import (
     AssignmentChange,
     DropReassignmentRequests,
     StateWrite,
@@ -17,7 +17,7 @@ from storage_engine.core.ids import (
     PartitionEpoch,
     TopicPartition,
 )
-from storage_engine.core.partition import (
+from storage_engine.core.replication.partition import (
     ProposeIsr,
 )
 from storage_engine.tests.core.cluster_parts import (

@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState, TopicInfo
-from storage_engine.core.controller import Controller
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.controller_events import (
     Deliver,
     Delivered,
     Loaded,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from storage_engine.core.coordination import AppendRecord, Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_events import (
+from storage_engine.core.transactions.transaction_events import (
     Answer,
     CommitBatch,
     Effect,
@@ -16,8 +16,8 @@ from storage_engine.core.transaction_events import (
     SendMarkers,
     Tick,
 )
-from storage_engine.core.transaction_state import NO_ROWS, StateKey, StateRecord
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.transactions.transaction_state import NO_ROWS, StateKey, StateRecord
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 
 TIMEOUT_MS = 1000
 OUT0, OUT1 = TopicPartition("out", 0), TopicPartition("out", 1)

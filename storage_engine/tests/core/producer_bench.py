@@ -2,13 +2,13 @@
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_events import (
+from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
     EndTransaction,
     InitProducer,
     VerifyPartitions,
 )
-from storage_engine.core.transaction_state import TransactionRecord
+from storage_engine.core.transactions.transaction_state import TransactionRecord
 from storage_engine.tests.core.coordinator_bench import CoordinatorBench
 
 TIMEOUT_MS = 60_000

@@ -5,7 +5,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
     CoordinatorBench,

@@ -3,17 +3,17 @@ its rule is taken out. Source: R-SPARK2, the page on the exactly-once sink."""
 
 import pytest
 
-from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_events import (
+from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     Heartbeat,
     VerifyMember,
 )
-from storage_engine.core.transaction_state import LedgerKey, MemberKey
-from storage_engine.core.transactions import TransactionCoordinator
-from storage_engine.core.verification_guard import VerificationGuards
+from storage_engine.core.transactions.transaction_state import LedgerKey, MemberKey
+from storage_engine.core.transactions.transactions import TransactionCoordinator
+from storage_engine.core.transactions.verification_guard import VerificationGuards
 from storage_engine.tests.core.coordinator_bench import (
     OUT0,
     OUT1,

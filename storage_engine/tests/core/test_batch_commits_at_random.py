@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.batch_commits import BatchCommits
+from storage_engine.core.transactions.batch_commits import BatchCommits
 from storage_engine.tests.core.batch_world import World
 from storage_engine.tests.core.batch_world_parts import Violation
 from storage_engine.tests.core.missing_rules import (

@@ -2,7 +2,7 @@
 R-CTL7, R-CTL9.
 """
 
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controller_events import (
     BalanceChecked,
     BrokersChanged,
     ControlledShutdownRequested,

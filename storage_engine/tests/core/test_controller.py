@@ -5,7 +5,7 @@ go, writes that fail. Source: R-CTL2 to R-CTL9, R-REP9.
 from dataclasses import replace
 from uuid import UUID
 
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controller_events import (
     BrokersChanged,
     Loaded,
     NoReplicaOnline,

@@ -3,7 +3,7 @@ once the faults stop. Source: decisions 3 and 4 of the architecture, R-CTL2 to R
 
 import pytest
 
-from storage_engine.core import controller
+from storage_engine.core.control import controller
 from storage_engine.tests.core.cluster_world import World
 
 

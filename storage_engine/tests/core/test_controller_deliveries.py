@@ -1,6 +1,6 @@
 """What the controller tells brokers, and what they tell of replicas that they can't serve."""
 
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controller_events import (
     BalanceChecked,
     BrokerReportsFailures,
     BrokersChanged,

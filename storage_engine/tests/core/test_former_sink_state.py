@@ -8,10 +8,10 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.single_use import single_use
-from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write
-from storage_engine.core.transaction_state import LedgerKey
-from storage_engine.protocol.transaction_records import decode_key, decode_record
+from storage_engine.core.transactions.single_use import single_use
+from storage_engine.core.transactions.sink_names import NO_QUERY, ONCE_PREFIX, named_write
+from storage_engine.core.transactions.transaction_state import LedgerKey
+from storage_engine.protocol.state.transaction_records import decode_key, decode_record
 from storage_engine.tests.core.coordinator_bench import CoordinatorBench, error
 
 STORED = Path(__file__).parents[1] / "protocol" / "fixtures" / "sink_state_of_one_sequence.json"

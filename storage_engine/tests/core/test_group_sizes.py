@@ -9,7 +9,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey, GroupRecord
-from storage_engine.protocol.group_records import encode_key, encode_record
+from storage_engine.protocol.state.group_records import encode_key, encode_record
 from storage_engine.tests.core.group_bench import G, GroupBench, subscription
 
 LIMIT = 10_000

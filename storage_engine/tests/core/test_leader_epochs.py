@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.leader_epochs import EpochEnd, EpochStart, LeaderEpochCache
+from storage_engine.core.replication.leader_epochs import EpochEnd, EpochStart, LeaderEpochCache
 
 
 def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:

@@ -4,9 +4,10 @@ from collections.abc import Collection
 
 import pytest
 
-from storage_engine.core.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.decision import Situation, wanted
-from storage_engine.core.election import Elected
+from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
+from storage_engine.core.control.decision import Situation, wanted
+from storage_engine.core.control.election import Elected
+from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
 from storage_engine.core.ids import (
     NO_TAIL_LOST,
     BrokerEpoch,
@@ -15,8 +16,7 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     PartitionEpoch,
 )
-from storage_engine.core.lost_tails import joined_epochs_of, suspects
-from storage_engine.core.partition import (
+from storage_engine.core.replication.partition import (
     FollowerFetched,
     LagLimits,
     LeaderPartition,

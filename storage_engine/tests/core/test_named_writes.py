@@ -5,11 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.query_runs import RUNS_KEPT
-from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write, part_and_number
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions import committed_numbers
+from storage_engine.core.transactions.query_runs import RUNS_KEPT
+from storage_engine.core.transactions.sink_names import (
+    NO_QUERY,
+    ONCE_PREFIX,
+    named_write,
+    part_and_number,
+)
+from storage_engine.core.transactions.transaction_state import (
     BatchEnd,
     LedgerKey,
     LedgerRecord,

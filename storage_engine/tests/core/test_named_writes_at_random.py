@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core import committed_numbers
-from storage_engine.core.batch_commits import BatchCommits
-from storage_engine.core.committed_numbers import CommittedNumbers
-from storage_engine.core.sink_names import named_write, part_and_number
-from storage_engine.core.transaction_state import NumbersKey
-from storage_engine.core.transactions import TransactionCoordinator
+from storage_engine.core.transactions import committed_numbers
+from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.committed_numbers import CommittedNumbers
+from storage_engine.core.transactions.sink_names import named_write, part_and_number
+from storage_engine.core.transactions.transaction_state import NumbersKey
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.tests.core.batch_world import SINK, World
 from storage_engine.tests.core.batch_world_parts import Violation
 from storage_engine.tests.core.missing_rules import (

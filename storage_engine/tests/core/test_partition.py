@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.isr import CommittedIsr, PendingExpand, PendingShrink
-from storage_engine.core.partition import (
+from storage_engine.core.replication.isr import CommittedIsr, PendingExpand, PendingShrink
+from storage_engine.core.replication.partition import (
     UNKNOWN_OFFSET,
     Appended,
     Event,

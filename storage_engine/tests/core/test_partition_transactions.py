@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.cleaned_transactions import CleanedTransactions
 from storage_engine.core.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     TransactionCoordinatorFencedError,
 )
-from storage_engine.core.partition_transactions import (
+from storage_engine.core.retained.cleaned_transactions import CleanedTransactions
+from storage_engine.core.retained.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.transactions.partition_transactions import (
     ENDED_MAX,
     AbortedTransaction,
     PartitionTransactions,
     TransactionMarker,
 )
-from storage_engine.core.producer_state import ProducerBatch, ProducerStates
 
 COMMIT = TransactionMarker(True, 0)
 ABORT = TransactionMarker(False, 0)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.core.producer_state import (
+from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     BATCHES_REMEMBERED,
     MAX_SEQUENCE,
@@ -15,7 +14,8 @@ from storage_engine.core.producer_state import (
     ProducerBatch,
     ProducerStates,
 )
-from storage_engine.core.single_use import single_use
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.transactions.single_use import single_use
 
 
 class Writer:

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from storage_engine.core.transaction_state import TransactionState
+from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.tests.core.coordinator_bench import OUT0, OUT1
 from storage_engine.tests.core.producer_bench import TIMEOUT_MS, TX, Producer, ProducerBench
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BrokersChanged,
     DropReassignmentRequests,
@@ -12,13 +12,13 @@ from storage_engine.core.controller_events import (
     TopicDeletionRequested,
     WriteAssignments,
 )
-from storage_engine.core.ids import BrokerId
-from storage_engine.core.reassignment import (
+from storage_engine.core.control.reassignment import (
     Assigned,
     Reassignment,
     reassignment_election,
     target_problem,
 )
+from storage_engine.core.ids import BrokerId
 from storage_engine.tests.core.controller_bench import TP, Driven, brokers, running, state, topic
 
 

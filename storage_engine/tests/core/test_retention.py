@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.retention import (
+from storage_engine.core.retained.retention import (
     DeletionLimits,
     KafkaDeletionPolicy,
     SegmentFacts,

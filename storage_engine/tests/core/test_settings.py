@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.setting import LONG_MAX, Setting, SettingType, unknown_key_error
-from storage_engine.core.settings import ALIASES, BY_BROKER_KEY, BY_TOPIC_KEY, SETTINGS
+from storage_engine.core.settings.setting import LONG_MAX, Setting, SettingType, unknown_key_error
+from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY, BY_TOPIC_KEY, SETTINGS
 
 R_TOOL1 = [
     "unclean.leader.election.enable",

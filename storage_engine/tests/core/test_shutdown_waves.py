@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from storage_engine.core.controlled_shutdowns import LEAST_IN_WAVE
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
+from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ControlledShutdownRequested,
     Delivered,

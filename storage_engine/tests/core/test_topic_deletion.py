@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from storage_engine.core.cluster_state import TopicInfo
-from storage_engine.core.controller_events import (
+from storage_engine.core.control.cluster_state import TopicInfo
+from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BrokersChanged,
     DeleteTopicNodes,

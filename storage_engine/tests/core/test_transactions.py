@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.producer_epochs import LAST_CLIENT_EPOCH
-from storage_engine.core.transaction_events import MarkersWritten
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.producer_epochs import LAST_CLIENT_EPOCH
+from storage_engine.core.transactions.transaction_events import MarkersWritten
+from storage_engine.core.transactions.transaction_state import (
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
 )
-from storage_engine.core.transactions import EXPIRATION_MS
+from storage_engine.core.transactions.transactions import EXPIRATION_MS
 from storage_engine.tests.core.coordinator_bench import OUT0, OUT1
 from storage_engine.tests.core.producer_bench import (
     TIMEOUT_MS,

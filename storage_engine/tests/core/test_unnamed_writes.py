@@ -6,15 +6,15 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_ledgers import MOST_FORGOTTEN
-from storage_engine.core.sink_names import NO_QUERY, ONCE_PREFIX, named_write
-from storage_engine.core.transaction_state import LedgerKey, LedgerRecord, Origin
-from storage_engine.core.transactions import (
+from storage_engine.core.transactions.sink_ledgers import MOST_FORGOTTEN
+from storage_engine.core.transactions.sink_names import NO_QUERY, ONCE_PREFIX, named_write
+from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord, Origin
+from storage_engine.core.transactions.transactions import (
     EXPIRATION_MS,
     SINK_TIMEOUT_MAX_MS,
     TransactionCoordinator,
 )
-from storage_engine.protocol.transaction_records import encode_record
+from storage_engine.protocol.state.transaction_records import encode_record
 from storage_engine.tests.core.coordinator_bench import OUT0, CoordinatorBench
 
 

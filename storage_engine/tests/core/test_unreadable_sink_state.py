@@ -5,16 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core import committed_numbers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.sink_names import (
+from storage_engine.core.transactions import committed_numbers
+from storage_engine.core.transactions.sink_names import (
     FORMER_SEQUENCE,
     NO_QUERY,
     ONCE_PREFIX,
     named_write,
 )
-from storage_engine.core.transaction_state import LedgerKey, NumbersKey
+from storage_engine.core.transactions.transaction_state import LedgerKey, NumbersKey
 from storage_engine.tests.core.coordinator_bench import OUT0, CoordinatorBench, error
 
 SOURCE = TopicPartition("source", 0)

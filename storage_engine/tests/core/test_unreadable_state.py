@@ -7,8 +7,12 @@ import pytest
 
 from storage_engine.core.coordination import UnreadableRecord
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transaction_events import AbortMembers, MarkersWritten, VerifyMember
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.transaction_events import (
+    AbortMembers,
+    MarkersWritten,
+    VerifyMember,
+)
+from storage_engine.core.transactions.transaction_state import (
     BatchEnd,
     LedgerKey,
     LedgerRecord,

@@ -1,6 +1,6 @@
 """Whether a producer may write to a partition: the coordinator's word, and how long it counts."""
 
-from storage_engine.core.verification_guard import VerificationGuards
+from storage_engine.core.transactions.verification_guard import VerificationGuards
 
 
 def opened(guards: VerificationGuards, producer_id: int, epoch: int) -> bool:

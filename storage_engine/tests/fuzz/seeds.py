@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
-from storage_engine.protocol.record_batch import Codec
+from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.tests.fuzz.targets import VERSIONS, records_input, request_input
 from storage_engine.tests.protocol import hostile_batches
 from storage_engine.tests.protocol.apis import kio_messages

@@ -19,10 +19,10 @@ from storage_engine.protocol.apis.registry import (
     SERVED_RANGES,
     spec_for,
 )
-from storage_engine.protocol.compression import compress
-from storage_engine.protocol.copied_batches import copied_batches
 from storage_engine.protocol.framing import parse_request_header
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.compression import compress
+from storage_engine.protocol.records.copied_batches import copied_batches
+from storage_engine.protocol.records.record_batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     HEADER_BYTES,
@@ -32,8 +32,8 @@ from storage_engine.protocol.record_batch import (
     compute_crc,
     validate_for_append,
 )
-from storage_engine.protocol.record_keys import check_keys
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.record_keys import check_keys
+from storage_engine.protocol.records.records import decode_batches
 
 VERSIONS = [
     (key, version)

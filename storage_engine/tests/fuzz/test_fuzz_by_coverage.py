@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from storage_engine.protocol.record_batch import Codec
+from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.tests.fuzz.seeds import write_seeds
 from storage_engine.tests.fuzz.targets import (
     TARGETS,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from storage_engine.log.disk import RealDisk
+from storage_engine.log.files.disk import RealDisk
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from storage_engine.protocol.record_batch import BatchHeader, iter_headers, read_header, seal
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.record_batch import (
+    BatchHeader,
+    iter_headers,
+    read_header,
+    seal,
+)
+from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.log.compaction_support import Row, rows_of
 
 KEYS = 6

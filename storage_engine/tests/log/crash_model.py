@@ -9,10 +9,10 @@ import random
 from collections import defaultdict
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.log_manager import LogManager
-from storage_engine.log.log_segment import LogSegment, offset_in_name
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.record_batch import BatchHeader, crc_matches
+from storage_engine.log.segments.log_segment import LogSegment, offset_in_name
+from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import Row, newest_of
 from storage_engine.tests.log.crash_batches import StoredBatch, batches_in, rows_in

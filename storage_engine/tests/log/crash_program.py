@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.crash_batches import SentBatch, StoredBatch, batch_of
 from storage_engine.tests.log.crash_model import LogModel
 from storage_engine.tests.log.support import ManualClock, columns_of
 
 if TYPE_CHECKING:
-    from storage_engine.log.compaction_job import CompactionJob
+    from storage_engine.log.cleaning.compaction_job import CompactionJob
 
 ROOT = Path("/data")
 EVENTS, TABLE = TopicPartition("events", 0), TopicPartition("table", 0)

@@ -10,8 +10,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import BatchHeader, iter_headers, read_header
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers, read_header
+from storage_engine.protocol.records.records import decode_batches
 
 
 class Record(NamedTuple):

@@ -9,9 +9,9 @@ from pathlib import Path
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.segment_slice import SegmentSlice
-from storage_engine.protocol.batch_columns import BatchColumns
-from storage_engine.protocol.record_batch import (
+from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
     LENGTH_END,

@@ -12,11 +12,11 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     RecordTooLargeError,
 )
-from storage_engine.log.append_preparation import Requirement, prepare, requirement_of
+from storage_engine.log.appending.append_preparation import Requirement, prepare, requirement_of
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.compression import decompress
-from storage_engine.protocol.recompression import recompressed
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.compression import decompress
+from storage_engine.protocol.records.recompression import recompressed
+from storage_engine.protocol.records.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
@@ -26,7 +26,7 @@ from storage_engine.protocol.record_batch import (
     read_header,
     seal,
 )
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.sampling import examples
 
 LIMIT = 1 << 20

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
-from storage_engine.log.append_result import AppendResult
-from storage_engine.log.disk import RealDisk
+from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import read_header, seal
+from storage_engine.protocol.records.record_batch import read_header, seal
 from storage_engine.tests.log.support import (
     columns_of,
     join,

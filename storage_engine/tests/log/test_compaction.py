@@ -5,8 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from storage_engine.protocol.record_batch import iter_headers
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     DAY_MS,
@@ -140,7 +140,7 @@ def test_headers_of_records_are_kept(tmp_path):
     put(log, [(b"a", b"new")])
     fill_keys_from(log, 0, 40)
     assert compact(log)
-    from storage_engine.protocol.records import decode_batches
+    from storage_engine.protocol.records.records import decode_batches
 
     decoded = decode_batches(log.read(0, max_bytes=1).view(), include_headers=True)
     assert decoded.headers.to_pylist() == [headers.to_pylist()[1], None]
@@ -275,8 +275,8 @@ def test_the_last_batch_of_a_log_stays_for_who_reads_to_its_end(tmp_path):
 def test_keys_with_equal_upper_halves_of_their_hashes_are_told_apart():
     import numpy as np
 
-    from storage_engine.log.key_hashes import KeyHashes
-    from storage_engine.log.newest_offsets import NewestOffsets
+    from storage_engine.log.cleaning.key_hashes import KeyHashes
+    from storage_engine.log.cleaning.newest_offsets import NewestOffsets
 
     newest = NewestOffsets(1 << 20)
     high = np.array([5, 5, 5, 7], np.uint64)

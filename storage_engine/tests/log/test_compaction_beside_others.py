@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import InvalidRecordError, OutOfOrderSequenceError
-from storage_engine.core.producer_state import ANY_FORGOTTEN
+from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     compact,

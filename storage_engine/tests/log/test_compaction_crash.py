@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import LogStorageError
-from storage_engine.log.cleaned_segment import CancelledError
-from storage_engine.log.disk import RealDisk
-from storage_engine.log.swap_files import sync_names
+from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.files.disk import RealDisk
+from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     Row,

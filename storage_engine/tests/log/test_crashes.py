@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from storage_engine.log.flush_state import FlushState
-from storage_engine.log.log_segment import LogSegment
+from storage_engine.log.segments.log_segment import LogSegment
+from storage_engine.log.state.flush_state import FlushState
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.crash_program import CrashProgram, command_for
 

@@ -9,13 +9,13 @@ import pytest
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
-from storage_engine.log.checkpoints import (
+from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     write_offsets,
 )
-from storage_engine.log.data_folder import DataFolder
-from storage_engine.log.disk import REAL_DISK, RealDisk
+from storage_engine.log.files.disk import REAL_DISK, RealDisk
+from storage_engine.log.folders.data_folder import DataFolder
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from storage_engine.core.errors import LogStorageError
-from storage_engine.log.disk import RealDisk
+from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.support import (
     append,

@@ -5,7 +5,7 @@
 import pytest
 
 from storage_engine.core.errors import OutOfOrderSequenceError
-from storage_engine.core.producer_state import ANY_FORGOTTEN, NONE_FORGOTTEN
+from storage_engine.core.retained.producer_state import ANY_FORGOTTEN, NONE_FORGOTTEN
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.support import append, join, make_batch, open_log
 

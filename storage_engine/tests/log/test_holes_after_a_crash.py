@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_keys, put, rows
 from storage_engine.tests.log.support import ManualClock, make_batch

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     Codec,
     compute_crc,
     iter_headers,
     patch,
 )
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.records import decode_batches
 from storage_engine.tests.log.compaction_support import compact
 from storage_engine.tests.log.support import TP, open_log, read_all, read_one
 from storage_engine.tests.protocol.hostile_batches import (

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.log.key_hashes import LONG_KEY_BYTES, KeyHasher, KeyHashes
-from storage_engine.log.newest_offsets import NewestOffsets
+from storage_engine.log.cleaning.key_hashes import LONG_KEY_BYTES, KeyHasher, KeyHashes
+from storage_engine.log.cleaning.newest_offsets import NewestOffsets
 
 
 def pairs(hashes: KeyHashes) -> list[tuple[int, int]]:

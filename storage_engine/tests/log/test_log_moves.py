@@ -15,9 +15,9 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.disk import REAL_DISK
-from storage_engine.log.log_manager import LogManager
-from storage_engine.log.wanted_folders import WANTED_MAX, WantedFolders
+from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.folders.wanted_folders import WANTED_MAX, WantedFolders
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import LogFolderError, LogStorageError
-from storage_engine.log.checkpoints import (
+from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,

@@ -14,7 +14,7 @@ from storage_engine.core.errors import (
     RecordTooLargeError,
 )
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import crc_matches, read_header
+from storage_engine.protocol.records.record_batch import crc_matches, read_header
 from storage_engine.tests.log.support import (
     append,
     fill,

@@ -5,15 +5,15 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.core.producer_state import (
+from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     NONE_FORGOTTEN,
     ProducerBatch,
     ProducerStates,
 )
-from storage_engine.log.disk import REAL_DISK
-from storage_engine.log.producer_snapshots import (
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.state.producer_snapshots import (
     SNAPSHOTS_KEPT,
     ProducerSnapshots,
     decode,

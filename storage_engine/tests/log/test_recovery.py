@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.log.support import (
     append,
     fill,

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from storage_engine.log.disk import REAL_DISK
-from storage_engine.log.log_manager import LogManager
-from storage_engine.log.recovery_progress import MARK, RecoveryProgress, bytes_to_check
+from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.recovery.recovery_progress import MARK, RecoveryProgress, bytes_to_check
 from storage_engine.tests.log.support import SMALL, TP, ManualClock, fill, open_log
-from storage_engine.tools.cluster_file import BrokerEntry
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.serving import wait_until_serving
+from storage_engine.tools.local.cluster_file import BrokerEntry
+from storage_engine.tools.local.serving import wait_until_serving
 
 
 class RunningClock(ManualClock):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.retention import KafkaDeletionPolicy
+from storage_engine.core.retained.retention import KafkaDeletionPolicy
 from storage_engine.log.deletion_policy import load_policy
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.retention import DeletionPolicyError

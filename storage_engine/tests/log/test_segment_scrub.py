@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.log.cleaned_segment import CancelledError
-from storage_engine.log.disk import REAL_DISK
+from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.segment_patch import Replacements
+from storage_engine.log.cleaning.segment_scrub import SegmentScrub
+from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.segment_patch import Replacements
-from storage_engine.log.segment_scrub import SegmentScrub
-from storage_engine.protocol.record_batch import iter_headers
+from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import TP, ManualClock, fill, open_log, read_all
 
@@ -286,7 +286,7 @@ def test_a_checked_file_is_not_kept_in_the_page_cache(tmp_path):
 
 
 def test_the_time_of_the_last_check_outlives_a_stop_in_order_only(tmp_path):
-    from storage_engine.log.log_manager import LogManager
+    from storage_engine.log.folders.log_manager import LogManager
     from storage_engine.tests.log.support import SMALL
 
     clock = ManualClock()

@@ -11,12 +11,12 @@ import pytest
 
 from storage_engine.core.errors import LogFolderError, LogShortageError, StorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.log.compaction_job import CompactionJob
-from storage_engine.log.log_manager import LogManager
-from storage_engine.log.open_files import OpenFiles
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.log.cleaning.compaction_job import CompactionJob
+from storage_engine.log.files.open_files import OpenFiles
+from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.storage_errors import storage_error
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.support import (

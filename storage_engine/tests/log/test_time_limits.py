@@ -4,7 +4,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode, InvalidTimestampError, KafkaError
 from storage_engine.log.log_config import LogConfig
-from storage_engine.protocol.record_batch import read_header, seal
+from storage_engine.protocol.records.record_batch import read_header, seal
 from storage_engine.tests.log.support import append, columns_of, make_batch, open_log
 
 NOW_MS = 1_700_000_000_000

@@ -13,13 +13,13 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     TransactionCoordinatorFencedError,
 )
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.protocol.control_record import (
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.protocol.records.control_record import (
     encode_marker,
     read_marker,
     with_delete_horizon,
 )
-from storage_engine.protocol.record_batch import CONTROL_BIT, crc_matches, read_header
+from storage_engine.protocol.records.record_batch import CONTROL_BIT, crc_matches, read_header
 from storage_engine.tests.log.compaction_support import CONFIG as COMPACTED
 from storage_engine.tests.log.compaction_support import compact
 from storage_engine.tests.log.support import (

@@ -11,8 +11,8 @@ import zstandard
 from crc32c import crc32c
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.record_batch import HEADER_BYTES, Codec
-from storage_engine.protocol.records import encode_batches
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, Codec
+from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
 
 MAX_MESSAGE_BYTES = 100_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
-from storage_engine.protocol.compression import compress, decompress
-from storage_engine.protocol.record_batch import Codec
+from storage_engine.protocol.records.compression import compress, decompress
+from storage_engine.protocol.records.record_batch import Codec
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 

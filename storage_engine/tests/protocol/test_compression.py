@@ -15,8 +15,13 @@ import zstandard
 from kafka.codec import snappy_decode, snappy_encode
 
 from storage_engine.core.errors import CorruptRecordError, UnsupportedCompressionError
-from storage_engine.protocol.compression import BLOCK_BYTES, codec_named, compress, decompress
-from storage_engine.protocol.record_batch import Codec
+from storage_engine.protocol.records.compression import (
+    BLOCK_BYTES,
+    codec_named,
+    compress,
+    decompress,
+)
+from storage_engine.protocol.records.record_batch import Codec
 
 ROOM = 1 << 24
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]

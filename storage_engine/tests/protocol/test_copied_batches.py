@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.protocol.copied_batches import SMALL_BYTES, copied_batches
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.copied_batches import SMALL_BYTES, copied_batches
+from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,

@@ -16,17 +16,17 @@ from storage_engine.core.groups.records import (
 )
 from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.partition_transactions import TransactionMarker
-from storage_engine.protocol.control_record import encode_marker
-from storage_engine.protocol.group_batches import encode_entries, new_content, replay
-from storage_engine.protocol.group_records import (
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.protocol.records.control_record import encode_marker
+from storage_engine.protocol.records.record_batch import patch, patch_producer
+from storage_engine.protocol.state.group_batches import encode_entries, new_content, replay
+from storage_engine.protocol.state.group_records import (
     GENERATION_MAX,
     decode_key,
     decode_record,
     encode_key,
     encode_record,
 )
-from storage_engine.protocol.record_batch import patch, patch_producer
 from storage_engine.tests.core.group_bench import content_of, subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -13,7 +13,7 @@ from storage_engine.core.errors import (
     UnsupportedCompressionError,
     UnsupportedForMessageFormatError,
 )
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     TIMESTAMP_TYPE_BIT,

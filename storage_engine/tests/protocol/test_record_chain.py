@@ -5,8 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol import record_chain
-from storage_engine.protocol.record_chain import BrokenChainError, RecordRegions, find_records
+from storage_engine.protocol.records import record_chain
+from storage_engine.protocol.records.record_chain import (
+    BrokenChainError,
+    RecordRegions,
+    find_records,
+)
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
 from storage_engine.tests.sampling import examples
 

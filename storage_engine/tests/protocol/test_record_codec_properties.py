@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol.record_batch import Codec, iter_headers
-from storage_engine.protocol.records import (
+from storage_engine.protocol.records.record_batch import Codec, iter_headers
+from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
     decode_batches,
     encode_batches,

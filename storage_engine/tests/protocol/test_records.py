@@ -12,7 +12,7 @@ from storage_engine.core.errors import (
     InvalidRecordError,
     UnsupportedCompressionError,
 )
-from storage_engine.protocol.record_batch import (
+from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
     Codec,
@@ -20,7 +20,7 @@ from storage_engine.protocol.record_batch import (
     read_header,
     validate_for_append,
 )
-from storage_engine.protocol.records import (
+from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
     RECORD_SCHEMA,
     decode_batches,
@@ -439,7 +439,8 @@ def test_wrong_crc_is_an_error_unless_crcs_are_not_checked():
 
 def test_broker_side_header_module_loads_neither_numpy_nor_pyarrow():
     program = (
-        "import sys, storage_engine.protocol.record_batch, storage_engine.protocol.compression;"
+        "import sys, storage_engine.protocol.records.record_batch;"
+        "import storage_engine.protocol.records.compression;"
         "print([name for name in ('numpy', 'pyarrow', 'kafka') if name in sys.modules])"
     )
     done = subprocess.run(
@@ -449,5 +450,7 @@ def test_broker_side_header_module_loads_neither_numpy_nor_pyarrow():
 
 
 def test_the_codec_is_imported_without_pandas():
-    program = "import sys, storage_engine.protocol.records; sys.exit('pandas' in sys.modules)"
+    program = (
+        "import sys, storage_engine.protocol.records.records; sys.exit('pandas' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

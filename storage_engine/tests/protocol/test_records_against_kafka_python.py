@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from storage_engine.protocol.record_batch import Codec
-from storage_engine.protocol.records import HEADERS_TYPE, decode_batches, encode_batches
+from storage_engine.protocol.records.record_batch import Codec
+from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches, encode_batches
 
 NOW = 1_700_000_000_000
 

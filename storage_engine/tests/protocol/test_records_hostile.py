@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError, UnsupportedCompressionError
-from storage_engine.protocol.compression import compress
-from storage_engine.protocol.record_batch import Codec
-from storage_engine.protocol.record_chain import RecordRegions, find_records
-from storage_engine.protocol.records import decode_batches
+from storage_engine.protocol.records.compression import compress
+from storage_engine.protocol.records.record_batch import Codec
+from storage_engine.protocol.records.record_chain import RecordRegions, find_records
+from storage_engine.protocol.records.records import decode_batches
 from storage_engine.tests.protocol.naive_codec import (
     NaiveRecord,
     encode_batch,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol.record_batch import HEADER_BYTES, validate_for_append
-from storage_engine.protocol.record_encoder import LARGEST_BATCH_BYTES, encode_batches
-from storage_engine.protocol.state_batches import FEW, encode_parts, encode_raw, iter_raw
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, validate_for_append
+from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
+from storage_engine.protocol.state.state_batches import FEW, encode_parts, encode_raw, iter_raw
 
 ENTRIES = st.lists(
     st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)),

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.coordination import UnreadableRecord
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
     MemberKey,
@@ -13,11 +13,11 @@ from storage_engine.core.transaction_state import (
     StateKey,
     TransactionalIdKey,
 )
-from storage_engine.protocol.record_batch import patch, read_header, validate_for_append
-from storage_engine.protocol.record_encoder import encode_batches
-from storage_engine.protocol.state_batches import encode_raw
-from storage_engine.protocol.transaction_batches import Content, encode_entries, replay
-from storage_engine.protocol.transaction_records import encode_key
+from storage_engine.protocol.records.record_batch import patch, read_header, validate_for_append
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.state.state_batches import encode_raw
+from storage_engine.protocol.state.transaction_batches import Content, encode_entries, replay
+from storage_engine.protocol.state.transaction_records import encode_key
 
 
 def member(batch: int) -> MemberRecord:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transaction_state import (
+from storage_engine.core.transactions.transaction_state import (
     NO_TIME,
     BatchEnd,
     LedgerKey,
@@ -25,7 +25,7 @@ from storage_engine.core.transaction_state import (
     TransactionState,
     state_partition,
 )
-from storage_engine.protocol.transaction_records import (
+from storage_engine.protocol.state.transaction_records import (
     ORIGIN_CLOCK_MAX,
     decode_key,
     decode_record,

@@ -11,12 +11,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol import record_encoder
-from storage_engine.protocol.arrow_binary import BinaryColumn
-from storage_engine.protocol.batch_memory import KEPT_BYTES, LEAST_BYTES, MOST_BYTES, BatchMemory
-from storage_engine.protocol.record_batch import iter_headers
-from storage_engine.protocol.records import HEADERS_TYPE, encode_batches
-from storage_engine.protocol.uniform_records import UniformColumn, UniformRows
+from storage_engine.protocol.records import record_encoder
+from storage_engine.protocol.records.arrow_binary import BinaryColumn
+from storage_engine.protocol.records.batch_memory import (
+    KEPT_BYTES,
+    LEAST_BYTES,
+    MOST_BYTES,
+    BatchMemory,
+)
+from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
+from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch
 
 SIZES = st.integers(-1, 80) | st.sampled_from([8170, 8180, 8190, 8191, 8192])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.protocol.varints import (
+from storage_engine.protocol.records.varints import (
     VARLONG_BYTES,
     DamagedVarintError,
     constant_column,

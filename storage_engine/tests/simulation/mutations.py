@@ -10,23 +10,23 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from storage_engine.broker import fetch_reads
-from storage_engine.broker.delayed_produce import AwaitedAppend
-from storage_engine.broker.fetch_reads import FetchReader
-from storage_engine.broker.hosted_partition import HostedPartition
-from storage_engine.broker.isr_writer import IsrWriter
-from storage_engine.broker.order_gate import OrderGate
-from storage_engine.broker.replica_manager import ReplicaManager
-from storage_engine.broker.replica_roles import ReplicaRoles
-from storage_engine.core import controller, decision
-from storage_engine.core.controller import Controller
-from storage_engine.core.election import offline_election
+from storage_engine.broker.cluster.order_gate import OrderGate
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.replica_roles import ReplicaRoles
+from storage_engine.broker.requests import fetch_reads
+from storage_engine.broker.requests.delayed_produce import AwaitedAppend
+from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.core.control import controller, decision
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.election import offline_election
+from storage_engine.core.control.reassignment import Reassignment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.isr import CommittedIsr, PendingExpand
-from storage_engine.core.partition import FollowerProgress, IsrAccepted, LeaderPartition
-from storage_engine.core.producer_state import ProducerStates
-from storage_engine.core.reassignment import Reassignment
-from storage_engine.log.log_manager import LogManager
+from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
+from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
+from storage_engine.core.retained.producer_state import ProducerStates
+from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed

@@ -8,15 +8,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core import batch_commits
-from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.groups.offsets import GroupOffsets
-from storage_engine.core.transaction_events import Answer
-from storage_engine.core.transaction_state import LedgerKey, LedgerRecord
-from storage_engine.core.verification_guard import VerificationGuards
-from storage_engine.log.compactor import Compactor
-from storage_engine.protocol.state_batches import iter_raw
-from storage_engine.protocol.transaction_records import decode_key, decode_record
+from storage_engine.core.transactions import batch_commits
+from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.transaction_events import Answer
+from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord
+from storage_engine.core.transactions.verification_guard import VerificationGuards
+from storage_engine.log.cleaning.compactor import Compactor
+from storage_engine.protocol.state.state_batches import iter_raw
+from storage_engine.protocol.state.transaction_records import decode_key, decode_record
 from storage_engine.tests.simulation.mutations import Apply, set_attribute
 
 SINK_MUTATIONS: dict[str, Apply] = {}

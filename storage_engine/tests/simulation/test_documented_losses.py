@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.record_batch import HEADER_BYTES, iter_headers
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk

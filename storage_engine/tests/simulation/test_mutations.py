@@ -7,7 +7,7 @@ gives a seed other events, so where the named seed finds nothing any more the wh
 import pytest
 
 from storage_engine.tests.simulation.mutations import MUTATIONS, failure_of
-from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS, workers
 
 SEEDS = range(-8, 40)
 """The fixed set, as in test_simulation."""

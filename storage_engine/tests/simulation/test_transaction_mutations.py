@@ -7,7 +7,7 @@ from storage_engine.tests.simulation.transaction_mutations import (
     TRANSACTION_MUTATIONS,
     transaction_failure_of,
 )
-from storage_engine.tools.simulate import DEFAULT_SECONDS, workers
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS, workers
 
 SEEDS = range(40)
 

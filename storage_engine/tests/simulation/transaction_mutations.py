@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core import producer_state
-from storage_engine.core.batch_commits import BatchCommits
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.partition_transactions import PartitionTransactions
-from storage_engine.core.transaction_events import EndTransaction, VerifyPartitions
-from storage_engine.core.transaction_state import NO_BATCH, LedgerKey
-from storage_engine.core.transactional_ids import TransactionalIds
-from storage_engine.core.verification_guard import VerificationGuards
+from storage_engine.core.retained import producer_state
+from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.partition_transactions import PartitionTransactions
+from storage_engine.core.transactions.transaction_events import EndTransaction, VerifyPartitions
+from storage_engine.core.transactions.transaction_state import NO_BATCH, LedgerKey
+from storage_engine.core.transactions.transactional_ids import TransactionalIds
+from storage_engine.core.transactions.verification_guard import VerificationGuards
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
 from storage_engine.tests.simulation.sink_mutations import SINK_MUTATIONS

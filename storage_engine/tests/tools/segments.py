@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from storage_engine.log import offset_index, time_index
-from storage_engine.protocol.record_batch import patch
-from storage_engine.protocol.records import encode_batches
+from storage_engine.log.segments import offset_index, time_index
+from storage_engine.protocol.records.record_batch import patch
+from storage_engine.protocol.records.records import encode_batches
 
 BASE_OFFSET = 100
 PADDING = b"-" * 100

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from storage_engine.tools.bench_rounds import Goal, alone, compare
+from benchmarks.rounds import Goal, alone, compare
 from storage_engine.tools.cli import main
 
 SMALL = ["--bytes", "4194304", "--large-log", "12582912", "--rounds", "1"]

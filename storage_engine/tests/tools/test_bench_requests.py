@@ -9,10 +9,10 @@ import gc
 
 import pytest
 
+from benchmarks.largest_requests import TOPIC, largest_requests
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.protocol.framing import parse_request_header
 from storage_engine.simulation.request_costs import CostMeter
-from storage_engine.tools.largest_requests import TOPIC, largest_requests
 
 WITHOUT_LISTS = {
     "ApiVersions", "Heartbeat", "InitProducerId", "AddOffsetsToTxn", "EndTxn", "DescribeCluster",

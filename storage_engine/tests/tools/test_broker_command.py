@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.broker import LOG_FILE_COUNT, raise_descriptor_limit
 from storage_engine.tools.cli import main
+from storage_engine.tools.commands.broker import LOG_FILE_COUNT, raise_descriptor_limit
 
 SETTINGS = (
     "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=/nowhere\n"
@@ -19,7 +19,7 @@ SETTINGS = (
 def test_a_log_file_rotates_and_old_ones_go(tmp_path: Path) -> None:
     code = (
         "import logging, pathlib, sys\n"
-        "from storage_engine.tools.broker import set_up_logging\n"
+        "from storage_engine.tools.commands.broker import set_up_logging\n"
         "set_up_logging(pathlib.Path(sys.argv[1]), file_bytes=1000, level='info')\n"
         "for i in range(200): logging.getLogger('x').info('line %d of the log', i)\n"
     )

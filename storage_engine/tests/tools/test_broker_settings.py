@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.properties import parse_properties
+from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
-from storage_engine.tools.broker_settings import (
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.local.broker_settings import (
     check_cluster_settings,
     check_settings,
     format_properties,
@@ -15,7 +16,6 @@ from storage_engine.tools.broker_settings import (
     read_settings,
     write_settings,
 )
-from storage_engine.tools.errors import UsageError
 
 DECIDED = {
     "broker.id": "1",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools import free_ports
 from storage_engine.tools.cli import COMMANDS, main
-from storage_engine.tools.directory_lock import directory_lock
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local import free_ports
+from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.table import format_table
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools import cluster_file
-from storage_engine.tools.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local import cluster_file
+from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 
 
 def _cluster() -> ClusterFile:

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.cluster_file import ClusterFile
-from storage_engine.tools.cluster_plan import Ports, UpRequest, parse_zookeeper_hosts, plan_cluster
 from storage_engine.tools.errors import CommandError, UsageError
+from storage_engine.tools.local.cluster_file import ClusterFile
+from storage_engine.tools.local.cluster_plan import (
+    Ports,
+    UpRequest,
+    parse_zookeeper_hosts,
+    plan_cluster,
+)
 
 DIRECTORY = Path("/c")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.broker_settings import write_settings
-from storage_engine.tools.cluster_recovery import recover_cluster
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.broker_settings import write_settings
+from storage_engine.tools.local.cluster_recovery import recover_cluster
 
 
 def _write(directory: Path, folder: int, **changes: str) -> None:

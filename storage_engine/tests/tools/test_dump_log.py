@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.log import offset_index
+from storage_engine.log.segments import offset_index
 from storage_engine.tests.tools.segments import BASE_OFFSET, PADDING, Segment
 from storage_engine.tools.cli import main
 

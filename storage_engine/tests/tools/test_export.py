@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.bulk_reader import RecordsGoneError, Split, cut
-from storage_engine.client.record_tables import SCHEMA
+from storage_engine.client.fetching.bulk_reader import RecordsGoneError, Split, cut
+from storage_engine.client.fetching.record_tables import SCHEMA
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.commands.export import Outcome, export
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.export import Outcome, export
 from storage_engine.tools.export_folder import ExportFolder, ExportRequest
 
 REQUEST = ExportRequest(topics=("t",), since_ms=None, until_ms=5, isolation="read_committed")

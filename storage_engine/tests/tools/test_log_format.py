@@ -11,9 +11,12 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.requests import make_batch
-from storage_engine.tools.broker import set_up_logging
 from storage_engine.tools.cli import main
-from storage_engine.tools.state_change_log import STATE_CHANGE_LOGGER, write_state_changes_to
+from storage_engine.tools.commands.broker import set_up_logging
+from storage_engine.tools.inspection.state_change_log import (
+    STATE_CHANGE_LOGGER,
+    write_state_changes_to,
+)
 from storage_engine.tools.table import format_table, tell, write_line
 
 FORGED = "2025-01-01 00:00:00,000 ERROR headrace.state_change: deleted partition=payments-0"

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from storage_engine.tools.cli import main
-from storage_engine.tools.state_change_log import STATE_CHANGE_LOGGER, write_state_changes_to
+from storage_engine.tools.inspection.state_change_log import (
+    STATE_CHANGE_LOGGER,
+    write_state_changes_to,
+)
 
 ONE = """\
 2026-11-21T20:40:01.000Z broker=1 elect partition=t-0 leader=1 leader_epoch=1 isr=[1, 2]

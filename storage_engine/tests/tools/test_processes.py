@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.tools.processes import (
+from storage_engine.tools.local.processes import (
     StopOutcome,
     command_line,
     exit_status,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records import EncodedBatch, decode_batches
+from storage_engine.protocol.records.records import EncodedBatch, decode_batches
+from storage_engine.tools.commands.produce import CHUNK_BYTES, LineSender, read_lines
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.produce import CHUNK_BYTES, LineSender, read_lines
 
 
 class RecordingWriter:

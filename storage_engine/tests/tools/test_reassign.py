@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_engine.client.admin.reassignment import Ongoing
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
-from storage_engine.client.reassignment import Ongoing
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
 from storage_engine.tools.cli import main
+from storage_engine.tools.commands.reassign import progress, propose
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.reassign import progress, propose
 from storage_engine.tools.reassign_plan import (
     broker_list,
     plan_text,

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from storage_engine.client.replica_reader import ReplicaBatch, ReplicaState
+from storage_engine.client.fetching.replica_reader import ReplicaBatch, ReplicaState
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.record_batch import read_header
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.protocol.hostile_batches import batch, records
-from storage_engine.tools.replica_comparison import Comparison, Difference, compare
-from storage_engine.tools.verify_replicas import PartitionReport, ReplicaReport, describe
+from storage_engine.tools.commands.verify_replicas import PartitionReport, ReplicaReport, describe
+from storage_engine.tools.inspection.replica_comparison import Comparison, Difference, compare
 
 
 def three(at: int, *, value_size: int = 5, **fields: int) -> ReplicaBatch:

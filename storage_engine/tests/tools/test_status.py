@@ -7,8 +7,8 @@ import pytest
 
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
-from storage_engine.tools.cluster_file import BrokerEntry, ClusterFile
-from storage_engine.tools.status import describe, print_status
+from storage_engine.tools.commands.status import describe, print_status
+from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 
 CLUSTER = ClusterFile(
     zookeeper="127.0.0.1:2181",

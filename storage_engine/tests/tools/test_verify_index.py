@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.log import offset_index, time_index
+from storage_engine.log.segments import offset_index, time_index
 from storage_engine.tests.log.support import fill, open_log, segment_files
 from storage_engine.tests.tools.segments import Segment
 from storage_engine.tools.cli import main

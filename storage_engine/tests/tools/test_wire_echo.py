@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
+from benchmarks.wire_echo import compiled_echo, python_echo
+from benchmarks.wire_frames import check_answers, produce_frames
+from benchmarks.wire_load import Worker, produce
 from storage_engine.protocol.apis import produce as produce_api
 from storage_engine.protocol.framing import parse_request_header, parse_response
-from storage_engine.protocol.record_batch import validate_for_append
+from storage_engine.protocol.records.record_batch import validate_for_append
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.wire_echo import compiled_echo, python_echo
-from storage_engine.tools.wire_frames import check_answers, produce_frames
-from storage_engine.tools.wire_load import Worker, produce
 
 FRAMES = produce_frames("topic", 1024, 8, seed=3)
 

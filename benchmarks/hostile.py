@@ -1,0 +1,131 @@
+"""What clients that send the most expensive requests at once do to another client.
+
+Three brokers of its own over loopback. A producer with acks=all, one request after the other, and a
+client that asks the leader for nothing but its versions, which tells how long a turn of the event
+loop is at most; first alone, then beside the hostile clients, each in a process of its own.
+
+examples:
+  headrace bench hostile
+  headrace bench hostile --seconds 60 --json
+"""
+
+import argparse
+import struct
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.rounds import Goal, Result
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.table import print_results, tell
+
+if TYPE_CHECKING:
+    from benchmarks.failover_clients import TimedProducer
+
+COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
+
+PRODUCE_GOAL = Goal(most=200.0)
+WARM_UP_S = 5
+"""The hostile processes start, and all that is imported on first use is."""
+
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench hostile`."""
+    parser.add_argument(
+        "--seconds", type=positive_integer, default=20, metavar="N", help="of each round (20)"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench hostile`; 1 when the producer waited longer than the goal."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        results = _measure(Path(folder), args.seconds)
+    print_results(COLUMNS, results, as_json=args.json)
+    return 0 if all(result.met is not False for result in results) else 1
+
+
+def _measure(folder: Path, seconds: int) -> list[Result]:
+    from benchmarks.failover_clients import TimedProducer
+    from benchmarks.hostile_clients import (
+        COMPACTED_TOPIC,
+        HELD_TOPIC,
+        TIMED_TOPIC,
+        HostileClients,
+        asked,
+        connected,
+        large_batch,
+    )
+    from storage_engine.client.admin.topics import create_topic
+    from storage_engine.client.cluster import Cluster
+    from storage_engine.tools.local.cluster_plan import UpRequest
+    from storage_engine.tools.local.local_cluster import LocalCluster
+
+    with LocalCluster.running(folder / "cluster", UpRequest(brokers=3, port=0)) as cluster:
+        port = cluster.state.broker(1).port
+        with Cluster(cluster.bootstrap_servers) as client:
+            create_topic(client, HELD_TOPIC, assignment={0: [1, 2, 3]})
+            create_topic(client, TIMED_TOPIC, assignment={0: [1, 2, 3]})
+            compacted = {"cleanup.policy": "compact"}
+            create_topic(client, COMPACTED_TOPIC, configs=compacted, assignment={0: [1, 2, 3]})
+        with connected(port) as connection:
+            asked(connection, large_batch(TIMED_TOPIC))
+        with TimedProducer(cluster.bootstrap_servers, HELD_TOPIC, [0]) as producer:
+            alone = _round(producer, port, seconds)
+            with HostileClients(port) as hostile:
+                time.sleep(WARM_UP_S)
+                beside = _round(producer, port, seconds)
+                for kind, answered in hostile.answered.items():
+                    tell(f"{kind}: {answered.value} answered")
+    return [
+        _result("produce with acks=all, p99 ms", alone[0], beside[0], 99.0, PRODUCE_GOAL),
+        _result("produce with acks=all, most ms", alone[0], beside[0], 100.0, None),
+        _result("ApiVersions, p50 ms", alone[1], beside[1], 50.0, None),
+        _result("ApiVersions, p99.9 ms", alone[1], beside[1], 99.9, None),
+    ]
+
+
+def _round(producer: "TimedProducer", port: int, seconds: int) -> tuple[list[float], list[float]]:
+    from benchmarks.hostile_clients import asked, connected
+
+    turns_ms: list[float] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        with connected(port) as connection:
+            while not is_over.is_set():
+                begun_s = time.perf_counter()
+                asked(connection, _API_VERSIONS)
+                turns_ms.append((time.perf_counter() - begun_s) * 1000)
+                time.sleep(0.002)
+
+    thread = threading.Thread(target=look)
+    producer.take_latencies_ms()
+    thread.start()
+    time.sleep(seconds)
+    is_over.set()
+    thread.join()
+    return producer.take_latencies_ms(), turns_ms
+
+
+def _result(
+    what: str, alone_ms: list[float], beside_ms: list[float], percent: float, goal: Goal | None
+) -> Result:
+    alone, beside = _percentile(alone_ms, percent), _percentile(beside_ms, percent)
+    return Result(
+        what=f"{what}; limit: without the hostile",
+        measured=round(beside, 1),
+        limit=round(alone, 1),
+        ratio=round(beside / alone, 2) if alone else None,
+        goal=None if goal is None else str(goal),
+        met=None if goal is None else goal.is_met_by(beside),
+    )
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values) or [float("inf")]
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

@@ -1,0 +1,89 @@
+"""What the log costs, each figure beside its limit from the same run.
+
+In one process: appends, reads, reads of evicted bytes, recovery, the scrubber, and the same work
+on a large log and a small one. With a broker of its own: many partitions opened after a clean stop,
+its memory, and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that
+is removed at the end.
+
+examples:
+  headrace bench log
+  headrace bench log --dir /data --json
+  headrace bench log --bytes 8000000 --large-log 50000000 --rounds 3 --no-broker
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.rounds import Result
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_results
+
+COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
+
+LEAST_BYTES = 4 << 20
+"""Of a round: a few reads of 1 MiB."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench log`."""
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where the files go (default: the temporary folder)"
+    )
+    for name, default, meaning in (
+        ("--bytes", 128 << 20, "bytes appended or read in a round"),
+        ("--large-log", 1 << 30, "bytes of the large log"),
+        ("--rounds", 5, "of each figure"),
+        ("--partitions", 1000, "of the broker"),
+        ("--producers", 16, "that wait for the disk"),
+        ("--seconds", 4, "that they produce"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument("--no-broker", action="store_true", help="only what needs no broker")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench log`."""
+    if min(args.bytes, args.large_log) < LEAST_BYTES:
+        raise UsageError(f"--bytes and --large-log must be {LEAST_BYTES} at least")
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+        for result in _measure(args, Path(folder)):
+            results.append(result)
+            print(f"{len(results)}: {result.what}: {result.measured}", file=sys.stderr)
+    print_results(COLUMNS, results, as_json=args.json)
+    return 0
+
+
+def _measure(args: argparse.Namespace, folder: Path) -> Iterator[Result]:
+    from benchmarks import log_broker as bench_log_broker
+    from benchmarks import log_scrub as bench_log_scrub
+    from benchmarks import log_storage as bench_log_storage
+
+    yield from bench_log_storage.measure(
+        bench_log_storage.Plan(
+            folder=folder,
+            bytes_a_round=args.bytes,
+            large_log_bytes=args.large_log,
+            rounds=args.rounds,
+        )
+    )
+    yield from bench_log_scrub.measure(folder, size=args.bytes, rounds=args.rounds)
+    if not args.no_broker:
+        yield from bench_log_broker.measure(
+            bench_log_broker.Plan(
+                folder=folder,
+                partitions=args.partitions,
+                producers=args.producers,
+                seconds=args.seconds,
+                bytes_moved=args.large_log,
+            )
+        )

@@ -1,0 +1,97 @@
+"""What the largest requests cost a broker: for every list of every API that clients are served, the
+processor time of its event loop and of its threads, the longest turn of the loop, and the memory.
+
+The broker runs in this process, over simulated ports. What was held at most and what is still held
+three seconds after the request came is measured in a second round, with --memory.
+
+examples:
+  headrace bench requests
+  headrace bench requests --items 20000 --api Fetch
+  headrace bench requests --memory --json
+"""
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.largest_requests import TOPIC, largest_requests
+from storage_engine.broker.garbage_collection import collect_seldom
+from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.simulation.request_costs import CostMeter
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.table import print_results, tell
+
+TURN_BUDGET_MS = 20
+"""Of the event loop."""
+
+FRAME_MAX_BYTES = 100 << 20
+"""socket.request.max.bytes by default."""
+
+COLUMNS = (
+    "api", "list", "items", "kib", "loop ms", "turn ms", "threads ms", "peak mib", "kept mib",
+    "within",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request."""
+
+    api: str
+    items: str
+    count: int
+    kib: int
+    loop_ms: float
+    turn_ms: float
+    threads_ms: float
+    peak_mib: float | None
+    kept_mib: float | None
+    is_within: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench requests`."""
+    for name, default, meaning in (
+        ("--items", MAX_ITEMS, "of each list, where so many fit in a request"),
+        ("--partitions", 1000, "of the topic that is named"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument("--api", metavar="NAME", help="this API only")
+    parser.add_argument("--memory", action="store_true", help="measure memory, too")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench requests`; 1 when a turn was longer than the budget."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        meter = CostMeter(Path(folder), TOPIC, args.partitions)
+        # As a broker does when it has started.
+        collect_seldom()
+        try:
+            for request in largest_requests(args.items, FRAME_MAX_BYTES, args.api):
+                cost = meter.cost(request.frame)
+                peak = kept = None
+                if args.memory:
+                    peak, kept = (round(each / 2**20, 1) for each in meter.memory(request.frame))
+                row = Row(
+                    request.name,
+                    request.items,
+                    request.count,
+                    len(request.frame) >> 10,
+                    round(cost.loop_ms, 1),
+                    round(cost.turn_ms, 1),
+                    round(cost.threads_ms, 1),
+                    peak,
+                    kept,
+                    cost.turn_ms <= TURN_BUDGET_MS,
+                )
+                rows.append(row)
+                tell(f"{row.api} {row.items}: {row.turn_ms} ms a turn, {row.loop_ms} ms")
+        finally:
+            meter.close()
+    print_results(COLUMNS, rows, as_json=args.json)
+    return 0 if all(row.is_within for row in rows) else 1

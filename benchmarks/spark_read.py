@@ -1,0 +1,238 @@
+"""Reads through Spark, measured against a source that has its record batches in memory already.
+
+A cluster of its own in a temporary folder is filled with records of random bytes. Then, in turn,
+the format headrace and the in-memory source are read into Spark's sink `noop`, which throws rows
+away:
+
+  batch                all records at once: records a second
+  large micro-batches  a stream over the same records: records a second
+  small micro-batches  milliseconds of one, most of which is Spark's own work
+
+The ratio says what the log and its client cost; both sides share the machine's cores with Spark.
+
+examples:
+  headrace bench spark-read
+  headrace bench spark-read --records 1000000 --json
+"""
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.spark_session import (
+    Say,
+    add_numbers,
+    bench_cluster,
+    bench_session,
+    in_turn,
+    rounds,
+    triggers_to_the_end,
+)
+from storage_engine.tools.table import print_results, tell, write_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+TOPIC = "bench"
+SMALL_TOPIC = "bench-small"
+"""As many records as the small micro-batches of a stream have together."""
+
+LEAST_BATCH_RATIO = 0.6
+LEAST_STREAM_RATIO = 0.5
+MOST_OVERHEAD_RATIO = 1.3
+"""What the project asks of itself."""
+
+_LOAD_ROWS = 100_000
+_IN_MEMORY_BATCH_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One comparison; the unit is in `measure`."""
+
+    measure: str
+    headrace: float
+    in_memory: float
+    ratio: float
+    target: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench spark-read`."""
+    add_numbers(
+        parser,
+        (
+            ("--records", 4_000_000, "records in the log"),
+            ("--value-bytes", 100, "size of a value"),
+            ("--partitions", 2, "of the topic, and Spark tasks"),
+            ("--brokers", 1, "brokers of the cluster"),
+            ("--rounds", 3, "of each batch read and of each stream"),
+            ("--triggers", 20, "small micro-batches measured in a round"),
+            ("--trigger-rows", 10_000, "records of a small micro-batch"),
+            ("--large-trigger-rows", 1_000_000, "records of a large micro-batch"),
+        ),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench spark-read`."""
+    say = tell if args.json else write_line
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
+        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        _load(servers, TOPIC, args.records, args, say)
+        small = args.trigger_rows * (args.triggers + args.warm_up_triggers)
+        _load(servers, SMALL_TOPIC, small, args, say)
+        spark = stack.enter_context(bench_session("spark-read"))
+        results = [
+            _measure_batch(spark, servers, args, say),
+            _measure_large_micro_batches(spark, servers, args, say),
+            _measure_small_micro_batches(spark, servers, args, say),
+        ]
+    columns = ("measure", "headrace", "in memory", "ratio", "target")
+    print_results(columns, results, as_json=args.json)
+    return 0
+
+
+def _measure_batch(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+) -> Result:
+    rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
+    for turn in rounds(args):
+        readers = {
+            "headrace": _headrace(spark.read, servers, TOPIC),
+            "in memory": _in_memory(spark.read, args, args.records, args.records),
+        }
+        for name, reader in in_turn(readers, turn):
+            started = time.perf_counter()
+            reader.load().write.format("noop").mode("overwrite").save()
+            rate = args.records / (time.perf_counter() - started)
+            if turn > 0:
+                rates[name].append(rate)
+                say(f"batch, round {turn}: {name} {rate:,.0f} records/s")
+    return _rates("batch read, records/s", rates, LEAST_BATCH_RATIO)
+
+
+def _measure_large_micro_batches(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+) -> Result:
+    rows = min(args.large_trigger_rows, args.records)
+    rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
+    for turn in rounds(args):
+        for name, stream in in_turn(_streams(spark, servers, args, TOPIC, rows), turn):
+            triggers = triggers_to_the_end(stream)
+            # The first one of a query also starts it.
+            measured = triggers[1:] or triggers
+            rate = statistics.median(each.rows / each.time_ms * 1000 for each in measured)
+            if turn > 0:
+                rates[name].append(rate)
+                say(f"large micro-batches, round {turn}: {name} {rate:,.0f} records/s")
+    return _rates(f"micro-batches of {rows} records, records/s", rates, LEAST_STREAM_RATIO)
+
+
+def _rates(measure: str, rates: dict[str, list[float]], least: float) -> Result:
+    ours, theirs = (statistics.median(each) for each in rates.values())
+    return Result(
+        measure=measure,
+        headrace=round(ours),
+        in_memory=round(theirs),
+        ratio=round(ours / theirs, 2),
+        target=f">= {least}",
+    )
+
+
+def _measure_small_micro_batches(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+) -> Result:
+    rows = args.trigger_rows
+    times_ms: dict[str, list[int]] = {"headrace": [], "in memory": []}
+    for turn in rounds(args):
+        for name, stream in in_turn(_streams(spark, servers, args, SMALL_TOPIC, rows), turn):
+            measured = triggers_to_the_end(stream)[args.warm_up_triggers :]
+            measured_ms = [each.time_ms for each in measured]
+            if turn > 0:
+                times_ms[name] += measured_ms
+                middle_ms = statistics.median(measured_ms)
+                say(f"small micro-batches, round {turn}: {name} {middle_ms:.0f} ms")
+    ours, theirs = (statistics.median(each) for each in times_ms.values())
+    return Result(
+        measure=f"micro-batch of {rows} records, ms",
+        headrace=round(ours),
+        in_memory=round(theirs),
+        ratio=round(ours / theirs, 2),
+        target=f"<= {MOST_OVERHEAD_RATIO}",
+    )
+
+
+def _streams(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, topic: str, rows: int
+) -> "dict[str, DataStreamWriter]":
+    """Over all that `topic` has, in micro-batches of `rows`."""
+    records = args.records
+    if topic == SMALL_TOPIC:
+        records = rows * (args.triggers + args.warm_up_triggers)
+    readers = {
+        "headrace": _headrace(spark.readStream, servers, topic).option(
+            "maxOffsetsPerTrigger", rows
+        ),
+        "in memory": _in_memory(spark.readStream, args, records, rows),
+    }
+    return {name: reader.load().writeStream.format("noop") for name, reader in readers.items()}
+
+
+def _headrace(reader: Any, servers: str, topic: str) -> Any:
+    return (
+        reader.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+    )
+
+
+def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows: int) -> Any:
+    from benchmarks.spark_in_memory import FORMAT
+
+    return (
+        reader.format(FORMAT)
+        .option("records", records // args.partitions)
+        .option("tasks", args.partitions)
+        .option("batchRows", _IN_MEMORY_BATCH_ROWS)
+        .option("valueBytes", args.value_bytes)
+        .option("rowsPerTrigger", trigger_rows)
+    )
+
+
+def _load(servers: str, topic: str, records: int, args: argparse.Namespace, say: Say) -> None:
+    """Batches of random values, encoded once and sent over and over."""
+    from benchmarks.spark_in_memory import random_values
+    from storage_engine.client.admin.topics import create_topic
+    from storage_engine.client.cluster import Cluster
+    from storage_engine.client.producer.produce import BatchWriter
+    from storage_engine.core.ids import TopicPartition
+    from storage_engine.protocol.records.records import EncodedBatch, encode_batches
+
+    values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
+    whole = encode_batches(values)
+    started = time.perf_counter()
+    with Cluster(servers) as cluster:
+        create_topic(cluster, topic, args.partitions, args.brokers)
+        with BatchWriter(cluster) as writer:
+            for partition in range(args.partitions):
+                left = records // args.partitions
+                while left:
+                    batches = whole if left >= _LOAD_ROWS else encode_batches(values[:left])
+                    for batch in batches:
+                        # The writer stamps and keeps the bytes: it gets a copy.
+                        copy = EncodedBatch(
+                            data=memoryview(bytearray(batch.data)), record_count=batch.record_count
+                        )
+                        writer.append(TopicPartition(topic, partition), copy)
+                    left -= min(left, _LOAD_ROWS)
+    seconds = time.perf_counter() - started
+    say(f"{records:,} records of {args.value_bytes} B written in {seconds:.1f} s")

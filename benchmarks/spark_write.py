@@ -1,0 +1,233 @@
+"""Writes through Spark, exactly once and at least once, measured against a sink in Python that
+keeps its record batches in memory.
+
+A cluster of its own in a temporary folder. Spark makes the rows itself (the JVM, values of one
+content, so that the source weighs little), and writes them in turn to each sink:
+
+  batch        all rows at once: records a second
+  stream       large micro-batches: records a second
+  micro-batch  small ones: milliseconds of one trigger, most of which is Spark's own work
+
+The ratio says what the log and its client cost beside Spark's own way to Python, and exactly once
+beside at least once what the transactions cost; all share the machine's cores.
+
+examples:
+  headrace bench spark-write
+  headrace bench spark-write --records 1000000 --brokers 3 --json
+"""
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.spark_session import (
+    Say,
+    add_numbers,
+    bench_cluster,
+    bench_session,
+    in_turn,
+    rounds,
+    trigger_times_ms,
+)
+from storage_engine.tools.table import print_results, tell, write_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXACTLY_ONCE = "exactly once"
+AT_LEAST_ONCE = "at least once"
+IN_MEMORY = "in memory"
+SINKS = (EXACTLY_ONCE, AT_LEAST_ONCE, IN_MEMORY)
+
+LEAST_BATCH_RATIO = 0.5
+LEAST_STREAM_RATIO = 0.45
+LEAST_RATIO_TO_AT_LEAST_ONCE = 0.95
+MOST_MS_OVER_AT_LEAST_ONCE = 25
+"""What the project asks of itself."""
+
+Rounds = dict[str, list[float]]
+"""A figure for each round, by sink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One comparison; the unit is in `measure`."""
+
+    measure: str
+    exactly_once: float
+    beside: str
+    other: float
+    """Of the sink that is named by `beside`."""
+    compared: float
+    """As `target` says: a ratio, or milliseconds more."""
+    target: str
+    met: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench spark-write`."""
+    add_numbers(
+        parser,
+        (
+            ("--records", 2_000_000, "rows of a batch write"),
+            ("--value-bytes", 100, "size of a value"),
+            ("--partitions", 2, "of the topic, and Spark tasks"),
+            ("--brokers", 1, "brokers of the cluster"),
+            ("--rounds", 3, "of each batch write and of each stream"),
+            ("--triggers", 20, "small micro-batches measured in a round"),
+            ("--trigger-rows", 10_000, "rows of a small micro-batch"),
+            ("--large-triggers", 6, "large micro-batches measured in a round"),
+            ("--large-trigger-rows", 200_000, "rows of a large micro-batch"),
+        ),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench spark-write`."""
+    say = tell if args.json else write_line
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
+        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        spark = stack.enter_context(bench_session("spark-write"))
+        bench = _Bench(spark, servers, args, say)
+        results = [
+            *_rates("batch write, records/s", LEAST_BATCH_RATIO, bench.batch()),
+            *_rates(
+                f"micro-batches of {args.large_trigger_rows} rows, records/s",
+                LEAST_STREAM_RATIO,
+                bench.stream(args.large_triggers, args.large_trigger_rows, "records/s"),
+                least_to_at_least_once=LEAST_RATIO_TO_AT_LEAST_ONCE,
+            ),
+            _overhead(
+                f"micro-batches of {args.trigger_rows} rows, ms",
+                bench.stream(args.triggers, args.trigger_rows, "ms"),
+            ),
+        ]
+    columns = ("measure", EXACTLY_ONCE, "beside", "other", "compared", "target", "met")
+    print_results(columns, results, as_json=args.json)
+    return 0
+
+
+class _Bench:
+    """Writes to all sinks in turn, each time to a topic of its own."""
+
+    def __init__(
+        self, spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+    ) -> None:
+        self._spark = spark
+        self._servers = servers
+        self._args = args
+        self._say = say
+        self._topics = 0
+
+    def batch(self) -> Rounds:
+        """Records a second."""
+
+        def measure(sink: str) -> float:
+            records = self._args.records
+            rows = self._valued(self._spark.range(0, records, 1, self._args.partitions))
+            with self._sink(sink) as (name, options):
+                started = time.perf_counter()
+                rows.write.format(name).options(**options).mode("append").save()
+                return float(records / (time.perf_counter() - started))
+
+        return self._all("batch", "records/s", measure)
+
+    def stream(self, triggers: int, rows: int, unit: str) -> Rounds:
+        """Medians over the micro-batches of a round."""
+
+        def measure(sink: str) -> float:
+            source = self._spark.readStream.format("rate-micro-batch")
+            source = source.option("rowsPerBatch", rows)
+            frame = self._valued(source.option("numPartitions", self._args.partitions).load())
+            with self._sink(sink) as (name, options):
+                writer = frame.writeStream.format(name).options(**options)
+                times_ms = trigger_times_ms(writer, triggers, self._args.warm_up_triggers)
+            time_ms = statistics.median(times_ms)
+            return time_ms if unit == "ms" else rows / time_ms * 1000
+
+        return self._all(f"micro-batches of {rows} rows", unit, measure)
+
+    def _all(self, what: str, unit: str, measure: Callable[[str], float]) -> Rounds:
+        found: Rounds = {sink: [] for sink in SINKS}
+        for turn in rounds(self._args):
+            for sink, _ in in_turn(found, turn):
+                figure = measure(sink)
+                if turn > 0:
+                    found[sink].append(figure)
+                    self._say(f"{what}, round {turn}: {sink} {figure:,.0f} {unit}")
+        return found
+
+    def _valued(self, rows: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        return rows.select(F.lit(bytearray(b"v" * self._args.value_bytes)).alias("value"))
+
+    @contextlib.contextmanager
+    def _sink(self, sink: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Format and options; a topic lasts as long as its measurement, so that disks don't fill
+        up."""
+        from benchmarks.spark_in_memory import FORMAT
+        from storage_engine.client.admin.topics import create_topic, delete_topics
+        from storage_engine.client.cluster import Cluster
+
+        if sink == IN_MEMORY:
+            yield FORMAT, {}
+            return
+        self._topics += 1
+        topic = f"bench-{self._topics}"
+        options = {
+            "kafka.bootstrap.servers": self._servers,
+            "topic": topic,
+            "deliveryGuarantee": sink.replace(" ", "-"),
+        }
+        with Cluster(self._servers) as cluster:
+            create_topic(cluster, topic, self._args.partitions, self._args.brokers)
+            yield "headrace", options
+            delete_topics(cluster, [topic])
+
+
+def _rates(
+    measure: str,
+    least_to_memory: float,
+    found: Rounds,
+    *,
+    least_to_at_least_once: float | None = None,
+) -> Iterator[Result]:
+    yield _ratio(measure, found, IN_MEMORY, least_to_memory)
+    if least_to_at_least_once is not None:
+        yield _ratio(measure, found, AT_LEAST_ONCE, least_to_at_least_once)
+
+
+def _ratio(measure: str, found: Rounds, beside: str, least: float) -> Result:
+    ours, theirs = found[EXACTLY_ONCE], found[beside]
+    ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+    return Result(
+        measure=measure,
+        exactly_once=round(statistics.median(ours)),
+        beside=beside,
+        other=round(statistics.median(theirs)),
+        compared=round(ratio, 2),
+        target=f">= {least}",
+        met=round(ratio, 2) >= least,
+    )
+
+
+def _overhead(measure: str, found: Rounds) -> Result:
+    ours, theirs = found[EXACTLY_ONCE], found[AT_LEAST_ONCE]
+    more = statistics.median(one - other for one, other in zip(ours, theirs, strict=True))
+    return Result(
+        measure=measure,
+        exactly_once=round(statistics.median(ours)),
+        beside=AT_LEAST_ONCE,
+        other=round(statistics.median(theirs)),
+        compared=round(more),
+        target=f"<= {MOST_MS_OVER_AT_LEAST_ONCE} ms more",
+        met=round(more) <= MOST_MS_OVER_AT_LEAST_ONCE,
+    )

@@ -1,0 +1,414 @@
+"""One broker over TCP, measured against what the loopback and the CPU can do at most.
+
+A broker of its own in a temporary folder is measured and, in turn, its limit in the same run:
+
+  produce        large batches, acks=1, several connections: against a plain send of the same bytes
+  fetch          from the page cache, one consumer with two requests in flight and with one:
+                 against a plain send of the same bytes, mapped beforehand
+  consumers      CPU time of the broker per byte, with many consumers of one partition: against one
+  small produce  small batches on one connection: against a server that only answers (in C where
+                 there is a compiler, else in Python), asked by the same client
+
+Load and limits run in processes of their own. Each number is the median of several rounds, each
+ratio the median of the rounds' ratios; the spread is that of the ratios, lowest and highest. The
+CPU ratio is the CPU time of the process that has the broker's place in the limit over that of the
+broker for the same work: other load on the machine weighs less on it than on rates. Before
+each round that writes, a file of as many bytes is written and removed: the first use of a page of
+memory can cost a virtual machine ten times what later ones do.
+MB are 10^6 bytes.
+
+examples:
+  headrace bench wire
+  headrace bench wire --rounds 3 --bytes 67108864 --json
+"""
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import wire_load
+from benchmarks.wire_echo import Echo, compiled_echo, python_echo
+from benchmarks.wire_frames import ProduceFrames, produce_frames
+from benchmarks.wire_load import Worker
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.table import print_json, print_table, tell
+
+LARGE_BATCH_BYTES = 128 * 1024
+LARGE_CONNECTIONS = 4
+LARGE_IN_FLIGHT = 4
+SMALL_BATCH_BYTES = 1024
+SMALL_IN_FLIGHT = 32
+FETCH_BYTES = 1 << 20
+FETCHES_IN_FLIGHT = (2, 1)
+"""Of one consumer. With one there is nothing to send from the last byte of an answer until the next
+request has come; a reader that wants more keeps a second one in flight."""
+CONSUMERS = 16
+
+LEAST_PRODUCE_RATIO = 0.6
+LEAST_FETCH_RATIO = 0.85
+MOST_CONSUMERS_RATIO = 1.0
+LEAST_SMALL_RATIO = 0.22
+LEAST_SMALL_REQUESTS_PER_S = 250_000
+"""What the project asks of itself."""
+
+_LARGE_RING = 64
+_SMALL_RING = 256
+_BROKER_START_S = 60.0
+
+COLUMNS = ("what", "measured", "limit", "of", "ratio", "spread", "goal", "met", "CPU ratio")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One comparison; the unit is in `what`."""
+
+    what: str
+    measured: float
+    limit: float
+    limit_is: str
+    ratio: float
+    ratio_lowest: float
+    ratio_highest: float
+    goal: str
+    met: bool
+    cpu_ratio: float | None = None
+    """CPU time of the limit over that of the broker, for the same work; None: not of interest."""
+
+
+class _Figure(NamedTuple):
+    """What one round of a measurement gives."""
+
+    value: float
+    cpu_s: float
+    """CPU time of the broker, or of the process in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Broker:
+    """The broker under test."""
+
+    servers: str
+    port: int
+    pid: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """What all measurements share."""
+
+    broker: _Broker
+    near: Worker
+    """Sends the load."""
+    far: Worker
+    """The other end of the limits."""
+    args: argparse.Namespace
+    say: Say
+    folder: Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench wire`."""
+    for name, default, meaning in (
+        ("--bytes", 512 << 20, "moved in each round with large batches"),
+        ("--requests", 300_000, "of each round with small batches"),
+        ("--rounds", 5, "of each measurement, after one to warm up"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="where the broker's temporary folder is made: on the disk of the log to be "
+        "(default: the system's temporary folder)",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench wire`; 0 also when a goal is missed, as this only measures."""
+    say = tell
+    if args.dir is not None and not args.dir.is_dir():
+        raise CommandError(f"'{args.dir}' is not a folder; give another --dir")
+    with contextlib.ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir))
+        )
+        near, far = stack.enter_context(Worker()), stack.enter_context(Worker())
+        broker = stack.enter_context(_broker(folder, say))
+        bench = _Bench(broker=broker, near=near, far=far, args=args, say=say, folder=folder)
+        results = [
+            _measure_large_produce(bench),
+            *_measure_fetch(bench),
+            *_measure_small_produce(bench),
+        ]
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        print_table(COLUMNS, [_row(result) for result in results])
+    return 0
+
+
+def _row(result: Result) -> list[object]:
+    return [
+        result.what,
+        result.measured,
+        result.limit,
+        result.limit_is,
+        result.ratio,
+        f"{result.ratio_lowest}-{result.ratio_highest}",
+        result.goal,
+        result.met,
+        result.cpu_ratio,
+    ]
+
+
+def _measure_large_produce(bench: _Bench) -> Result:
+    frames = produce_frames("large", LARGE_BATCH_BYTES, _LARGE_RING, seed=1)
+    requests = max(1, bench.args.bytes // LARGE_BATCH_BYTES // LARGE_CONNECTIONS)
+    size = requests * LARGE_CONNECTIONS * frames.frame_bytes
+
+    def limit() -> _Figure:
+        def push() -> float:
+            bench.far.begin(wire_load.drain, size)
+            load = (bench.far.port, frames.ring, frames.frame_bytes, size)
+            seconds = bench.near.run(wire_load.push, *load)
+            bench.far.result()
+            return float(size / seconds / 1e6)
+
+        return _with_cpu(bench.far.pid, push)
+
+    def measure() -> _Figure:
+        def produce() -> float:
+            load = (frames, LARGE_CONNECTIONS, LARGE_IN_FLIGHT, requests)
+            return float(size / _produce(bench, *load) / 1e6)
+
+        bench.near.run(wire_load.touch_memory, bench.folder, size)
+        with _topic(bench, "large"):
+            return _with_cpu(bench.broker.pid, produce)
+
+    what = f"produce, {LARGE_BATCH_BYTES >> 10} KiB batches, MB/s"
+    measured, limits = _alternate(bench, what, measure, limit)
+    return _result(
+        what, measured, limits, limit_is="loopback send", least=LEAST_PRODUCE_RATIO, digits=0
+    )
+
+
+def _measure_fetch(bench: _Bench) -> list[Result]:
+    frames = produce_frames("fetched", LARGE_BATCH_BYTES, _LARGE_RING, seed=1)
+    per_answer = FETCH_BYTES // LARGE_BATCH_BYTES
+    answers = max(1, bench.args.bytes // FETCH_BYTES)
+    size = answers * FETCH_BYTES
+
+    def limit() -> _Figure:
+        # The same bytes, out of the same pages: a ring would come from the CPU's cache.
+        (segment,) = bench.folder.glob("cluster/broker-1/data/fetched-0/*.log")
+
+        def pull() -> float:
+            bench.far.begin(wire_load.supply, segment, FETCH_BYTES, size)
+            seconds = bench.near.run(wire_load.pull, bench.far.port, size)
+            bench.far.result()
+            return float(size / seconds / 1e6)
+
+        return _with_cpu(bench.far.pid, pull)
+
+    def fetch(consumers: int, answers_each: int, in_flight: int = 1) -> float:
+        step = per_answer * frames.records_per_batch
+        return float(
+            bench.near.run(
+                wire_load.consume,
+                bench.broker.port,
+                "fetched",
+                consumers,
+                FETCH_BYTES,
+                step,
+                answers_each,
+                in_flight,
+            )
+        )
+
+    def measure(in_flight: int) -> _Figure:
+        return _with_cpu(bench.broker.pid, lambda: size / fetch(1, answers, in_flight) / 1e6)
+
+    def cpu_per_gigabyte(consumers: int) -> _Figure:
+        each = max(1, answers // consumers)
+        used_s = _with_cpu(bench.broker.pid, lambda: fetch(consumers, each)).cpu_s
+        return _Figure(used_s / (each * consumers * FETCH_BYTES) * 1e9, used_s)
+
+    with _topic(bench, "fetched"):
+        _produce(bench, frames, 1, LARGE_IN_FLIGHT, answers * per_answer)
+        results = []
+        for in_flight in FETCHES_IN_FLIGHT:
+            what = f"fetch, {FETCH_BYTES >> 20} MiB, {in_flight} in flight, MB/s"
+            measured, limits = _alternate(bench, what, partial(measure, in_flight), limit)
+            results.append(
+                _result(
+                    what,
+                    measured,
+                    limits,
+                    limit_is="loopback send",
+                    least=LEAST_FETCH_RATIO,
+                    digits=0,
+                )
+            )
+        what = f"fetch, {CONSUMERS} consumers, broker's CPU s/GB"
+        measured, limits = _alternate(
+            bench, what, lambda: cpu_per_gigabyte(CONSUMERS), lambda: cpu_per_gigabyte(1)
+        )
+    many = _result(
+        what, measured, limits, limit_is="one consumer", most=MOST_CONSUMERS_RATIO, digits=4
+    )
+    return [*results, many]
+
+
+def _measure_small_produce(bench: _Bench) -> list[Result]:
+    frames = produce_frames("small", SMALL_BATCH_BYTES, _SMALL_RING, seed=1000)
+    requests = bench.args.requests
+
+    def measure() -> _Figure:
+        bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
+        with _topic(bench, "small"):
+            load = (frames, 1, SMALL_IN_FLIGHT, requests)
+            return _with_cpu(bench.broker.pid, lambda: requests / _produce(bench, *load))
+
+    def ask(server: Echo) -> _Figure:
+        load = (server.port, frames, 1, SMALL_IN_FLIGHT, requests)
+        return _with_cpu(
+            server.pid, lambda: float(requests / bench.near.run(wire_load.produce, *load))
+        )
+
+    what = f"produce, {SMALL_BATCH_BYTES >> 10} KiB batches, requests/s"
+    with compiled_echo(bench.folder, frames.answer) as compiled:
+
+        def limit() -> _Figure:
+            if compiled is not None:
+                return ask(compiled)
+            with python_echo(bench.far, frames) as slower:
+                return ask(slower)
+
+        measured, limits = _alternate(bench, what, measure, limit)
+    limit_is = "echo in Python" if compiled is None else "echo in C"
+    relative = _result(what, measured, limits, limit_is=limit_is, least=LEAST_SMALL_RATIO, digits=0)
+    rates = [figure.value for figure in measured]
+    rate = statistics.median(rates)
+    share = rate / LEAST_SMALL_REQUESTS_PER_S
+    absolute = Result(
+        what=what,
+        measured=round(rate),
+        limit=LEAST_SMALL_REQUESTS_PER_S,
+        limit_is="goal",
+        ratio=round(share, 2),
+        ratio_lowest=round(min(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
+        ratio_highest=round(max(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
+        goal=">= 1.0",
+        met=share >= 1,
+    )
+    return [relative, absolute]
+
+
+def _alternate(
+    bench: _Bench, what: str, measure: Callable[[], _Figure], limit: Callable[[], _Figure]
+) -> tuple[list[_Figure], list[_Figure]]:
+    """Both in turn, and the other way round in every other round; round 0, which fills caches, is
+    not counted."""
+    measured: list[_Figure] = []
+    limits: list[_Figure] = []
+    for turn in range(bench.args.rounds + 1):
+        if turn % 2:
+            value, most = measure(), limit()
+        else:
+            most, value = limit(), measure()
+        if turn:
+            measured.append(value)
+            limits.append(most)
+            bench.say(f"{what}, round {turn}: {value.value:,.4g} of {most.value:,.4g}")
+    return measured, limits
+
+
+def _result(
+    what: str,
+    measured: list[_Figure],
+    limits: list[_Figure],
+    *,
+    limit_is: str,
+    digits: int,
+    least: float | None = None,
+    most: float | None = None,
+) -> Result:
+    pairs = list(zip(measured, limits, strict=True))
+    ratios = [figure.value / limit.value for figure, limit in pairs]
+    ratio = statistics.median(ratios)
+    cpu_ratio = None
+    if least is not None:
+        goal, met = f">= {least}", ratio >= least
+        cpu_ratio = round(statistics.median(limit.cpu_s / one.cpu_s for one, limit in pairs), 2)
+    else:
+        assert most is not None
+        goal, met = f"<= {most}", ratio <= most
+    return Result(
+        what=what,
+        measured=round(statistics.median(figure.value for figure in measured), digits or None),
+        limit=round(statistics.median(figure.value for figure in limits), digits or None),
+        limit_is=limit_is,
+        ratio=round(ratio, 2),
+        ratio_lowest=round(min(ratios), 2),
+        ratio_highest=round(max(ratios), 2),
+        goal=goal,
+        met=met,
+        cpu_ratio=cpu_ratio,
+    )
+
+
+def _with_cpu(pid: int, work: Callable[[], float]) -> _Figure:
+    """What `work` returns, with the CPU time that it cost the process."""
+    before = _cpu_s(pid)
+    value = work()
+    return _Figure(value, _cpu_s(pid) - before)
+
+
+def _produce(
+    bench: _Bench, frames: ProduceFrames, connections: int, in_flight: int, requests: int
+) -> float:
+    load = (bench.broker.port, frames, connections, in_flight, requests)
+    return float(bench.near.run(wire_load.produce, *load))
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process, in nanosecond steps: /proc has steps of 10 ms."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+@contextlib.contextmanager
+def _broker(folder: Path, say: Say) -> Iterator[_Broker]:
+    from storage_engine.tools.local.cluster_plan import UpRequest
+    from storage_engine.tools.local.local_cluster import LocalCluster
+
+    request = UpRequest(brokers=1, port=0)
+    with LocalCluster.running(folder / "cluster", request, timeout_s=_BROKER_START_S) as cluster:
+        (entry,) = cluster.state.brokers
+        assert entry.pid is not None
+        say(f"broker on {cluster.bootstrap_servers}")
+        yield _Broker(servers=cluster.bootstrap_servers, port=entry.port, pid=entry.pid)
+
+
+@contextlib.contextmanager
+def _topic(bench: _Bench, name: str) -> Iterator[None]:
+    """A topic of one partition within the block; its pages and its disk space are free after it."""
+    from storage_engine.client.admin.topics import create_topic, delete_topics
+    from storage_engine.client.cluster import Cluster
+
+    with Cluster(bench.broker.servers) as cluster:
+        create_topic(cluster, name, 1, 1)
+        yield
+        delete_topics(cluster, [name])

@@ -1,0 +1,55 @@
+"""Orders of a controller that tell all there is, in several requests. Their one rule: a part counts
+only after those before it, and nothing is taken for missing before the last one is here.
+
+The controller sends a part when the one before was answered, and all of them anew, under another
+number, when one was not.
+"""
+
+from typing import Protocol
+
+from storage_engine.broker.cluster.order_gate import Order
+from storage_engine.core.ids import TopicPartition
+
+
+class Part(Order, Protocol):
+    """A request that may be one of several."""
+
+    @property
+    def part(self) -> int: ...
+
+
+class FullOrder:
+    """Which parts of the newest order are here."""
+
+    def __init__(self) -> None:
+        self._order: tuple[int, int, int] | None = None
+        self._parts = 0
+
+    def expects(self, request: Part) -> bool:
+        """Whether it is the first part of an order, or the next of the one that was begun."""
+        return request.part == 0 or (
+            self._order == _name_of(request) and request.part == self._parts
+        )
+
+    def took(self, request: Part) -> None:
+        """It was carried out."""
+        self._order, self._parts = _name_of(request), request.part + 1
+
+
+def _name_of(request: Part) -> tuple[int, int, int]:
+    return request.controller_id, request.controller_epoch, request.order_number
+
+
+class NamedReplicas(FullOrder):
+    """And which partitions they have named: what the whole order does not name is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partitions: set[TopicPartition] = set()
+
+    def note(self, request: Part, partitions: set[TopicPartition]) -> None:
+        """Those of a part that was carried out."""
+        self.took(request)
+        if request.part == 0:
+            self.partitions = set()
+        self.partitions |= partitions

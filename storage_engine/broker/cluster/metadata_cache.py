@@ -1,0 +1,144 @@
+"""What this broker knows of the cluster, as the controller last told it: the source of Metadata
+answers.
+
+Rule: only UpdateMetadata changes it. Source: R-CTL5, document 003 (1.4.3).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.full_order import FullOrder
+from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import BrokerId
+from storage_engine.protocol.apis.update_metadata import (
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+
+
+class _Topics:
+    """Topics and partitions, and the ids of the former."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self.ids: dict[str, UUID] = {}
+        self.names: dict[UUID, str] = {}
+
+    def remove(self, topic: str) -> None:
+        self.partitions.pop(topic, None)
+        self._forget_id(topic)
+
+    def put(self, item: UpdateMetadataPartition) -> None:
+        self.partitions.setdefault(item.topic, {})[item.partition] = item
+        if self.ids.get(item.topic) != item.topic_id:
+            # Created again: its old id is that of no topic any more.
+            self._forget_id(item.topic)
+            self.ids[item.topic] = item.topic_id
+            self.names[item.topic_id] = item.topic
+
+    def _forget_id(self, topic: str) -> None:
+        """Another topic may have the id by now: one that was renamed in ZooKeeper."""
+        topic_id = self.ids.pop(topic, None)
+        if topic_id is not None and self.names.get(topic_id) == topic:
+            del self.names[topic_id]
+
+
+class MetadataCache:
+    """Brokers, topics and partitions."""
+
+    def __init__(self) -> None:
+        self.controller_id = BrokerId(-1)
+        self.brokers: dict[BrokerId, BrokerInfo] = {}
+        self._known = _Topics()
+        self._full_order = FullOrder()
+        self._coming = _Topics()
+        """What the parts of a full order have told so far: nobody sees it before the last one."""
+        self._preferred_counts: Counter[BrokerId] | None = None
+        """Until the next update."""
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def on_first_update(self, act: Callable[[], None]) -> None:
+        """Run `act` after the first update, which tells of the whole cluster."""
+        self._waiting[act] = None
+
+    def wait_no_longer(self, act: Callable[[], None]) -> None:
+        """Forget what was to be run."""
+        self._waiting.pop(act, None)
+
+    @property
+    def told(self) -> bool:
+        """Whether a controller has sent anything."""
+        return self.controller_id >= 0
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        """Take what the controller sent. KafkaError for a part of an order whose beginning is not
+        here."""
+        known = self._known
+        if request.full:
+            if not self._full_order.expects(request):
+                raise KafkaError(
+                    f"part {request.part} of order {request.order_number} came without those before"
+                )
+            known = self._coming if request.part else _Topics()
+        for topic in request.removed_topics:
+            known.remove(topic)
+        for item in request.partitions:
+            known.put(item)
+        if request.full:
+            self._full_order.took(request)
+            self._coming = known
+            if request.goes_on:
+                return
+            self._known, self._coming = known, _Topics()
+        self._preferred_counts = None
+        self.controller_id = request.controller_id
+        self.brokers = {
+            b.broker_id: BrokerInfo(
+                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
+            )
+            for b in request.brokers
+        }
+        waiting, self._waiting = self._waiting, {}
+        for act in waiting:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
+                unexpected.report("request that waited for metadata", error)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._known.partitions
+
+    def topics(self) -> Iterator[str]:
+        return iter(self._known.partitions)
+
+    def partitions(self, topic: str) -> dict[int, UpdateMetadataPartition] | None:
+        """Partition id -> state; None for an unknown topic."""
+        return self._known.partitions.get(topic)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return self._known.ids.get(topic)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self._known.names.get(topic_id)
+
+    def is_current(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Whether that is the registered incarnation of a live broker (KIP-903)."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker_epoch == broker.epoch
+
+    def racks(self) -> dict[BrokerId, str | None]:
+        return {broker.broker_id: broker.rack for broker in self.brokers.values()}
+
+    def preferred_counts(self) -> Counter[BrokerId]:
+        """For how many partitions each broker is the preferred leader."""
+        if self._preferred_counts is None:
+            self._preferred_counts = Counter(
+                item.replicas[0]
+                for partitions in self._known.partitions.values()
+                for item in partitions.values()
+                if item.replicas
+            )
+        return self._preferred_counts.copy()

@@ -1,0 +1,250 @@
+"""Who may give this broker orders: the controller that ZooKeeper names, and nobody else.
+
+    order ──wrong incarnation of this broker, older epoch or number──► refused
+      ├──of the controller that is known──────────────────────────────► let in
+      └──of another one──► waits ──ZooKeeper is asked──► let in, or refused
+
+Rule: an order of an epoch that was not heard of before is believed only when /controller_epoch says
+the same, and its sender is who holds /controller with the session that its registration under
+/brokers/ids has. What one request claims would bind the broker otherwise: an epoch of 2^31-1 would
+have the true controller refused for ever. While one waits all that come after it wait, so that
+orders keep their order; what was checked before a wait is checked again after it.
+
+An order is old when its own connection, or one that was opened later, has brought a higher number:
+its controller has given the connection up, and said anew what it had said. It is refused, and its
+connection closed. So whoever forges a number holds up the true controller until that has connected
+again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.registration import UNREGISTERED
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from storage_engine.core.ports import Coordination, ZkReply
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
+
+log = logging.getLogger(__name__)
+
+NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
+MAX_CONNECTIONS = 100
+"""Whose numbers are remembered: more take forged ones that get lower from one to the next."""
+
+
+class Order(Protocol):
+    """What all orders say of their sender and of whom they are meant for."""
+
+    @property
+    def controller_id(self) -> BrokerId: ...
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch: ...
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch: ...
+
+    @property
+    def order_number(self) -> int: ...
+
+
+class OrderConnection(Protocol):
+    """What an order came on."""
+
+    @property
+    def number(self) -> int:
+        """Higher than those of all connections that were opened before."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    order: Order
+    connection: OrderConnection
+    number: int
+    """By which it is told whether ZooKeeper was asked before or after it came."""
+    carry_out: Callable[[], None]
+    refuse: Callable[[ErrorCode], None]
+
+
+class _Named(NamedTuple):
+    """The controller that ZooKeeper names; -1 where that could not be made out."""
+
+    epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
+    controller_id: BrokerId = BrokerId(-1)
+
+
+class OrderNumbers:
+    """The highest order number of each connection, as far as no later one has brought as high a
+    number: of one controller that keeps to the rules there is but one."""
+
+    def __init__(self) -> None:
+        self._highest: list[tuple[int, int]] = []
+        """(connection, order number)"""
+
+    def clear(self) -> None:
+        self._highest.clear()
+
+    def is_old(self, connection: int, number: int) -> bool:
+        return any(later >= connection and highest > number for later, highest in self._highest)
+
+    def note(self, connection: int, number: int) -> None:
+        """Of an order that is not old."""
+        if any(later >= connection and highest == number for later, highest in self._highest):
+            return
+        kept = [(other, n) for other, n in self._highest if other > connection or n > number]
+        self._highest = sorted([*kept, (connection, number)])[-MAX_CONNECTIONS:]
+
+
+class OrderGate:
+    """Of one broker."""
+
+    def __init__(self, coordination: Coordination, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+        self._coordination = coordination
+        self._broker_epoch = broker_epoch
+        self.controller_epoch = NO_CONTROLLER_EPOCH
+        """The highest that ZooKeeper has confirmed."""
+        self.controller_id = BrokerId(-1)
+        self.numbers = OrderNumbers()
+        """Of that epoch."""
+        self._waiting: deque[_Waiting] = deque()
+        self._arrived = 0
+        """Orders until now."""
+
+    def admit(
+        self,
+        order: Order,
+        connection: OrderConnection,
+        carry_out: Callable[[], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        """Let an order in, or refuse it, now or later; one of the two is called."""
+        self._arrived += 1
+        self._waiting.append(_Waiting(order, connection, self._arrived, carry_out, refuse))
+        if len(self._waiting) == 1:
+            self._go_on(None, 0)
+
+    def refusal(self, order: Order, connection: OrderConnection) -> ErrorCode:
+        """NONE when the order is still to be carried out; asked again after every wait. Remembers
+        the newest order."""
+        broker_epoch = self._broker_epoch()
+        if broker_epoch == UNREGISTERED or order.broker_epoch != broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if (order.controller_epoch, order.controller_id) != (
+            self.controller_epoch,
+            self.controller_id,
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.numbers.is_old(connection.number, order.order_number):
+            return ErrorCode.REQUEST_TIMED_OUT
+        self.numbers.note(connection.number, order.order_number)
+        return ErrorCode.NONE
+
+    def _go_on(self, named: _Named | None, asked_at: int) -> None:
+        """`named` is an answer for the first `asked_at` orders that have arrived."""
+        while self._waiting:
+            first = self._waiting[0]
+            if self._is_news(first.order):
+                if named is None or first.number > asked_at:
+                    self._ask()
+                    return
+                if not self._learn(first.order, named):
+                    self._waiting.popleft()
+                    self._refuse_news(first, named)
+                    continue
+            self._waiting.popleft()
+            self._judge(first)
+
+    def _judge(self, waiting: _Waiting) -> None:
+        code = self.refusal(waiting.order, waiting.connection)
+        if code is ErrorCode.NONE:
+            _call(waiting.carry_out)
+            return
+        _call(lambda: waiting.refuse(code))
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            # Nobody uses it any more; or else its controller says the same on a later one.
+            _call(lambda: waiting.connection.close("its order is older than another"))
+
+    def _is_news(self, order: Order) -> bool:
+        """Whether it takes ZooKeeper to judge the order; not where it is refused anyway."""
+        return (
+            order.controller_epoch > self.controller_epoch
+            and order.broker_epoch == self._broker_epoch() != UNREGISTERED
+        )
+
+    def _learn(self, order: Order, named: _Named) -> bool:
+        if named != (order.controller_epoch, order.controller_id):
+            return False
+        self.controller_epoch, self.controller_id = named
+        self.numbers.clear()
+        return True
+
+    def _refuse_news(self, waiting: _Waiting, named: _Named) -> None:
+        order = waiting.order
+        log.warning(
+            "order refused: it says that broker %d is the controller of epoch %d, ZooKeeper names "
+            "broker %d and epoch %d",
+            order.controller_id,
+            order.controller_epoch,
+            named.controller_id,
+            named.epoch,
+        )
+        # Its sender may have been elected since: he sends it again.
+        is_old = order.controller_epoch < named.epoch
+        code = ErrorCode.STALE_CONTROLLER_EPOCH if is_old else ErrorCode.REQUEST_TIMED_OUT
+        _call(lambda: waiting.refuse(code))
+
+    # --- what ZooKeeper says ---
+
+    def _ask(self) -> None:
+        asked_at = self._arrived
+
+        def on_epoch(reply: ZkReply) -> None:
+            self._coordination.get(
+                ControllerZNode.PATH, lambda controller: on_controller(reply, controller)
+            )
+
+        def on_controller(epoch: ZkReply, controller: ZkReply) -> None:
+            named = _named(epoch, controller)
+            if named.controller_id < 0:
+                self._go_on(_Named(), asked_at)
+                return
+            self._coordination.exists(
+                BrokerIdZNode.path(named.controller_id),
+                lambda broker: on_broker(named, controller, broker),
+            )
+
+        def on_broker(named: _Named, controller: ZkReply, broker: ZkReply) -> None:
+            registered = broker.ok and _session(broker) == _session(controller) != 0
+            self._go_on(named if registered else _Named(), asked_at)
+
+        self._coordination.get(ControllerEpochZNode.PATH, on_epoch)
+
+
+def _named(epoch: ZkReply, controller: ZkReply) -> _Named:
+    if not epoch.ok or not controller.ok:
+        return _Named()
+    try:
+        return _Named(
+            ControllerEpochZNode.decode(epoch.value),
+            ControllerZNode.decode(controller.value).broker_id,
+        )
+    except ZnodeFormatError as failure:
+        log.error("nobody's orders are taken: %s", failure)
+        return _Named()
+
+
+def _session(reply: ZkReply) -> int:
+    return reply.stat.ephemeral_owner if reply.stat is not None else 0
+
+
+def _call(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the next order has its turn
+        unexpected.report("order of the controller", error)

@@ -1,0 +1,393 @@
+"""Creates and grows topics: checks what is asked, assigns replicas, writes the nodes.
+
+Rule: a topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
+controller does the rest. What ZooKeeper did not answer is looked at and tried again for as long as
+somebody waits for it; what it did without an answer is known by the topic's id. Source: R-CTL6,
+R-CTL11, R-REP1.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.settings.topic_config import (
+    BrokerValues,
+    TopicConfig,
+    validate_topic_config,
+)
+from storage_engine.core.assignment import Assignment, assign_replicas
+from storage_engine.core.control.cluster_state import TopicInfo
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId, topic_name_problem
+from storage_engine.core.ports import (
+    Coordination,
+    Scheduler,
+    ZkOp,
+    ZkOpKind,
+    ZkReply,
+    ZkStat,
+    ZkStatus,
+)
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+
+MAX_PARTITIONS = 10_000
+"""Of one topic in one request: what one znode and one LeaderAndIsr can carry with room to spare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic as asked for; -1 takes the broker's default."""
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """A topic that can be created."""
+
+    info: TopicInfo
+    config: Mapping[str, str]
+
+
+OnWritten = Callable[[KafkaError | None], None]
+
+RETRY_MS = 200
+"""Pause before a topic is looked at again that ZooKeeper did not answer about. While the connection
+is being made again the look waits for it in the session."""
+
+
+def nobody() -> bool:
+    """Who waits for a topic that its client will ask for again."""
+    return False
+
+
+class TopicAdmin:
+    """Topic creation on any broker."""
+
+    def __init__(
+        self,
+        config: BrokerValues,
+        *,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        metadata: MetadataCache,
+    ) -> None:
+        self._config = config
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._metadata = metadata
+
+    def plan(self, new: NewTopic) -> PlannedTopic:
+        """Check and assign. Raises KafkaError with the code that the client gets."""
+        problem = topic_name_problem(new.topic)
+        if problem is not None:
+            raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if new.topic in self._metadata:
+            raise KafkaError(f"topic '{new.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        try:
+            config = validate_topic_config(new.config)
+        except ConfigError as failure:
+            raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
+        assignment = self._given(new) if new.assignment else self._assigned(new)
+        unclean = TopicConfig.of(self._config, config).unclean_leader_election_enable
+        info = TopicInfo(
+            topic=new.topic, topic_id=uuid4(), assignment=assignment, unclean_election=unclean
+        )
+        return PlannedTopic(info=info, config=config)
+
+    def _assigned(self, new: NewTopic) -> Assignment:
+        partitions = (
+            new.partitions if new.partitions != -1 else self._config.integer("num.partitions")
+        )
+        factor = new.replication_factor
+        if factor == -1:
+            factor = self._config.integer("default.replication.factor")
+        if partitions > MAX_PARTITIONS:
+            raise KafkaError(
+                f"{partitions} partitions are more than the {MAX_PARTITIONS} possible at once",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        return assign_replicas(
+            self._metadata.racks(),
+            partitions=partitions,
+            replication_factor=factor,
+            preferred_counts=self._metadata.preferred_counts(),
+        )
+
+    def _given(self, new: NewTopic) -> Assignment:
+        assert new.assignment is not None
+        if new.partitions != -1 or new.replication_factor != -1:
+            raise KafkaError(
+                "give either an assignment or numbers of partitions and replicas, not both",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if sorted(new.assignment) != list(range(len(new.assignment))):
+            raise KafkaError(
+                "the partitions of an assignment are numbered from 0 without gaps",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        factors = {len(replicas) for replicas in new.assignment.values()}
+        known: set[int] = set(self._metadata.brokers)
+        for partition, replicas in new.assignment.items():
+            if not replicas or len(set(replicas)) != len(replicas) or len(factors) != 1:
+                problem = "needs as many brokers as the others, each once"
+            elif not known.issuperset(replicas):
+                problem = f"names brokers that are not alive; alive are {sorted(known)}"
+            else:
+                continue
+            raise KafkaError(
+                f"partition {partition} of '{new.topic}' {problem}",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
+
+    def write(
+        self, planned: PlannedTopic, on_written: OnWritten, waits: Callable[[], bool] = nobody
+    ) -> None:
+        """Write settings and assignment in one multi, so that of two who create a topic at the
+        same time one does, and the other changes nothing. `waits`: whether somebody still does."""
+        _Creation(self._coordination, self._scheduler, planned, on_written, waits).look()
+
+    def plan_growth(
+        self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
+    ) -> TopicInfo:
+        """`total` partitions instead of those there are. Raises KafkaError."""
+        present = len(info.assignment)
+        if info.reassignments:
+            raise KafkaError(
+                f"topic '{info.topic}' is being reassigned: partitions can be added afterwards",
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            )
+        if not present or sorted(info.assignment) != list(range(present)):
+            raise KafkaError(
+                f"the partitions of topic '{info.topic}' are not numbered from 0 without gaps: "
+                f"set its assignment in {TopicZNode.path(info.topic)} right first",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        if total <= present:
+            raise KafkaError(
+                f"topic '{info.topic}' has {present} partitions; it can only get more, not {total}",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        if total - present > MAX_PARTITIONS:
+            raise KafkaError(
+                f"{total - present} more partitions are over the {MAX_PARTITIONS} possible at once",
+                ErrorCode.INVALID_PARTITIONS,
+            )
+        first = info.assignment[0]
+        if assignments is None:
+            added = assign_replicas(
+                self._metadata.racks(),
+                partitions=total - present,
+                replication_factor=len(first),
+                preferred_counts=self._metadata.preferred_counts(),
+                first_partition=present,
+                start_broker=first[0],
+            )
+        else:
+            added = self._given_growth(info, total, assignments)
+        return TopicInfo(
+            topic=info.topic,
+            topic_id=info.topic_id,
+            assignment={**info.assignment, **added},
+            unclean_election=info.unclean_election,
+        )
+
+    def _given_growth(
+        self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]]
+    ) -> Assignment:
+        present = len(info.assignment)
+        factor = len(info.assignment[0])
+        known: set[int] = set(self._metadata.brokers)
+        if len(assignments) != total - present or any(
+            len(set(r)) != factor or len(r) != factor or not known.issuperset(r)
+            for r in assignments
+        ):
+            raise KafkaError(
+                f"the assignment must give {total - present} partitions {factor} live brokers each",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+        return {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
+
+    def write_growth(
+        self, info: TopicInfo, on_written: OnWritten, waits: Callable[[], bool] = nobody
+    ) -> None:
+        """Write the larger assignment, if nobody else changed the topic meanwhile."""
+        _Growth(self._coordination, self._scheduler, info, on_written, waits).look()
+
+
+class _Write:
+    """One write of a topic's node, repeated while it is not known whether it was done."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        info: TopicInfo,
+        done: OnWritten,
+        waits: Callable[[], bool],
+    ) -> None:
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._info = info
+        self._path = TopicZNode.path(info.topic)
+        self._done = done
+        self._waits = waits
+        self._lost = False
+        """Whether it may have been done, though no answer says so."""
+
+    def look(self) -> None:
+        """What there is; and write where nothing speaks against it."""
+        self._coordination.get(self._path, self._on_topic)
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        raise NotImplementedError
+
+    def _look_again(self) -> None:
+        if self._waits():
+            self._scheduler.call_later(RETRY_MS, self.look)
+        else:
+            self._done(_unknown(self._info.topic))
+
+    def _data(self) -> bytes:
+        info = self._info
+        return _node(info.topic, info.topic_id, info.assignment).encode()
+
+    def _is_ours(self, reply: ZkReply) -> bool:
+        """Whether the node says what was to be written, by a write whose answer was lost."""
+        if not self._lost:
+            return False
+        try:
+            node = TopicZNode.decode(self._info.topic, reply.value)
+        except ZnodeFormatError:
+            return False
+        return node.topic_id == self._info.topic_id and all(
+            partition in node.assignment for partition in self._info.assignment
+        )
+
+
+class _Creation(_Write):
+    """Of a topic that was not there."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        planned: PlannedTopic,
+        done: OnWritten,
+        waits: Callable[[], bool],
+    ) -> None:
+        super().__init__(coordination, scheduler, planned.info, done, waits)
+        self._planned = planned
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None if self._is_ours(reply) else self._exists())
+        elif reply.status is ZkStatus.NO_NODE:
+            self._coordination.get(ConfigZNode.topic_path(self._info.topic), self._on_left_over)
+        else:
+            self._look_again()
+
+    def _on_left_over(self, reply: ZkReply) -> None:
+        """What settings there are: those that a deleted topic of that name has left."""
+        if reply.ok or reply.status is ZkStatus.NO_NODE:
+            operations = _config_operations(self._planned, reply.stat if reply.ok else None)
+            creation = ZkOp(kind=ZkOpKind.CREATE, path=self._path, data=self._data())
+            self._coordination.multi([*operations, creation], self._on_multi)
+        else:
+            self._look_again()
+
+    def _on_multi(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None)
+        elif reply.status is ZkStatus.NODE_EXISTS and not self._lost:
+            self._done(self._exists())
+        else:
+            # What is there may be of this creation: a server behind the others did not show it.
+            self._lost |= reply.status is ZkStatus.UNKNOWN
+            self._look_again()
+
+    def _exists(self) -> KafkaError:
+        return KafkaError(f"topic '{self._info.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+class _Growth(_Write):
+    """Of a topic that has fewer partitions."""
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        topic = self._info.topic
+        if reply.status is ZkStatus.UNKNOWN:
+            self._look_again()
+            return
+        if not reply.ok or reply.stat is None:
+            self._done(_unknown(topic))
+            return
+        if self._is_ours(reply):
+            self._done(None)
+            return
+        try:
+            present = TopicZNode.decode(topic, reply.value)
+        except ZnodeFormatError as failure:
+            self._done(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        if not _grows(present, self._info):
+            self._done(
+                KafkaError(
+                    f"topic '{topic}' has been changed meanwhile: it has "
+                    f"{len(present.assignment)} partitions, look at it again",
+                    ErrorCode.INVALID_PARTITIONS,
+                )
+            )
+            return
+        self._coordination.set(self._path, self._data(), reply.stat.version, self._on_set)
+
+    def _on_set(self, reply: ZkReply) -> None:
+        if reply.ok:
+            self._done(None)
+        else:
+            self._lost |= reply.status is ZkStatus.UNKNOWN
+            self._look_again()
+
+
+def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:
+    """Put a new topic's settings where those of an old one may still be."""
+    path = ConfigZNode.topic_path(planned.info.topic)
+    data = ConfigZNode(config=planned.config).encode()
+    if left_over is None:
+        return [ZkOp(kind=ZkOpKind.CREATE, path=path, data=data)] if planned.config else []
+    # Not deleted where there are none: others may have made nodes below it.
+    return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=left_over.version)]
+
+
+def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
+    """The same topic, with the partitions that it has and more."""
+    same = present.topic_id in (None, wanted.topic_id) and all(
+        tuple(wanted.assignment.get(partition, ())) == tuple(replicas)
+        for partition, replicas in present.assignment.items()
+    )
+    return same and not present.target_replicas and len(wanted.assignment) > len(present.assignment)
+
+
+def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:
+    return TopicZNode(
+        topic=topic,
+        topic_id=topic_id,
+        assignment={p: _brokers(rs) for p, rs in assignment.items()},
+    )
+
+
+def _brokers(replicas: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(replica) for replica in replicas)
+
+
+def _unknown(topic: str) -> KafkaError:
+    return KafkaError(
+        f"ZooKeeper did not answer: topic '{topic}' may or may not have been changed",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )

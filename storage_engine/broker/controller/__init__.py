@@ -1,0 +1,1 @@
+"""The controller that this broker may be: it watches ZooKeeper, decides and gives orders."""

@@ -1,0 +1,416 @@
+"""The controller at work: ZooKeeper's watches become events, the core's effects become writes and
+requests.
+
+Rule: events are applied one after another, each with all its effects started, never nested. An
+effect that can't be started is tried again, without those beside it; an event that can't be applied
+leaves a view that nobody can trust, so this broker gives the office away, and the next controller
+loads everything anew.
+Everything ends with the controller epoch: after `close` nothing that comes back is heard. Source:
+R-CTL5; document 001 (controller failover).
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.controller.admin_requests import AdminRequests
+from storage_engine.broker.controller.assignment_store import AssignmentStore
+from storage_engine.broker.controller.channel import ControllerChannel
+from storage_engine.broker.controller.elections import Elections, OnElected
+from storage_engine.broker.controller.state_reader import StateReader
+from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.broker.controller.watches import ControllerWatches
+from storage_engine.core.control.cluster_state import PartitionState, TopicInfo
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.controller_events import (
+    AssignmentsWritten,
+    BalanceChecked,
+    ControlledShutdownRequested,
+    DeleteTopicNodes,
+    Deliver,
+    DropDeletionRequests,
+    DropReassignmentRequests,
+    Effect,
+    Event,
+    Loaded,
+    NoReplicaOnline,
+    ReadStates,
+    ShutdownProgress,
+    StatesWritten,
+    TopicDeleted,
+    TopicDeletionRequested,
+    TopicsChanged,
+    TopicsReady,
+    WriteAssignments,
+    WriteOutcome,
+    WriteStates,
+)
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Coordination, Scheduler, Transport
+
+log = logging.getLogger(__name__)
+state_change_log = logging.getLogger("headrace.state_change")
+
+TopicListener = Callable[[KafkaError | None], None]
+"""Hears once: None when what was asked for is done, or why it will not be done here."""
+
+ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
+"""Hears which partitions are still to move; None when this controller has resigned."""
+
+RETRY_MS = 500
+"""Pause before a deletion that ZooKeeper did not answer is done again."""
+
+RETRY_MAX_MS = 30_000
+"""The same after many failures of one effect in a row."""
+
+CONFLICT_PAUSE_MS = 20
+CONFLICT_PAUSE_MAX_MS = 5_000
+"""Pause before a state is read back whose write was refused; it is doubled where every write is
+refused (somebody removed a topic's nodes by hand)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What the controller takes from its broker's configuration."""
+
+    broker_id: BrokerId
+    delete_topic_enable: bool
+    unclean_default: Callable[[], bool]
+    """What `unclean.leader.election.enable` is for topics that don't set it."""
+    balance_check_ms: int | None
+    """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
+    balance_percentage: int
+
+
+class ActingController:
+    """One controller epoch of this broker."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        *,
+        controller_epoch: ControllerEpoch,
+        epoch_znode_version: int,
+        coordination: Coordination,
+        transport: Transport,
+        scheduler: Scheduler,
+        resign: Callable[[], None],
+        give_up: Callable[[], None],
+    ) -> None:
+        """`resign`: there is a newer controller. `give_up`: there should be another one."""
+        self.controller_epoch = controller_epoch
+        self._settings = settings
+        self._scheduler = scheduler
+        self._resign = resign
+        self._give_up = give_up
+        self._closed = False
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._core = Controller(
+            controller_epoch=controller_epoch,
+            delete_topic_enable=settings.delete_topic_enable,
+        )
+        self._store = ControllerStore(
+            coordination,
+            epoch_znode_version=epoch_znode_version,
+            unclean_default=settings.unclean_default,
+        )
+        self._channel = ControllerChannel(
+            controller_id=settings.broker_id,
+            controller_epoch=controller_epoch,
+            transport=transport,
+            scheduler=scheduler,
+            report=self.submit,
+            on_replaced=self._replaced,
+        )
+        self._states = StateReader(
+            self._store,
+            scheduler,
+            controller_epoch=controller_epoch,
+            exists=self._core.exists,
+            submit=self.submit,
+            replaced=self._replaced,
+        )
+        self._watches = ControllerWatches(
+            coordination, self._store, scheduler, submit=self.submit, reread=self._states.read
+        )
+        self._assignments = AssignmentStore(
+            coordination, self._store, scheduler, fenced=self._replaced
+        )
+        self._elections = Elections(self._core, submit=self.submit, refresh=self._states.read)
+        self._requests = AdminRequests(
+            coordination,
+            scheduler,
+            submit=self.submit,
+            elections=self._elections,
+            learn_topics=self._watches.learn_topics,
+        )
+        self._refused: Counter[TopicPartition] = Counter()
+        """How often in a row the state of each could not be written."""
+        self._topic_waiters: dict[str, list[TopicListener]] = {}
+        self._deletion_waiters: dict[str, list[TopicListener]] = {}
+        self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
+
+    def start(self) -> None:
+        """Set the watches, load everything, send all leadership to all brokers."""
+        self._requests.start()
+        self._watches.start()
+        self._check_balance_later()
+
+    def _check_balance_later(self) -> None:
+        interval_ms = self._settings.balance_check_ms
+        if interval_ms is not None:
+            self._scheduler.call_later(interval_ms, self._check_balance)
+
+    def _check_balance(self) -> None:
+        if self._closed:
+            return
+        if self.loaded:
+            self.submit(BalanceChecked(percentage=self._settings.balance_percentage))
+        self._check_balance_later()
+
+    def close(self) -> None:
+        """Hear and do nothing more; who waits is told so."""
+        self._closed = True
+        self._states.close()
+        self._watches.close()
+        self._requests.close()
+        self._assignments.close()
+        self._events.clear()
+        self._elections.close()
+        for waiters in (self._topic_waiters, self._deletion_waiters):
+            listeners = [listener for each in waiters.values() for listener in each]
+            waiters.clear()
+            for listener in listeners:
+                listener(replaced())
+        shutdowns = [listener for each in self._shutdown_waiters.values() for listener in each]
+        self._shutdown_waiters.clear()
+        for on_progress in shutdowns:
+            on_progress(None)
+
+    # --- what handlers ask ---
+
+    @property
+    def core(self) -> Controller:
+        """The state, to be read only."""
+        return self._core
+
+    @property
+    def loaded(self) -> bool:
+        return self._watches.loaded
+
+    def topic_changed(self, info: TopicInfo, on_ready: TopicListener) -> None:
+        """A topic that this broker has just written; `on_ready` when all of it has leaders."""
+        self._topic_waiters.setdefault(info.topic, []).append(on_ready)
+        # Before everything is loaded the watches will find it by themselves.
+        if self.loaded:
+            self._watches.watch_topic(info.topic, info.topic_id)
+            self.submit(TopicsChanged(topics={info.topic: info}))
+
+    def settings_changed(self, topics: Iterable[str] | None) -> None:
+        """Read topics, or all (None), again: elections may go by other settings now."""
+        self._watches.reread_topics(topics)
+
+    def delete_topic(self, topic: str, on_deleted: TopicListener) -> None:
+        """Begin a deletion whose request node exists; `on_deleted` when the topic is gone."""
+        self._deletion_waiters.setdefault(topic, []).append(on_deleted)
+        if self.loaded:
+            self.submit(TopicDeletionRequested(topics=(topic,)))
+
+    def controlled_shutdown(
+        self, broker: BrokerId, broker_epoch: BrokerEpoch, on_progress: ShutdownListener
+    ) -> None:
+        """Move leaders away; `on_progress(partitions still to move)` after each change."""
+        self._shutdown_waiters.setdefault(broker, []).append(on_progress)
+        self.submit(ControlledShutdownRequested(broker=broker, broker_epoch=broker_epoch))
+
+    def reassign(
+        self,
+        targets: Mapping[TopicPartition, tuple[BrokerId, ...]],
+        on_written: Callable[[bool], None],
+    ) -> None:
+        """Ask for other replicas; `on_written(False)`: ZooKeeper did not answer."""
+        self._requests.reassign(targets, on_written)
+
+    def elect(
+        self, partitions: Iterable[TopicPartition], on_elected: OnElected, *, unclean: bool
+    ) -> None:
+        """Have preferred replicas lead, or with `unclean` any; `on_elected` when all is over."""
+        self._elections.request(partitions, on_elected, unclean=unclean)
+
+    # --- events in, effects out ---
+
+    def submit(self, event: Event) -> None:
+        """Apply an event once those before it are applied."""
+        if self._closed:
+            return
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events:
+                self._apply(self._events.popleft())
+        finally:
+            self._stepping = False
+        self._applied(event)
+
+    def _applied(self, event: Event) -> None:
+        if self._closed:
+            return
+        if isinstance(event, Loaded):
+            self._requests.release()
+        self._elections.look()
+
+    def _apply(self, event: Event) -> None:
+        try:
+            effects = self._core.step(event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next controller begins anew
+            self._give_up()
+            unexpected.report(f"controller can't take {type(event).__name__}, gives up", error)
+            return
+        for effect in effects:
+            self._start(effect, RETRY_MS)
+
+    def _start(self, effect: Effect, retry_ms: int) -> None:
+        if self._closed:
+            return
+        try:
+            self._carry_out(effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, others' effects follow
+            again_ms = min(2 * retry_ms, RETRY_MAX_MS)
+            for part in _parts(effect):
+                self._scheduler.call_later(
+                    retry_ms,
+                    lambda part=part: self._start(part, again_ms),  # type: ignore[misc]
+                )
+            unexpected.report(f"controller can't carry out {type(effect).__name__}", error)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case WriteStates():
+                self._write_states(effect)
+            case ReadStates():
+                wanted = effect.partitions
+                pause_ms = self._conflict_pause_ms(wanted)
+                self._scheduler.call_later(pause_ms, lambda: self._states.read(wanted))
+            case Deliver():
+                broker = self._core.brokers.get(effect.broker)
+                if broker is not None:
+                    self._channel.send(broker, effect.delivery)
+            case NoReplicaOnline():
+                names = ", ".join(map(str, effect.partitions))
+                log.error("NoReplicaOnline: no live in-sync replica partitions=%s", names)
+            case ShutdownProgress():
+                self._shutdown_progress(effect)
+            case TopicsReady():
+                self._topics_ready(effect.topics)
+            case DeleteTopicNodes():
+                self._delete_topic_nodes(effect)
+            case DropDeletionRequests():
+                self._drop_deletion_requests(effect.topics)
+            case WriteAssignments():
+                self._write_assignments(effect)
+            case DropReassignmentRequests():
+                self._requests.drop(effect)
+
+    def _topics_ready(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            for on_ready in self._topic_waiters.pop(topic, []):
+                on_ready(None)
+
+    def _write_states(self, effect: WriteStates) -> None:
+        for write in effect.writes:
+            state_change_log.info(
+                "elect partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
+                write.partition,
+                write.state.leader,
+                write.state.leader_epoch,
+                list(write.state.isr),
+                write.state.controller_epoch,
+            )
+        self._store.write_states(
+            effect.writes,
+            done=self._states_written,
+            fenced=self._replaced,
+        )
+
+    def _states_written(
+        self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+    ) -> None:
+        for partition, (outcome, _) in outcomes.items():
+            if outcome is WriteOutcome.ACCEPTED:
+                self._refused.pop(partition, None)
+            else:
+                self._refused[partition] += 1
+        self.submit(StatesWritten(outcomes=outcomes))
+
+    def _conflict_pause_ms(self, partitions: Iterable[TopicPartition]) -> int:
+        times = max((self._refused.get(partition, 1) for partition in partitions), default=1)
+        return min(CONFLICT_PAUSE_MS << min(times - 1, 10), CONFLICT_PAUSE_MAX_MS)
+
+    def _write_assignments(self, effect: WriteAssignments) -> None:
+        topic = effect.topic
+        self._assignments.write(
+            effect,
+            lambda: self._core.topics.get(topic),
+            lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
+        )
+
+    def _shutdown_progress(self, effect: ShutdownProgress) -> None:
+        waiters = self._shutdown_waiters.get(effect.broker, [])
+        if not effect.remaining:
+            self._shutdown_waiters.pop(effect.broker, None)
+        for waiter in list(waiters):
+            waiter(effect.remaining)
+
+    def _drop_deletion_requests(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            log.warning("request to delete topic=%s dropped: it does not exist or may not", topic)
+            self._watches.drop_request(topic)
+            # Whoever asked has what he wanted: somebody else's deletion was faster.
+            self._deletion_over(topic)
+
+    def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> None:
+        topic = effect.topic
+
+        def done(deleted: bool) -> None:
+            if self._closed:
+                return
+            if not deleted:
+                self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
+                return
+            log.info("deleted topic=%s", topic)
+            self.submit(TopicDeleted(topic=topic))
+            self._watches.topic_gone(topic)
+            self._deletion_over(topic)
+
+        self._store.delete_topic(topic, effect.partitions, done, fenced=self._replaced)
+
+    def _deletion_over(self, topic: str) -> None:
+        for on_deleted in self._deletion_waiters.pop(topic, []):
+            on_deleted(None)
+
+    def _replaced(self) -> None:
+        if not self._closed:
+            log.warning("controller epoch %d is over: replaced", self.controller_epoch)
+            self._resign()
+
+
+def replaced() -> KafkaError:
+    """What who waits for this controller is told at its end."""
+    return KafkaError(
+        "the controller was replaced meanwhile: the next one carries on, ask it",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+
+
+def _parts(effect: Effect) -> Sequence[Effect]:
+    """What of an effect can be tried by itself: one partition that can't be written keeps no other
+    from it."""
+    if isinstance(effect, WriteStates):
+        return [WriteStates(writes=(write,)) for write in effect.writes]
+    return [effect]

@@ -1,0 +1,204 @@
+"""What others ask of the controller through /admin: reassignments and preferred elections.
+
+Rule: a request stands in its node until it is done, so that the next controller finds it; an entry
+that can't be carried out is taken out with a line in the log, and the others go on. Requests of the
+Kafka API are written into the same nodes. Source: R-CTL7, R-CTL8, R-CTL10; document 001.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from storage_engine.broker.controller.admin_node import AdminNode, Content
+from storage_engine.broker.controller.elections import Elections
+from storage_engine.core.control.controller_events import (
+    DropReassignmentRequests,
+    ReassignmentRequested,
+)
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.ports import Coordination, Scheduler
+from storage_engine.zookeeper.admin_znodes import (
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+Targets = Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+RETRY_MS = 500
+
+
+class AdminRequests:
+    """Both nodes, for one controller epoch. Nothing is told before `release`."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        *,
+        submit: Callable[[ReassignmentRequested], None],
+        elections: Elections,
+        learn_topics: Callable[[Iterable[str], Callable[[], None]], None],
+    ) -> None:
+        """`learn_topics(names, then)`: a topic may be younger than what the controller knows."""
+        self._scheduler = scheduler
+        self._submit = submit
+        self._elections = elections
+        self._learn_topics = learn_topics
+        self._reassign = AdminNode(
+            ReassignPartitionsZNode.PATH,
+            coordination,
+            scheduler,
+            on_content=self._on_reassignments,
+        )
+        self._prefer = AdminNode(
+            PreferredReplicaElectionZNode.PATH,
+            coordination,
+            scheduler,
+            on_content=self._on_elections,
+        )
+        self._released = False
+        self._closed = False
+        self._early: list[Callable[[], None]] = []
+        self._written: list[Callable[[bool], None]] = []
+
+    def start(self) -> None:
+        self._reassign.read()
+        self._prefer.read()
+
+    def release(self) -> None:
+        """Everything else is loaded: from here on requests are passed on."""
+        self._released = True
+        early, self._early = self._early, []
+        for work in early:
+            work()
+
+    def close(self) -> None:
+        self._closed = True
+        self._reassign.close()
+        self._prefer.close()
+        unanswered, self._written = self._written, []
+        for done in unanswered:
+            done(False)
+
+    # --- reassignments ---
+
+    def reassign(self, wanted: Targets, done: Callable[[bool], None]) -> None:
+        """Ask for targets besides those that are asked for; `done` when the controller has heard of
+        it, or with False when ZooKeeper did not answer."""
+
+        def merged(data: bytes | None) -> bytes | None:
+            targets = {**_targets(data), **wanted}
+            return ReassignPartitionsZNode(target_replicas=targets).encode()
+
+        def on_written(written: bool) -> None:
+            if not written or self._closed:
+                done(False)
+                return
+            self._written.append(done)
+            self._reassign.read()
+
+        self._reassign.change(merged, on_written)
+
+    def drop(self, effect: DropReassignmentRequests) -> None:
+        """Take requests out that are done or refused, where they are still the same."""
+        for partition, (target, why) in effect.requests.items():
+            if why is None:
+                log.info("reassigned partition=%s replicas=%s", partition, list(target))
+            else:
+                log.warning("reassignment of %s to %s dropped: %s", partition, list(target), why)
+
+        def without(data: bytes | None) -> bytes | None:
+            targets = {
+                partition: target
+                for partition, target in _targets(data).items()
+                if partition not in effect.requests or effect.requests[partition][0] != target
+            }
+            return ReassignPartitionsZNode(target_replicas=targets).encode() if targets else None
+
+        def on_dropped(dropped: bool) -> None:
+            if not dropped and not self._closed:
+                # What is still asked for then is decided anew.
+                self._scheduler.call_later(RETRY_MS, self._reassign.read)
+
+        self._reassign.change(without, on_dropped, once=True)
+
+    def _on_reassignments(self, content: Content) -> None:
+        if not self._released:
+            self._early = [work for work in self._early if work != self._reassign.read]
+            self._early.append(self._reassign.read)
+            return
+        targets = self._readable_targets(content)
+        answered, self._written = self._written, []
+
+        def told() -> None:
+            if not self._closed:
+                self._submit(ReassignmentRequested(targets=targets))
+            for done in answered:
+                done(not self._closed)
+
+        self._learn_topics({partition.topic for partition in targets}, told)
+
+    def _readable_targets(self, content: Content) -> Targets:
+        if content.data is None:
+            return {}
+        try:
+            node = ReassignPartitionsZNode.decode(content.data)
+        except ZnodeFormatError as failure:
+            log.error("reassignment dropped: %s", failure)
+        else:
+            for problem in node.problems:
+                log.error("reassignment dropped: %s", problem)
+            if node.target_replicas and not node.problems:
+                return node.target_replicas
+        readable = _targets(content.data)
+        rest = ReassignPartitionsZNode(target_replicas=readable).encode() if readable else None
+        unreadable = content.data
+        self._reassign.change(lambda data: rest if data == unreadable else data, lambda _done: None)
+        return readable
+
+    # --- preferred elections ---
+
+    def _on_elections(self, content: Content) -> None:
+        if not self._released:
+            self._early = [work for work in self._early if work != self._prefer.read]
+            self._early.append(self._prefer.read)
+            return
+        data = content.data
+        if data is None:
+            return
+        try:
+            node = PreferredReplicaElectionZNode.decode(data)
+        except ZnodeFormatError as failure:
+            log.error("preferred election dropped: %s", failure)
+            node = PreferredReplicaElectionZNode(partitions=())
+        partitions = node.partitions
+        for problem in node.problems:
+            log.error("preferred election dropped: %s", problem)
+
+        def over(outcomes: Mapping[TopicPartition, ErrorCode] | None) -> None:
+            if outcomes is None:
+                return
+            for partition, code in outcomes.items():
+                if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                    log.warning("no preferred election of %s: %s", partition, code.meaning)
+            self._prefer.change(lambda now: None if now == data else now, dropped)
+
+        def dropped(done: bool) -> None:
+            if not done and not self._closed:
+                self._scheduler.call_later(RETRY_MS, self._prefer.read)
+
+        def elect() -> None:
+            self._elections.request(partitions, over, unclean=False)
+
+        self._learn_topics({partition.topic for partition in partitions}, elect)
+
+
+def _targets(data: bytes | None) -> Targets:
+    """What can be read of the node."""
+    try:
+        return {} if data is None else ReassignPartitionsZNode.decode(data).target_replicas
+    except ZnodeFormatError:
+        return {}

@@ -1,0 +1,201 @@
+"""Carries the controller's deliveries to brokers: UpdateMetadata, LeaderAndIsr, StopReplica, in
+this order.
+
+Rule: a delivery counts as made only when the broker has answered all of its requests; otherwise it
+is reported as failed after a pause. That holds for an exception here, too: what is neither made nor
+failed would be under way for ever, and its broker would hear nothing more. A broker that answers
+STALE_CONTROLLER_EPOCH tells this controller that it has been replaced. Source: R-CTL1, R-CTL3,
+R-CTL6.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.controller.delivery_requests import (
+    Request,
+    Sender,
+    rounds_of,
+    without_unsendable,
+)
+from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.control.controller_events import (
+    Delivered,
+    Delivery,
+    DeliveryFailed,
+    ReplicasFailed,
+)
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
+from storage_engine.protocol.apis import leader_and_isr, stop_replica
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "controller"
+TIMEOUT_MS = 30_000
+RETRY_MS = 200
+RETRY_MAX_MS = 1_000
+"""Pause before a failed delivery is owed again, at first and after many failures in a row."""
+
+
+class ControllerChannel:
+    """Sends deliveries for one controller epoch."""
+
+    def __init__(
+        self,
+        *,
+        controller_id: BrokerId,
+        controller_epoch: ControllerEpoch,
+        transport: Transport,
+        scheduler: Scheduler,
+        report: Callable[[Delivered | DeliveryFailed | ReplicasFailed], None],
+        on_replaced: Callable[[], None],
+    ) -> None:
+        self._sender = Sender(controller_id, controller_epoch)
+        self._transport = transport
+        self._scheduler = scheduler
+        self._report = report
+        self._on_replaced = on_replaced
+        self._failures: dict[BrokerId, int] = {}
+        """Deliveries that have failed in a row."""
+
+    def send(self, broker: BrokerInfo, delivery: Delivery) -> None:
+        """Send all requests of a delivery on one connection: pipelined, but parts of an order one
+        after the other."""
+        self._send_round(broker, delivery, rounds_of(self._sender, delivery), _Outcome())
+
+    def _send_round(
+        self,
+        broker: BrokerInfo,
+        delivery: Delivery,
+        rounds: Iterator[list[Request]],
+        outcome: "_Outcome",
+    ) -> None:
+        """The next one; without one the delivery has ended."""
+        endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
+
+        def on_reply(reply: Any) -> None:
+            try:
+                outcome.note(reply)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
+                outcome.failure = "its answer can't be read"
+                unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
+            if outcome.open == 0 and outcome.is_good:
+                self._send_round(broker, delivery, rounds, outcome)
+            elif outcome.open == 0:
+                self._end(broker, delivery, outcome)
+
+        try:
+            requests = next(rounds, None)
+            if requests is not None:
+                outcome.open = len(requests)
+                for spec, version, message in requests:
+                    self._transport.request(
+                        endpoint, CHANNEL, spec, version, message,
+                        timeout_ms=TIMEOUT_MS, on_reply=on_reply,
+                    )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
+            outcome.give_up()
+            # The requests before the one that could not be sent may be on their way.
+            self._transport.disconnect(endpoint, CHANNEL)
+            self._isolate(broker, delivery, error)
+            return
+        if requests is None:
+            self._end(broker, delivery, outcome)
+
+    def _isolate(self, broker: BrokerInfo, delivery: Delivery, error: Exception) -> None:
+        """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
+        sound, left_out = without_unsendable(self._sender, delivery)
+        unexpected.report(
+            f"delivery to broker {broker.broker_id} not sent, left out: "
+            f"{', '.join(left_out) or 'nothing'}",
+            error,
+        )
+        if left_out:
+            self._scheduler.call_later(RETRY_MS, lambda: self.send(broker, sound))
+        else:
+            self._failed(broker, delivery)
+
+    def _end(self, broker: BrokerInfo, delivery: Delivery, outcome: "_Outcome") -> None:
+        if outcome.replaced:
+            self._on_replaced()
+            return
+        if outcome.failed_replicas:
+            self._report_failed(broker, delivery, outcome.failed_replicas)
+        if outcome.failure is None:
+            self._failures.pop(broker.broker_id, None)
+            self._report(Delivered(broker=broker.broker_id, delivery=delivery))
+        else:
+            log.info("delivery to broker %d failed: %s", broker.broker_id, outcome.failure)
+            self._failed(broker, delivery)
+
+    def _failed(self, broker: BrokerInfo, delivery: Delivery) -> None:
+        """Told after a pause, which grows while one delivery after another fails."""
+        failures = self._failures[broker.broker_id] = self._failures.get(broker.broker_id, 0) + 1
+        pause_ms = min(RETRY_MS << min(failures - 1, 10), RETRY_MAX_MS)
+        failed = DeliveryFailed(broker=broker.broker_id, delivery=delivery)
+        self._scheduler.call_later(pause_ms, lambda: self._report(failed))
+
+    def _report_failed(
+        self, broker: BrokerInfo, delivery: Delivery, partitions: list[TopicPartition]
+    ) -> None:
+        names = ", ".join(map(str, partitions))
+        log.warning("broker %d can't serve partitions=%s", broker.broker_id, names)
+        self._report(
+            ReplicasFailed(
+                broker=broker.broker_id,
+                broker_epoch=delivery.broker_epoch,
+                partitions=tuple(partitions),
+            )
+        )
+
+
+class _Outcome:
+    """Sums up the answers to one delivery."""
+
+    __slots__ = ("failed_replicas", "failure", "open", "replaced")
+
+    def __init__(self) -> None:
+        self.open = 0
+        """Requests that have no answer yet; below 0 once nobody waits for them any more."""
+        self.failure: str | None = None
+        self.failed_replicas: list[TopicPartition] = []
+        """What the broker can't lead, follow or delete: its folder failed."""
+        self.replaced = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what comes next may be sent."""
+        return self.failure is None and not self.replaced
+
+    def give_up(self) -> None:
+        self.open = -1
+
+    def note(self, reply: Any) -> None:
+        self.open -= 1
+        if isinstance(reply, TransportError):
+            self.failure = reply.reason
+            return
+        code = ErrorCode.of(reply.error_code)
+        if code is ErrorCode.STALE_CONTROLLER_EPOCH:
+            self.replaced = True
+        elif code is not ErrorCode.NONE:
+            self.failure = code.name
+        elif isinstance(
+            reply, leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
+        ):
+            self._note_partitions(reply)
+
+    def _note_partitions(
+        self, reply: leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
+    ) -> None:
+        for item in reply.partitions:
+            code = ErrorCode.of(item.error_code)
+            if code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.failed_replicas.append(TopicPartition(item.topic, item.partition))
+            if code and isinstance(reply, stop_replica.StopReplicaResponse):
+                # Only what is deleted counts as deleted. (A replica that can't be led or followed
+                # is told again with its next change, not for ever.)
+                self.failure = f"{item.topic}-{item.partition} not deleted: {code.name}"

@@ -1,0 +1,216 @@
+"""What a delivery is on the wire: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. Its one
+rule: no request has more items than a broker reads; what has more is sent in parts.
+
+What is full stays full in parts (`full_order`). Only these need version 1, so that brokers of
+earlier releases take all that they took before.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from storage_engine.core.control.controller_events import Delivery, PartitionLeadership
+from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
+from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.protocol.framing import encode_request_frame
+
+PART_ITEMS = 50_000
+"""Of a part, but for the brokers: the loop makes and encodes one in some 30 ms."""
+
+
+class Sender(NamedTuple):
+    """One controller, in one epoch."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+
+
+class Request(NamedTuple):
+    """One message, as it is sent."""
+
+    spec: Any
+    version: int
+    message: Any
+
+
+def rounds_of(sender: Sender, delivery: Delivery) -> Iterator[list[Request]]:
+    """All requests of a delivery, in the order in which they are sent: those of one round together,
+    those of the next when all of these were answered. Each round is made when it is asked for.
+    """
+    room = MAX_ITEMS - len(delivery.brokers)
+    live = {broker.broker_id for broker in delivery.brokers}
+    told = _parts(
+        [*delivery.removed_topics, *delivery.metadata],
+        lambda item: 1 if isinstance(item, str) else _items_told(item, live),
+        room,
+    )
+    led = _parts(delivery.leadership, _items_led, room)
+    if not delivery.leadership and not delivery.full:
+        led = []
+    stopped = _parts(delivery.stop, lambda tp: 1, room) if delivery.stop else []
+    makers: list[Callable[[], Request]] = [
+        *(partial(_update_metadata, sender, delivery, live, told, n) for n in range(len(told))),
+        *(partial(_leader_and_isr, sender, delivery, led, n) for n in range(len(led))),
+        *(partial(_stop_replica, sender, delivery, part) for part in stopped),
+    ]
+    if max(len(told), len(led), len(stopped)) == 1:
+        yield [make() for make in makers]
+        return
+    for make in makers:
+        yield [make()]
+
+
+def _parts(items: Sequence[Any], size_of: Callable[[Any], int], room: int) -> list[list[Any]]:
+    """All of the items in one list where there is room for them, else in as many as it takes."""
+    sizes = [size_of(item) for item in items]
+    if sum(sizes) <= room:
+        return [list(items)]
+    parts: list[list[Any]] = [[]]
+    left = PART_ITEMS
+    for item, size in zip(items, sizes, strict=True):
+        if size > left and parts[-1]:
+            parts.append([])
+            left = PART_ITEMS
+        parts[-1].append(item)
+        left -= size
+    return parts
+
+
+def _offline(item: PartitionLeadership, live: set[BrokerId]) -> list[BrokerId]:
+    return [r for r in item.assigned if r not in live or r in item.failed]
+
+
+def _items_told(item: PartitionLeadership, live: set[BrokerId]) -> int:
+    """What an entry of UpdateMetadata counts for when it is read."""
+    return 1 + len(item.state.isr) + len(item.assigned) + len(_offline(item, live))
+
+
+def _items_led(item: PartitionLeadership) -> int:
+    """What an entry of LeaderAndIsr counts for when it is read."""
+    return 1 + len(item.state.isr) + len(item.assigned) + len(item.state.joined_epochs)
+
+
+def _update_metadata(
+    sender: Sender, delivery: Delivery, live: set[BrokerId], parts: list[list[Any]], number: int
+) -> Request:
+    in_parts = delivery.full and len(parts) > 1
+    message = update_metadata.UpdateMetadataRequest(
+        controller_id=sender.controller_id,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=delivery.broker_epoch,
+        order_number=delivery.number,
+        brokers=[
+            update_metadata.UpdateMetadataBroker(
+                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
+            )
+            for b in delivery.brokers
+        ],
+        removed_topics=[item for item in parts[number] if isinstance(item, str)],
+        partitions=[
+            update_metadata.UpdateMetadataPartition(
+                topic=item.partition.topic,
+                topic_id=item.topic_id,
+                partition=item.partition.partition,
+                leader=item.state.leader,
+                leader_epoch=item.state.leader_epoch,
+                isr=list(item.state.isr),
+                replicas=list(item.assigned),
+                offline_replicas=_offline(item, live),
+            )
+            for item in parts[number]
+            if not isinstance(item, str)
+        ],
+        full=delivery.full,
+        part=number if in_parts else 0,
+        goes_on=in_parts and number + 1 < len(parts),
+    )
+    return Request(update_metadata.API, int(in_parts), message)
+
+
+def _leader_and_isr(
+    sender: Sender, delivery: Delivery, parts: list[list[PartitionLeadership]], number: int
+) -> Request:
+    leaders = {item.state.leader for item in parts[number]}
+    in_parts = delivery.full and len(parts) > 1
+    message = leader_and_isr.LeaderAndIsrRequest(
+        controller_id=sender.controller_id,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=delivery.broker_epoch,
+        order_number=delivery.number,
+        partitions=[_leadership(item) for item in parts[number]],
+        live_leaders=[
+            leader_and_isr.LiveLeader(broker_id=b.broker_id, host=b.host, port=b.port)
+            for b in delivery.brokers
+            if b.broker_id in leaders
+        ],
+        full=delivery.full,
+        part=number if in_parts else 0,
+        goes_on=in_parts and number + 1 < len(parts),
+    )
+    return Request(leader_and_isr.API, int(in_parts), message)
+
+
+def _stop_replica(sender: Sender, delivery: Delivery, part: list[TopicPartition]) -> Request:
+    message = stop_replica.StopReplicaRequest(
+        controller_id=sender.controller_id,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=delivery.broker_epoch,
+        order_number=delivery.number,
+        partitions=[
+            stop_replica.StopReplicaPartition(
+                topic=tp.topic, partition=tp.partition, leader_epoch=NO_EPOCH, delete=True
+            )
+            for tp in part
+        ],
+    )
+    return Request(stop_replica.API, 0, message)
+
+
+def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartition:
+    return leader_and_isr.LeaderAndIsrPartition(
+        topic=item.partition.topic,
+        topic_id=item.topic_id,
+        partition=item.partition.partition,
+        controller_epoch=item.state.controller_epoch,
+        leader=item.state.leader,
+        leader_epoch=item.state.leader_epoch,
+        isr=list(item.state.isr),
+        partition_epoch=item.state.partition_epoch,
+        replicas=list(item.assigned),
+        is_new=item.state.leader_epoch == 0,
+        joined_epochs={int(b): int(epoch) for b, epoch in item.state.joined_epochs.items()},
+    )
+
+
+def without_unsendable(sender: Sender, delivery: Delivery) -> tuple[Delivery, list[str]]:
+    """The delivery without the brokers, partitions and topics that no request can hold, and the
+    names of those. Each is tried alone, so this is for a delivery that could not be sent."""
+    empty = replace(
+        delivery, brokers=(), metadata=(), removed_topics=(), leadership=(), stop=(), full=False
+    )
+    left_out: dict[str, None] = {}
+
+    def sendable(what: str, item: Any, name: object) -> bool:
+        alone: dict[str, Any] = {what: (item,)}
+        try:
+            for requests in rounds_of(sender, replace(empty, **alone)):
+                for spec, version, message in requests:
+                    encode_request_frame(spec, version, 0, "", message)
+        except Exception:  # noqa: BLE001 - what is looked for is whatever can't be sent
+            left_out[f"{what} {name}"[:200]] = None
+            return False
+        return True
+
+    sound = replace(
+        delivery,
+        brokers=tuple(b for b in delivery.brokers if sendable("brokers", b, b.broker_id)),
+        metadata=tuple(x for x in delivery.metadata if sendable("metadata", x, x.partition)),
+        removed_topics=tuple(
+            topic for topic in delivery.removed_topics if sendable("removed_topics", topic, topic)
+        ),
+        leadership=tuple(x for x in delivery.leadership if sendable("leadership", x, x.partition)),
+        stop=tuple(tp for tp in delivery.stop if sendable("stop", tp, tp)),
+    )
+    return sound, list(left_out)

@@ -1,0 +1,109 @@
+"""Reads partitions' states for the acting controller, until ZooKeeper answers.
+
+Rule: a state of a later controller epoch is told only with the knowledge whether there is a later
+controller: others write any number. Source: R-CTL1, R-CTL5, R-CTL10.
+"""
+
+from collections.abc import Callable, Iterable
+
+from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.core.control.cluster_state import PartitionState
+from storage_engine.core.control.controller_events import StatesRead
+from storage_engine.core.ids import ControllerEpoch, TopicPartition
+from storage_engine.core.ports import Scheduler
+
+RETRY_MS = 500
+"""Pause before a read that ZooKeeper did not answer is done again."""
+
+UNREADABLE_PAUSE_MS = 5_000
+"""Pause before a state is read again that could not be made out: somebody may have mended it."""
+
+States = dict[TopicPartition, PartitionState | None]
+
+
+class StateReader:
+    """For one controller epoch."""
+
+    def __init__(
+        self,
+        store: ControllerStore,
+        scheduler: Scheduler,
+        *,
+        controller_epoch: ControllerEpoch,
+        exists: Callable[[TopicPartition], bool],
+        submit: Callable[[StatesRead], None],
+        replaced: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._controller_epoch = controller_epoch
+        self._exists = exists
+        self._submit = submit
+        self._replaced = replaced
+        self._closed = False
+        self._unreadable: set[TopicPartition] = set()
+        """Those that were found so last, and are read again together."""
+        self._is_to_read = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    def read(
+        self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Tell their states, `then` go on."""
+        wanted = tuple(partitions)
+
+        def done(states: States | None) -> None:
+            if self._closed:
+                return
+            if states is None:
+                self._again(wanted, then)
+            elif self._may_be_of_successor(states):
+                self._store.is_current(lambda current: judged(states, current))
+            else:
+                self._tell(wanted, states, then, no_successor=False)
+
+        def judged(states: States, current: bool | None) -> None:
+            if self._closed:
+                return
+            if current is None:
+                self._again(wanted, then)
+            elif current:
+                self._tell(wanted, states, then, no_successor=True)
+            else:
+                self._replaced()
+
+        if not self._closed:
+            self._store.read_states(wanted, done)
+
+    def _again(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
+        self._scheduler.call_later(RETRY_MS, lambda: self.read(wanted, then))
+
+    def _may_be_of_successor(self, states: States) -> bool:
+        return any(
+            state is not None and state.controller_epoch > self._controller_epoch
+            for state in states.values()
+        )
+
+    def _tell(
+        self,
+        wanted: tuple[TopicPartition, ...],
+        states: States,
+        then: Callable[[], None],
+        *,
+        no_successor: bool,
+    ) -> None:
+        self._submit(StatesRead(states=states, no_successor=no_successor))
+        then()
+        self._unreadable.difference_update(states)
+        self._unreadable.update(tp for tp in wanted if tp not in states and self._exists(tp))
+        if self._unreadable and not self._is_to_read:
+            self._is_to_read = True
+            self._scheduler.call_later(UNREADABLE_PAUSE_MS, self._read_unreadable)
+
+    def _read_unreadable(self) -> None:
+        self._is_to_read = False
+        unreadable, self._unreadable = self._unreadable, set()
+        if unreadable:
+            self.read(sorted(unreadable))

@@ -1,0 +1,1 @@
+"""Coordinators whose state is a log that this broker leads."""

@@ -1,0 +1,153 @@
+"""The coordinators of one kind on one broker: one for each partition of their topic that it leads.
+Its one rule: a name is coordinated by the leader of its partition, and by nobody else.
+
+Source: KIP-98.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from storage_engine.broker.coordinators.load_troubles import LoadTroubles
+from storage_engine.broker.coordinators.runner import (
+    CoordinatorKind,
+    CoordinatorRunner,
+    EventOf,
+    OnAnswer,
+    RunnerPorts,
+)
+from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.unexpected import FAILED, guarded
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+
+log = logging.getLogger(__name__)
+
+RELOAD_PAUSE_MS = 1_000
+"""Before a partition is read again whose coordinator has ended by itself after it was read: a full
+disk refuses every append for a while."""
+
+
+class Coordinators:
+    """Runners by partition."""
+
+    def __init__(
+        self,
+        kind: CoordinatorKind,
+        ports: RunnerPorts,
+        topic: StateTopic,
+        *,
+        troubles: LoadTroubles,
+        tick_ms: int,
+    ) -> None:
+        self._kind = kind
+        self._ports = ports
+        self._topic = topic
+        self._troubles = troubles
+        self._tick_ms = tick_ms
+        self._runners: dict[TopicPartition, CoordinatorRunner] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self._ports.scheduler.call_later(self._tick_ms, self._tick)
+
+    def close(self) -> None:
+        """End all; who waits is answered."""
+        self._closed = True
+        for runner in list(self._runners.values()):
+            runner.end()
+        self._runners.clear()
+
+    def lead(self, partition: HostedPartition) -> None:
+        """This broker leads the partition, or leads it under another epoch."""
+        tp = partition.topic_partition
+        if tp.topic != self._kind.topic or self._closed or partition.leader is None:
+            return
+        known = self._runners.get(tp)
+        if known is not None and known.partition is partition and not known.try_complete():
+            # It leads on, and knows all that is in the log.
+            return
+        if known is not None:
+            self._runners.pop(tp, None)
+            known.end()
+        self._topic.learn()
+        runner = self._runners[tp] = CoordinatorRunner(
+            partition, self._kind, self._ports, self._ended, self._troubles.loaded
+        )
+        runner.start()
+
+    def request(self, name: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+        """Have the coordinator of a name step an event; answered once, now or later."""
+        found = self._runner_of(name)
+        if isinstance(found, ErrorCode):
+            on_answer(self._kind.refusal(0, found))
+        else:
+            found.request(event_of, on_answer)
+
+    def coordinator_of(self, name: str) -> Any | ErrorCode:
+        """Its state, to look at."""
+        found = self._runner_of(name)
+        if isinstance(found, ErrorCode):
+            return found
+        return found.coordinator or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def __iter__(self) -> Iterator[Any]:
+        """All on this broker; None for one that is loading."""
+        return (runner.coordinator for runner in self._runners.values())
+
+    def are_loaded(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether each of these has a coordinator here that can be looked at."""
+        found = (self._runners.get(tp) for tp in partitions)
+        return all(runner is not None and runner.coordinator is not None for runner in found)
+
+    def tell(self, tp: TopicPartition, event: Any) -> None:
+        """An event for the coordinator of a partition, if there is one here."""
+        runner = self._runners.get(tp)
+        if runner is not None:
+            runner.submit(event)
+
+    def tell_all(self, event: Any) -> None:
+        for runner in list(self._runners.values()):
+            runner.submit(event)
+
+    def _runner_of(self, name: str) -> CoordinatorRunner | ErrorCode:
+        tp = self._topic.partition_of(name)
+        if tp is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._runners.get(tp) or ErrorCode.NOT_COORDINATOR
+
+    def _ended(self, runner: CoordinatorRunner) -> None:
+        tp = runner.topic_partition
+        if self._runners.get(tp) is not runner:
+            return
+        del self._runners[tp]
+        log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
+        partition = runner.partition.current
+        pause_ms = RELOAD_PAUSE_MS
+        if partition.leader is None:
+            self._troubles.forget(tp)
+        elif runner.load_failure is not None:
+            found = guarded(
+                "a state log that could not be read",
+                self._troubles.failed,
+                partition,
+                runner.load_failure,
+            )
+            pause_ms = pause_ms if found is FAILED else found
+
+        def look() -> None:
+            partition = runner.partition.current
+            leads = partition.leader is not None and tp not in self._runners
+            if leads and partition.leader_epoch == runner.leader_epoch:
+                self.lead(partition)
+
+        self._ports.scheduler.call_later(pause_ms, look)
+
+    def _tick(self) -> None:
+        if self._closed:
+            return
+        self._ports.scheduler.call_later(self._tick_ms, self._tick)
+        for runner in list(self._runners.values()):
+            runner.tick()

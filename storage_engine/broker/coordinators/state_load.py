@@ -1,0 +1,196 @@
+"""Reads a partition of a coordinator's log when this broker begins to lead it. Its one rule: the
+event loop neither waits for the disk nor decodes.
+
+Pieces are brought into memory and replayed in the background, one after the other, from the log's
+start to where it ended when the load began. Nobody but the coordinator that is being made appends
+more, ends of transactions aside: those are told to it once it is made.
+
+Every byte counts: a batch that is passed over is state that was acknowledged and is forgotten. A
+batch's length, magic and offset lie outside its CRC, so each batch has to begin where the one
+before it ends, in bytes; in offsets not before that, since compaction leaves some out. Source:
+KIP-98.
+"""
+
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.coordinators.load_troubles import DamagedLogError
+from storage_engine.core.errors import CorruptRecordError, KafkaError
+from storage_engine.core.ports import Background
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.protocol.records.record_batch import MAGIC, crc_matches, iter_headers
+
+PIECE_BYTES = 1 << 20
+"""What is read and replayed at a time: a copy of it is made on the event loop."""
+
+TROUBLES_TOLD = 100
+"""Of one load, at most."""
+
+log = logging.getLogger(__name__)
+
+Content = Any
+"""What the codec makes of the log."""
+
+
+class StateLoad:
+    """One load; `on_loaded` or `on_failed` is called once, unless it is cancelled before."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        codec: str,
+        background: Background,
+        *,
+        on_loaded: Callable[[Content], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        """`codec` names a module with `new_content` and `replay`; it needs Arrow, which takes long
+        to load, and is imported in the background."""
+        self._log = log
+        self._codec = codec
+        self._background = background
+        self._on_loaded = on_loaded
+        self._on_failed = on_failed
+        self._told = 0
+        self._offset = log.log_start_offset
+        """After the last batch that was replayed."""
+        self._reached = self._offset
+        """Where the next batch begins: later, when compaction has left a gap. Damage is told there:
+        it may be another segment."""
+        self.end_offset = log.log_end_offset
+        """Exclusive: what is read."""
+        self._ends_with_a_batch = log.ends_with_a_batch
+        self._content: Content = None
+        self._cancelled = False
+
+    def start(self) -> None:
+        self._background.submit(
+            lambda: importlib.import_module(self._codec).new_content(),
+            lambda content: self._guarded(self._begin, content),
+            self._failed,
+        )
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def _begin(self, content: Content) -> None:
+        self._content = content
+        self._next()
+
+    def _next(self) -> None:
+        if self._cancelled:
+            return
+        try:
+            piece = self._log.read(self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset)
+            job = None if piece is None else piece.load_job()
+        except CorruptRecordError as failure:
+            where = self._log.skip_empty_segments(self._reached)
+            self._failed(DamagedLogError(where, str(failure)))
+            return
+        except (KafkaError, OSError) as failure:
+            self._failed(failure)
+            return
+        if piece is None or job is None:
+            self._end()
+        else:
+            self._background.submit(
+                job.run, lambda failure: self._guarded(self._warm, piece, failure), self._failed
+            )
+
+    def _end(self) -> None:
+        """There is nothing more to be found."""
+        if self._ends_with_a_batch and self._offset != self.end_offset:
+            # Compaction can have taken it meanwhile; then the next load finds a log without it.
+            reason = f"the log ends at offset {self.end_offset}, its last batch at {self._offset}"
+            self._failed(DamagedLogError(min(self._reached, self.end_offset - 1), reason))
+        else:
+            self._on_loaded(self._content)
+
+    def _warm(self, piece: SegmentSlice, failure: KafkaError | None) -> None:
+        if self._cancelled:
+            return
+        if isinstance(failure, CorruptRecordError):
+            failure = DamagedLogError(self._reached, str(failure))
+        if failure is not None:
+            self._failed(failure)
+            return
+        try:
+            data = piece.read_bytes()
+        except (KafkaError, OSError) as error:
+            self._failed(error)
+            return
+        next_offset, is_first = self._offset, self._offset == self._log.log_start_offset
+        self._background.submit(
+            lambda: _replay(self._codec, data, self._content, piece, next_offset, is_first),
+            lambda found: self._guarded(self._replayed, piece, *found),
+            self._failed,
+        )
+
+    def _replayed(self, piece: SegmentSlice, next_offset: int, troubles: list[str]) -> None:
+        if self._cancelled:
+            return
+        self._offset, self._reached = next_offset, piece.end_offset
+        for text in troubles[: TROUBLES_TOLD - self._told]:
+            log.error("unreadable in the state log %s: %s", self._log.topic_partition, text)
+        self._told = min(TROUBLES_TOLD, self._told + len(troubles))
+        self._next()
+
+    def _guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """An exception that nobody foresaw ends the load too: nobody else would begin another."""
+        try:
+            step(*args)
+        except Exception as failure:
+            # Told with its trace by who reads again.
+            self._failed(failure)
+            if unexpected.is_fatal:
+                raise
+
+    def _failed(self, failure: Exception) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._on_failed(failure)
+
+
+def _replay(
+    codec: str,
+    data: bytes,
+    content: Content,
+    piece: SegmentSlice,
+    next_offset: int,
+    is_first: bool,
+) -> tuple[int, list[str]]:
+    """The offset after the last batch; what of them can't be read, and why."""
+    next_offset = _check(data, piece, next_offset, is_first)
+    troubles: list[str] = importlib.import_module(codec).replay(data, content)
+    return next_offset, troubles
+
+
+def _check(data: bytes, piece: SegmentSlice, next_offset: int, is_first: bool) -> int:
+    """The offset after the last batch of the piece. DamagedLogError unless all of it is batches
+    that belong there. A log may start within its first batch."""
+    end = 0
+    try:
+        for position, header in iter_headers(data):
+            end = position + header.size_in_bytes
+            if header.magic != MAGIC:
+                raise CorruptRecordError(f"it has magic {header.magic}")
+            if not crc_matches(data, position, header.size_in_bytes):
+                raise CorruptRecordError("its CRC does not match")
+            begins = header.last_offset if is_first and not position else header.base_offset
+            if begins < next_offset:
+                raise CorruptRecordError(f"it says it begins at offset {header.base_offset}")
+            next_offset = header.next_offset
+        if end < len(data):
+            raise CorruptRecordError("it is cut off")
+        if next_offset > piece.end_offset:
+            raise CorruptRecordError(f"it says it begins at offset {piece.end_offset}")
+    except CorruptRecordError as failure:
+        raise DamagedLogError(
+            piece.nearest_offset(next_offset),
+            f"the batch at offset {next_offset} is damaged: {failure}",
+        ) from None
+    return next_offset

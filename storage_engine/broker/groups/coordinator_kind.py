@@ -1,0 +1,111 @@
+"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records,
+their alarm clock, and topics that are gone.
+
+Source: Kafka's classic group protocol; KIP-211 (expiry).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.runner import CoordinatorKind, CoordinatorRunner, moment
+from storage_engine.broker.coordinators.state_topic import StateTopicPlan
+from storage_engine.broker.groups.deleted_topics import DeletedTopics, TopicPorts
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.transactions.marker_writes import MarkerTarget
+from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
+from storage_engine.core.groups.events import (
+    Answer,
+    ExpireOffsets,
+    LookForTopics,
+    Tick,
+    TopicsDeleted,
+    TransactionEnded,
+    WakeAt,
+)
+from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ports import Clock, Scheduler, Timer
+
+PLAN = StateTopicPlan(
+    topic=GROUP_OFFSETS_TOPIC,
+    purpose="groups",
+    partitions="offsets.topic.num.partitions",
+    replication_factor="offsets.topic.replication.factor",
+    segment_bytes="offsets.topic.segment.bytes",
+    config={},
+)
+
+
+def group_coordinators(
+    config: BrokerConfig, topics: TopicPorts, *, scheduler: Scheduler, clock: Clock
+) -> CoordinatorKind:
+    settings = GroupSettings(
+        initial_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+        max_size=config.integer("group.max.size"),
+        retention_ms=config.integer("offsets.retention.minutes") * 60_000,
+    )
+    return CoordinatorKind(
+        name="groups",
+        topic=GROUP_OFFSETS_TOPIC,
+        codec="storage_engine.protocol.state.group_batches",
+        new_core=lambda _max_message_bytes: GroupCoordinator(settings),
+        new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
+        tick=lambda at: ExpireOffsets(at=at),
+        answer_types=(Answer,),
+        refusal=refusal,
+    )
+
+
+def tell_of_markers(coordinators: Coordinators) -> Callable[[MarkerTarget], None]:
+    """What the broker is to do with each marker that it has appended."""
+
+    def tell(target: MarkerTarget) -> None:
+        if target.partition.topic == GROUP_OFFSETS_TOPIC:
+            commits = target.marker.commits
+            ended = TransactionEnded(producer_id=target.producer_id, commits=commits)
+            coordinators.tell(target.partition, ended)
+
+    return tell
+
+
+class _GroupCarrier:
+    """Of one coordinator. Of the times at which it wants to be woken the last one counts."""
+
+    def __init__(
+        self, runner: CoordinatorRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
+    ) -> None:
+        self._runner = runner
+        self._scheduler = scheduler
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._deleted = DeletedTopics(
+            topics, scheduler, lambda gone: runner.submit(TopicsDeleted(topics=gone))
+        )
+
+    def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, LookForTopics):
+            self._deleted.look_for(effect.topics)
+            return
+        assert isinstance(effect, WakeAt), f"groups have no {effect}"
+        self._stop_timer()
+        delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
+        self._timer = self._scheduler.call_later(delay_ms, self._ring)
+
+    def lead_on(self, leader_epoch: int) -> None:
+        """Its alarms do not depend on it."""
+
+    def close(self) -> None:
+        self._stop_timer()
+        self._deleted.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._runner.submit(Tick(at=moment(self._clock)))

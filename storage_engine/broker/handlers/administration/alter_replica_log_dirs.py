@@ -1,0 +1,51 @@
+"""AlterReplicaLogDirs: moves replicas of this broker between its data folders.
+
+Rule: each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+
+_Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+_Partition = _Topic.AlterReplicaLogDirPartitionResult
+
+log = logging.getLogger(__name__)
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    codes: dict[str, dict[int, ErrorCode]] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            of_topic = codes.setdefault(topic.name, {})
+            for number in topic.partitions:
+                yield None
+                if number in of_topic:
+                    # Nobody can lie in two folders; and none costs more than once.
+                    of_topic[number] = ErrorCode.INVALID_REQUEST
+                else:
+                    tp = TopicPartition(topic.name, number)
+                    of_topic[number] = _move(context, tp, Path(folder.path))
+    results = []
+    for name, of_topic in codes.items():
+        partitions = []
+        for number, code in of_topic.items():
+            yield None
+            partitions.append(_Partition(partition_index=number, error_code=int(code)))
+        results.append(_Topic(topic_name=name, partitions=partitions))
+    call.respond(AlterReplicaLogDirsResponse(results=results))
+
+
+def _move(context: BrokerContext, tp: TopicPartition, path: Path) -> ErrorCode:
+    try:
+        context.replica_moves.move(tp, path)
+    except KafkaError as failure:
+        log.info("move refused partition=%s folder=%s: %s", tp, path, failure)
+        return failure.code
+    return ErrorCode.NONE

@@ -1,0 +1,97 @@
+"""ElectLeaders: served by the controller.
+
+Rule: answered when every election is over, or when the client's time is. Asked for all partitions,
+only those are told of that needed one. Source: R-CTL7, R-REP9, KIP-460.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.controller.controller_only import acting_controller
+from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.elect_leaders import ElectLeadersResponse
+
+LONGEST_WAIT_MS = 120_000
+"""However long a client is willing to wait."""
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+_Topic = ElectLeadersResponse.ReplicaElectionResult
+_Partition = _Topic.PartitionResult
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    election_type = request.election_type if call.version >= 1 else _PREFERRED
+    named = yield from _named(request)
+    try:
+        acting = acting_controller(context)
+        if election_type not in (_PREFERRED, _UNCLEAN):
+            raise KafkaError("elections are of type 0 or 1", ErrorCode.INVALID_REQUEST)
+    except KafkaError as failure:
+        yield from _respond(call, dict.fromkeys(named or (), failure.code), failure.code)
+        return
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    partitions: list[TopicPartition] = []
+    for tp in sorted(acting.core.states) if named is None else named:
+        if tp in acting.core.states:
+            partitions.append(tp)
+        else:
+            unknown[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield None
+
+    def on_elected(outcomes: dict[TopicPartition, ErrorCode] | None) -> None:
+        if not deadline.finish():
+            return
+        if outcomes is None:
+            outcomes = dict.fromkeys(partitions, ErrorCode.NOT_CONTROLLER)
+        elif named is None:
+            outcomes = {
+                partition: code
+                for partition, code in outcomes.items()
+                if code is not ErrorCode.ELECTION_NOT_NEEDED
+            }
+        call.run(_respond(call, {**outcomes, **unknown}))
+
+    def expire() -> None:
+        late = dict.fromkeys(partitions, ErrorCode.REQUEST_TIMED_OUT)
+        call.run(_respond(call, {**late, **unknown}))
+
+    delay_ms = max(0, min(request.timeout_ms, LONGEST_WAIT_MS))
+    deadline = Deadline(context.scheduler, delay_ms, expire)
+    # Another broker may be the controller since the first step; then nobody else tells.
+    if context.controller.acting is not acting:
+        on_elected(None)
+        return
+    acting.elect(partitions, on_elected, unclean=election_type == _UNCLEAN)
+
+
+def _named(request: Any) -> Generator[None, Any, list[TopicPartition] | None]:
+    """Each once. None: all."""
+    if request.topic_partitions is None:
+        return None
+    named: dict[TopicPartition, None] = {}
+    for topic in request.topic_partitions:
+        for number in topic.partitions:
+            named[TopicPartition(topic.topic, number)] = None
+            yield None
+    return list(named)
+
+
+def _respond(
+    call: Call, outcomes: dict[TopicPartition, ErrorCode], whole: ErrorCode = ErrorCode.NONE
+) -> Steps:
+    by_topic: dict[str, list[Any]] = {}
+    for partition, code in sorted(outcomes.items()):
+        yield None
+        row = _Partition(
+            partition_id=partition.partition,
+            error_code=int(code),
+            error_message=code.meaning if code else None,
+        )
+        by_topic.setdefault(partition.topic, []).append(row)
+    topics = [_Topic(topic=topic, partition_result=rows) for topic, rows in by_topic.items()]
+    call.respond(ElectLeadersResponse(error_code=int(whole), replica_election_results=topics))

@@ -1,0 +1,74 @@
+"""DescribeLogDirs: the data folders of this broker, with size and lag of each replica. Source:
+KIP-113."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsResponse
+
+_Folder = DescribeLogDirsResponse.DescribeLogDirsResult
+_Topic = _Folder.DescribeLogDirsTopic
+_Partition = _Topic.DescribeLogDirsPartition
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    asked = yield from _asked(request)
+    rows: dict[Path, dict[str, list[Any]]] = {}
+    for tp, log in sorted(context.replicas.logs_here().items()):
+        if asked is not None and tp not in asked:
+            yield None
+            continue
+        partition = context.replicas.get(tp)
+        committed = partition.high_watermark if partition is not None else 0
+        row = _Partition(
+            partition_index=tp.partition,
+            partition_size=log.size_in_bytes,
+            offset_lag=max(0, committed - log.log_end_offset),
+            is_future_key=False,
+        )
+        yield None
+        rows.setdefault(log.directory.parent, {}).setdefault(tp.topic, []).append(row)
+        future = context.replicas.future_of(tp)
+        if future is not None:
+            row = _Partition(
+                partition_index=tp.partition,
+                partition_size=future.log.size_in_bytes,
+                offset_lag=future.lag,
+                is_future_key=True,
+            )
+            rows.setdefault(future.folder.path, {}).setdefault(tp.topic, []).append(row)
+    working = set(context.replicas.working_folders())
+    folders = [Path(folder).absolute() for folder in context.config.static.log_dirs]
+    call.respond(
+        DescribeLogDirsResponse(
+            results=[_folder(folder, rows.get(folder, {}), folder in working) for folder in folders]
+        )
+    )
+
+
+def _folder(folder: Path, topics: dict[str, list[Any]], works: bool) -> Any:
+    code = ErrorCode.NONE if works else ErrorCode.KAFKA_STORAGE_ERROR
+    return _Folder(
+        error_code=int(code),
+        log_dir=str(folder),
+        topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()]
+        if works
+        else [],
+    )
+
+
+def _asked(request: Any) -> Generator[None, Any, set[TopicPartition] | None]:
+    """None: all."""
+    if request.topics is None:
+        return None
+    asked = set()
+    for topic in request.topics:
+        for number in topic.partitions:
+            asked.add(TopicPartition(topic.topic, number))
+            yield None
+    return asked

@@ -1,0 +1,178 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: served by the controller.
+
+Rule: a request is checked, written into the admin node that tools write too, and answered; the
+controller carries out what stands there. Source: R-CTL8, KIP-455.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from storage_engine.broker.controller.acting_controller import ActingController
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.controller.controller_only import acting_controller
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.control.reassignment import target_problem
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+)
+from storage_engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+)
+
+_Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Partition = _Topic.ReassignablePartitionResponse
+_OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_OngoingPartition = _OngoingTopic.OngoingPartitionReassignment
+
+Target = tuple[BrokerId, ...]
+
+
+def alter(context: BrokerContext, call: Call, request: Any) -> Steps:
+    try:
+        acting = acting_controller(context)
+    except KafkaError as failure:
+        call.respond(
+            AlterPartitionReassignmentsResponse(
+                error_code=int(failure.code), error_message=str(failure)
+            )
+        )
+        return
+    wanted = []
+    named: Counter[TopicPartition] = Counter()
+    for topic in request.topics:
+        for item in topic.partitions:
+            tp = TopicPartition(topic.name, item.partition_index)
+            wanted.append((tp, item.replicas))
+            named[tp] += 1
+            yield None
+    factor_may_change = call.version < 1 or request.allow_replication_factor_change
+    failures: dict[TopicPartition, KafkaError] = {}
+    changes: dict[TopicPartition, Target] = {}
+    for partition, replicas in wanted:
+        yield None
+        try:
+            # Another broker may be the controller since the step before.
+            acting = acting_controller(context)
+            if named[partition] > 1:
+                raise KafkaError(f"{partition} is named twice", ErrorCode.INVALID_REQUEST)
+            if replicas is None:
+                changes[partition] = _cancelled(acting, partition)
+            else:
+                target = tuple(BrokerId(replica) for replica in replicas)
+                _check(acting, partition, target, factor_may_change=factor_may_change)
+                changes[partition] = target
+        except KafkaError as failure:
+            failures[partition] = failure.as_outcome()
+
+    def on_written(written: bool) -> None:
+        if not written:
+            failure = KafkaError(
+                "ZooKeeper did not answer, or another broker is the controller now: list the "
+                "reassignments to see whether this one was taken",
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+            failures.update(dict.fromkeys(changes, failure))
+        call.run(_respond(call, request, failures))
+
+    if changes:
+        acting.reassign(changes, on_written)
+    else:
+        yield from _respond(call, request, failures)
+
+
+def _check(
+    acting: ActingController, partition: TopicPartition, target: Target, *, factor_may_change: bool
+) -> None:
+    """Raises KafkaError."""
+    core = acting.core
+    info = core.topics.get(partition.topic)
+    present = info.assigned(partition.partition) if info is not None else None
+    if present is None or partition.topic in core.deleting:
+        raise KafkaError(f"there is no {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    problem = target_problem(target, present.replicas, core.brokers)
+    if problem is not None:
+        raise KafkaError(
+            f"the assignment of {partition} {problem}", ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        )
+    move = present.reassignment
+    before = present.replicas if move is None else move.original
+    if not factor_may_change and len(target) != len(before):
+        raise KafkaError(
+            f"{partition} has {len(before)} replicas and would have {len(target)}",
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
+
+
+def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
+    """What to ask for instead. Raises KafkaError."""
+    info = acting.core.topics.get(partition.topic)
+    present = info.assigned(partition.partition) if info is not None else None
+    if present is None:
+        raise KafkaError(f"there is no {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition not in acting.core.moves():
+        raise KafkaError(
+            f"{partition} is not being reassigned", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        )
+    # Where it has not begun it may be about to: to stay is asked for like any other target.
+    return present.replicas if present.reassignment is None else present.reassignment.original
+
+
+def _respond(call: Call, request: Any, failures: dict[TopicPartition, KafkaError]) -> Steps:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for item in topic.partitions:
+            failure = failures.get(TopicPartition(topic.name, item.partition_index))
+            rows.append(_row(item.partition_index, failure))
+            yield None
+        topics.append(_Topic(name=topic.name, partitions=rows))
+    call.respond(AlterPartitionReassignmentsResponse(responses=topics))
+
+
+def _row(partition: int, failure: KafkaError | None) -> Any:
+    if failure is None:
+        return _Partition(partition_index=partition, error_code=0, error_message=None)
+    return _Partition(
+        partition_index=partition, error_code=int(failure.code), error_message=str(failure)
+    )
+
+
+def list_ongoing(context: BrokerContext, call: Call, request: Any) -> None:
+    try:
+        acting = acting_controller(context)
+    except KafkaError as failure:
+        call.respond(
+            ListPartitionReassignmentsResponse(
+                error_code=int(failure.code), error_message=str(failure)
+            )
+        )
+        return
+    asked = _asked(request.topics)
+    by_topic: dict[str, list[Any]] = {}
+    for partition, assigned in sorted(acting.core.moves().items()):
+        if asked is None or partition in asked:
+            row = _OngoingPartition(
+                partition_index=partition.partition,
+                replicas=list(assigned.replicas),
+                adding_replicas=list(assigned.adding),
+                removing_replicas=list(assigned.removing),
+            )
+            by_topic.setdefault(partition.topic, []).append(row)
+    call.respond(
+        ListPartitionReassignmentsResponse(
+            error_code=int(ErrorCode.NONE),
+            topics=[_OngoingTopic(name=name, partitions=rows) for name, rows in by_topic.items()],
+        )
+    )
+
+
+def _asked(topics: Sequence[Any] | None) -> set[TopicPartition] | None:
+    """None: all."""
+    if topics is None:
+        return None
+    return {
+        TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes
+    }

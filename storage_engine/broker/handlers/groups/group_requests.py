@@ -1,0 +1,143 @@
+"""What the handlers of all group requests share: the way to the coordinator, and what is refused
+before it is asked.
+
+Rule: what the coordinator's records can't hold never gets to it: an append that fails costs all
+groups of the partition a pause.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+from uuid import uuid4
+
+from storage_engine.broker.coordinators.runner import moment
+from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.coordination import Moment
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.coordinator import refusal
+from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
+from storage_engine.core.ids import TopicPartition
+
+NAME_MAX_BYTES = 16_384
+"""Of group, member and instance ids, and names of protocols: a string in a record has 32767 at
+most, and a member id is made of others."""
+
+COMMIT_MAX_BYTES = 8 << 20
+"""Of one commit, about: it is one batch, of at most 16 MiB."""
+
+COMMITTED_OFFSET_BYTES = 400
+"""What an offset takes of that beside its metadata, with the longest name of a topic."""
+
+LATEST_MS = (1 << 63) - 1
+"""A time in a record is an int64: a client may want its offsets kept for longer than there is."""
+
+EventOf = Callable[[int, Moment], Any]
+"""Makes an event from the number of the request and the time of the step, or says by an ErrorCode
+why there may be none any more."""
+
+
+def ask(
+    context: BrokerContext, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
+) -> None:
+    """Have the group's coordinator step an event, if it is here."""
+    context.group_coordinators.request(
+        group_id, lambda number: event_of(number, moment(context.clock)), on_answer
+    )
+
+
+def ask_in_time(
+    context: BrokerContext, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
+) -> None:
+    """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
+    COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
+    late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    deadline = Deadline(
+        context.scheduler,
+        context.config.integer("offsets.commit.timeout.ms"),
+        lambda: on_answer(late),
+    )
+
+    def on_time(answer: Any) -> None:
+        if deadline.finish():
+            on_answer(answer)
+
+    ask(context, group_id, event_of, on_time)
+
+
+def are_too_long(names: Iterable[str | None]) -> bool:
+    return any(name is not None and len(name.encode()) > NAME_MAX_BYTES for name in names)
+
+
+def fresh_member_id(prefix: str) -> str:
+    """As Kafka makes them; never given out before."""
+    return f"{prefix}-{uuid4()}"
+
+
+class OffsetsToCommit:
+    """The partitions of a commit: what can be stored, and why the rest can't."""
+
+    def __init__(self, context: BrokerContext, wall_ms: int, *, retention_ms: int = -1) -> None:
+        self._context = context
+        self._wall_ms = wall_ms
+        self._retention_ms = retention_ms
+        self.offsets: dict[TopicPartition, OffsetRecord] = {}
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+        """Of all, in their order; NONE for those in `offsets`."""
+
+    def take(self, topics: Any) -> Steps:
+        """`topics` as in OffsetCommit and TxnOffsetCommit."""
+        context, wall_ms, retention_ms = self._context, self._wall_ms, self._retention_ms
+        longest = context.config.integer("offset.metadata.max.bytes")
+        expire_ms = NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_MS)
+        size = 0
+        for topic in topics:
+            known = context.metadata.partitions(topic.name) or {}
+            for item in topic.partitions:
+                yield None
+                tp = TopicPartition(topic.name, item.partition_index)
+                metadata = item.committed_metadata or ""
+                bytes_of_it = len(metadata.encode())
+                size += bytes_of_it + COMMITTED_OFFSET_BYTES
+                if tp.partition not in known:
+                    self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif bytes_of_it > longest:
+                    self.codes[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                elif size > COMMIT_MAX_BYTES:
+                    self.codes[tp] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+                else:
+                    self.codes[tp] = ErrorCode.NONE
+                    self.offsets[tp] = OffsetRecord(
+                        offset=item.committed_offset,
+                        leader_epoch=item.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_ms=wall_ms,
+                        expire_ms=expire_ms,
+                    )
+
+    def still_there(self) -> dict[TopicPartition, OffsetRecord]:
+        """What can be stored now: a topic may have gone while the commit waited, and nobody would
+        delete what is committed for it from then on."""
+        known = self._context.metadata.partitions
+        for tp in [tp for tp in self.offsets if tp.partition not in (known(tp.topic) or {})]:
+            del self.offsets[tp]
+            self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self.offsets
+
+    def settle(self, code: ErrorCode) -> None:
+        """The same for all that could be stored."""
+        for tp in self.offsets:
+            self.codes[tp] = code
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The same for all."""
+        self.codes = dict.fromkeys(self.codes, code)
+
+    def rows(self, topic_class: Any, partition_class: Any) -> Generator[None, Any, list[Any]]:
+        """The codes as topics of a response."""
+        by_topic: dict[str, list[Any]] = {}
+        for tp, code in self.codes.items():
+            yield None
+            row = partition_class(partition_index=tp.partition, error_code=int(code))
+            by_topic.setdefault(tp.topic, []).append(row)
+        return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]

@@ -1,0 +1,1 @@
+"""Handlers of the APIs that write, read and delete records."""

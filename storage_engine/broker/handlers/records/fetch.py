@@ -1,0 +1,220 @@
+"""Fetch: consumers and followers read; both may wait for data.
+
+Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
+
+Rule: below here every request names all its partitions, each once; what a session leaves out is
+added and taken away by `fetch_sessions`, ids of topics by `fetched_topics`. A fetch of many
+partitions is read in several turns of the event loop: each answer is true at the time of its own
+read. Source: R-REP2, R-NET2, KIP-227, KIP-516.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
+from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, DelayedFetch, must_answer
+from storage_engine.broker.requests.fetch_reads import FetchRead
+from storage_engine.broker.requests.fetch_sessions import SessionFetch
+from storage_engine.broker.requests.fetched_topics import nodes_of, with_ids, with_names
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis.fetch import (
+    FIRST_WITH_NODES,
+    FIRST_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
+
+
+def handle(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
+    if request.replica_id >= 0 and is_hurry(request):
+        context.follower_waits.end(request.replica_id)
+        call.respond(FetchResponse([]))
+        return None
+    if len(request.partitions) > FEW_PARTITIONS:
+        return _begin_many(context, call, request)
+    if len(request.partitions) > 1:
+        named = {(item.topic, item.partition): item for item in request.partitions}
+        request = _of_each_once(request, named)
+    return _begin(context, call, request)
+
+
+def is_hurry(request: FetchRequest) -> bool:
+    """A fetch of nothing, outside of any session: see FollowerWaits."""
+    return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
+
+
+def _of_each_once(
+    request: FetchRequest, named: dict[tuple[str, int], FetchPartition]
+) -> FetchRequest:
+    """A partition that is named twice is meant as it is named last, as Kafka has it."""
+    if len(named) == len(request.partitions):
+        return request
+    return request._replace(partitions=list(named.values()))
+
+
+def _begin_many(context: BrokerContext, call: Call, request: FetchRequest) -> Steps:
+    named = {}
+    for some in _few_each(request.partitions):
+        named.update({(item.topic, item.partition): item for item in some})
+        yield None
+    steps = _begin(context, call, _of_each_once(request, named))
+    if steps is not None:
+        yield from steps
+
+
+def _begin(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
+    fetch = context.fetch_sessions.begin(request)
+    if isinstance(fetch, FetchResponse):
+        call.respond(fetch)
+        return None
+    answering = _Answering(context, call, fetch, fetch.request)
+    if len(fetch.request.partitions) > FEW_PARTITIONS:
+        return answering.read_many()
+    answering.read_few()
+    return None
+
+
+def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPartition]]:
+    for start in range(0, len(partitions), FEW_PARTITIONS):
+        yield partitions[start : start + FEW_PARTITIONS]
+
+
+@dataclass(slots=True)
+class _Answering:
+    """One fetch on its way to its answer."""
+
+    context: BrokerContext
+    call: Call
+    fetch: SessionFetch
+    request: FetchRequest
+    """Of all partitions, by the names of their topics."""
+
+    def read_few(self) -> None:
+        """The first look at all partitions at once."""
+        named = self._by_names(self.fetch.request)
+        if named is None:
+            return
+        self.request = named
+        self.context.reader.note_progress(named)
+        self.wait_or_answer(self.context.reader.read(named))
+
+    def read_many(self) -> Steps:
+        """The first look at many partitions."""
+        asked = self.fetch.request
+        partitions: list[FetchPartition] = []
+        for some in _few_each(asked.partitions):
+            named = self._by_names(asked._replace(partitions=some))
+            if named is None:
+                return
+            self.context.reader.note_progress(named)
+            partitions += named.partitions
+            yield None
+        self.request = asked._replace(partitions=partitions)
+        read = FetchRead(asked.max_bytes)
+        yield from self._read(read)
+        self.wait_or_answer(read)
+
+    def _by_names(self, asked: FetchRequest) -> FetchRequest | None:
+        """The request with the topics' names; None when it was refused instead."""
+        if self.call.version < FIRST_WITH_TOPIC_IDS:
+            return asked
+        try:
+            return with_names(self.context.metadata, asked)
+        except ValueError:
+            self.call.respond(FetchResponse((), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
+            return None
+
+    def wait_or_answer(self, read: FetchRead) -> None:
+        context, request = self.context, self.request
+        count = len(request.partitions)
+        waiting = context.waiting_partitions
+        is_client = request.replica_id < 0
+        if must_answer(request, read) or (is_client and not waiting.has_room_for(count)):
+            self._answer(read)
+            return
+        waiting.add(count)
+        delayed = DelayedFetch(
+            request,
+            read,
+            reader=context.reader,
+            replicas=context.replicas,
+            scheduler=context.scheduler,
+            finish=self._finish,
+            gone=self._gone,
+            on_left=lambda: waiting.add(-count),
+        )
+        if request.replica_id >= 0:
+            context.follower_waits.add(request.replica_id, delayed)
+
+    def _finish(self, read: FetchRead | None) -> None:
+        """The wait is over."""
+        if read is not None:
+            self._answer(read)
+        elif len(self.request.partitions) > FEW_PARTITIONS:
+            self.call.run(self._read_and_answer())
+        else:
+            self._answer(self.context.reader.read(self.request))
+
+    def _read_and_answer(self) -> Steps:
+        read = FetchRead(self.request.max_bytes)
+        yield from self._read(read)
+        self._answer(read)
+
+    def _read(self, read: FetchRead) -> Steps:
+        request = self.request
+        for some in _few_each(request.partitions):
+            self.context.reader.read_more(request, some, read)
+            yield None
+
+    def _answer(self, read: FetchRead) -> None:
+        if len(self.request.partitions) > FEW_PARTITIONS:
+            self._answer_many(read)
+        else:
+            self.context.cold_reads.answer(self.request, read, self._send, self._gone)
+
+    def _answer_many(self, read: FetchRead) -> None:
+        """Of many, only the first of those whose bytes must come from a disk are read again, and
+        the others of them are left to the client's next fetch."""
+        request = self.request
+        missed = {partition.topic_partition for partition, _, _ in read.cold}
+        cold = [
+            place
+            for place, answer in enumerate(read.partitions)
+            if is_cold_slice(answer.records) or (answer.topic, answer.partition) in missed
+        ]
+        if not cold:
+            self._send(read)
+            return
+        room = read.room
+        for place in cold:
+            answer = read.partitions[place]
+            room += len(answer.records or b"")
+            read.partitions[place] = answer._replace(records=None)
+        first = cold[:FILES_PER_LOAD]
+        few = request._replace(
+            partitions=[request.partitions[place] for place in first], max_bytes=room
+        )
+
+        def send(result: FetchRead) -> None:
+            for place, answer in zip(first, result.partitions, strict=True):
+                read.partitions[place] = answer
+            self._send(read)
+
+        self.context.cold_reads.answer(few, self.context.reader.read(few), send, self._gone)
+
+    def _gone(self) -> bool:
+        return self.call.exchange.closed
+
+    def _send(self, read: FetchRead) -> None:
+        self.context.reader.note_sent(self.request, read.partitions)
+        by_id = self.call.version >= FIRST_WITH_TOPIC_IDS
+        answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
+        response = self.fetch.response(answers)
+        if self.call.version >= FIRST_WITH_NODES and read.failed:
+            nodes = nodes_of(self.context.metadata, response.partitions)
+            response = response._replace(nodes=nodes)
+        self.call.respond(response)

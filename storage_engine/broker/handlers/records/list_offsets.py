@@ -1,0 +1,99 @@
+"""ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
+
+Rule: consumers never hear of an offset above the high watermark, those with read_committed of none
+above the last stable offset, and a fresh leader whose high watermark has not reached its epoch's
+start says so instead of going back (KIP-207). Source: R-LOG11, KIP-98.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.requests.fetch_reads import READ_COMMITTED
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+
+
+def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> Steps:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for wanted in request.partitions:
+        key = wanted.topic, wanted.partition
+        (twice if key in seen else seen).add(key)
+        yield None
+    answers: list[ListOffsetsPartitionResponse] = []
+    for wanted in request.partitions:
+        if (wanted.topic, wanted.partition) in twice:
+            # As Kafka has it: a partition has one time a request.
+            code = int(ErrorCode.INVALID_REQUEST)
+            answers.append(ListOffsetsPartitionResponse(wanted.topic, wanted.partition, code))
+        else:
+            answers.append((yield from _answer(context, call, request, wanted)))
+        yield None
+    call.respond(ListOffsetsResponse(answers))
+
+
+def _answer(
+    context: BrokerContext, call: Call, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+) -> Generator[Any, Any, ListOffsetsPartitionResponse]:
+    tp = TopicPartition(wanted.topic, wanted.partition)
+    try:
+        partition = context.replicas.leader(tp, wanted.current_leader_epoch)
+        epoch = partition.leader_epoch
+        offset, timestamp = yield from _look_up(partition, wanted.timestamp, request, call.version)
+        # Another may lead it since the search has begun.
+        partition = context.replicas.leader(tp, epoch)
+    except KafkaError as failure:
+        return ListOffsetsPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
+    return ListOffsetsPartitionResponse(
+        wanted.topic, wanted.partition, 0, timestamp, offset, partition.leader_epoch
+    )
+
+
+def _look_up(
+    partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
+) -> Generator[Any, Any, tuple[int, int]]:
+    """(offset, timestamp); (-1, -1) where no record is that young."""
+    log = partition.log
+    if timestamp == EARLIEST:
+        return log.log_start_offset, -1
+    is_follower = request.replica_id >= 0
+    if is_follower:
+        limit = log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        limit = partition.last_stable_offset
+    else:
+        limit = partition.high_watermark
+    leader = partition.leader
+    if not is_follower and leader is not None and leader.high_watermark < leader.epoch_start_offset:
+        raise KafkaError(
+            code=ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    if timestamp == LATEST:
+        return limit, -1
+    if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
+        largest = yield from log.search_largest_timestamp(max_offset=limit)
+        return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
+    if timestamp < 0:
+        raise KafkaError(
+            f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
+        )
+    found = yield from log.search_timestamp(timestamp, max_offset=limit)
+    return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in the leader's log. Source: KIP-101, KIP-279,
+R-REP8."""
+
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+_TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for item in topic.partitions:
+            rows.append(_answer(context, topic.topic, item))
+            yield None
+        topics.append(_TopicResult(topic=topic.topic, partitions=rows))
+        yield None
+    call.respond(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _answer(context: BrokerContext, topic: str, item: Any) -> Any:
+    code, epoch, end_offset = 0, -1, -1
+    try:
+        tp = TopicPartition(topic, item.partition)
+        partition = context.replicas.leader(tp, item.current_leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(item.leader_epoch)
+    except KafkaError as failure:
+        code = int(failure.code)
+    return _TopicResult.EpochEndOffset(
+        error_code=code, partition=item.partition, leader_epoch=epoch, end_offset=end_offset
+    )

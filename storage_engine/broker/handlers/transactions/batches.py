@@ -1,0 +1,291 @@
+"""JoinBatch, CommitBatch, BatchHeartbeat and AbortMembers: micro-batches of the exactly-once sink,
+at the coordinator of the sink id.
+
+Rule: what a request means is decided by the core alone (`core.batch_commits`); here it only gets a
+producer id that is used once, and its answer; and rows that are dropped are told in the log.
+Source: R-SPARK2.
+"""
+
+import logging
+
+from storage_engine.broker.coordinators.runner import EventOf, OnAnswer
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.transactions.single_use import single_use
+from storage_engine.core.transactions.sink_names import (
+    FORMER_SEQUENCE,
+    NAMED_PREFIX,
+    member_transactional_id,
+    part_and_number,
+)
+from storage_engine.core.transactions.transaction_events import (
+    AbortMembers,
+    Answer,
+    CommitBatch,
+    CommittedBatch,
+    Heartbeat,
+    JoinBatch,
+)
+from storage_engine.protocol.apis.abort_members import AbortMembersRequest
+from storage_engine.protocol.apis.batch_fields import (
+    FIRST_WITH_RUNS,
+    NOT_TOLD,
+    UNKNOWN_ROWS,
+    BatchResponse,
+    Committed,
+)
+from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
+from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
+from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
+
+log = logging.getLogger(__name__)
+
+
+def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) -> None:
+    def on_id(producer_id: int, code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            respond(Answer(request=0, error=code))
+            return
+        _ask(
+            context,
+            request.sink,
+            lambda number: JoinBatch(
+                request=number,
+                sink=request.sink,
+                query=request.query,
+                batch=request.batch,
+                timeout_ms=request.timeout_ms,
+                now_ms=context.clock.monotonic_ms(),
+                fresh_producer_id=single_use(producer_id),
+                owner=request.owner,
+                run=request.run,
+            ),
+            respond,
+        )
+
+    def respond(answer: Answer) -> None:
+        code = answer.error
+        if code is ErrorCode.NONE:
+            log.debug(
+                "joined sink=%s query=%s batch=%d nonce=%s producer_id=%d",
+                request.sink, request.query, request.batch, request.nonce, answer.producer_id,
+            )  # fmt: skip
+        call.respond(
+            JoinBatchResponse(
+                error_code=int(code),
+                error_message=_text(request, answer),
+                producer_id=answer.producer_id,
+                producer_epoch=answer.producer_epoch,
+                origins=answer.origins,
+                committed=_told(answer.committed),
+            )
+        )
+
+    problem = _problem(request, request.batch) or _name_problem(request, call.version)
+    if problem is not None:
+        call.respond(JoinBatchResponse(error_code=_INVALID, error_message=problem))
+        return
+    # Else each question to the wrong broker would cost a producer id.
+    refusal = context.coordinators.coordinator_of(member_transactional_id(request.sink))
+    if isinstance(refusal, ErrorCode):
+        respond(Answer(request=0, error=refusal))
+    else:
+        context.producer_ids.allocate(on_id)
+
+
+def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest) -> None:
+    def event_of(number: int) -> CommitBatch:
+        return CommitBatch(
+            request=number,
+            sink=request.sink,
+            query=request.query,
+            batch=request.batch,
+            members=request.members,
+            drained=request.drained,
+            now_ms=context.clock.wall_ms(),
+            origins=request.origins,
+            owner=request.owner,
+            run=request.run,
+            rows=_rows_of(request),
+        )
+
+    def respond(answer: Answer) -> None:
+        _log_dropped(request, answer)
+        call.respond(
+            CommitBatchResponse(
+                error_code=int(answer.error),
+                error_message=_text(request, answer),
+                committed=_told(answer.committed),
+            )
+        )
+
+    problem = _problem(request, request.batch) or _name_problem(request, call.version)
+    if problem is not None:
+        call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
+    else:
+        _ask(context, request.sink, event_of, respond)
+
+
+def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest) -> None:
+    _answer_outcome(
+        context,
+        call,
+        request,
+        lambda number: Heartbeat(
+            request=number,
+            sink=request.sink,
+            query=request.query,
+            batch=request.batch,
+            now_ms=context.clock.monotonic_ms(),
+        ),
+        request.batch,
+    )
+
+
+def abort_members(context: BrokerContext, call: Call, request: AbortMembersRequest) -> None:
+    _answer_outcome(
+        context,
+        call,
+        request,
+        lambda number: AbortMembers(
+            request=number, sink=request.sink, query=request.query, members=request.members
+        ),
+    )
+
+
+_INVALID = int(ErrorCode.INVALID_REQUEST)
+
+MOST_NAME_LENGTH = 1_000
+"""Of an owner and of a part: both are kept as long as the sink is."""
+
+MOST_NAME_BYTES = 32_000
+"""Of each name that gets into the coordinator's log, whose strings have 32,767 bytes at most; that
+of a sink with a prefix."""
+
+_Named = JoinBatchRequest | CommitBatchRequest
+_Request = BatchHeartbeatRequest | AbortMembersRequest
+
+
+def _problem(request: _Named | _Request, batch: int) -> str | None:
+    """Why there can be no such batch."""
+    if not request.sink or not request.query:
+        return "a sink and a query need a name"
+    if batch < 0:
+        return f"batches count from 0, there is no batch {batch}"
+    # Each byte of a character is counted only where that can matter.
+    if any(
+        4 * len(name) > MOST_NAME_BYTES and len(name.encode()) > MOST_NAME_BYTES
+        for name in _names(request)
+    ):
+        return f"the names of a sink, a query and a topic have {MOST_NAME_BYTES} bytes at most"
+    return None
+
+
+def _names(request: _Named | _Request) -> set[str]:
+    """All that the coordinator writes down."""
+    names = {request.sink, request.query}
+    if isinstance(request, _Named):
+        names.add(request.owner)
+    if isinstance(request, CommitBatchRequest):
+        names |= {source.topic for source in request.origins}
+    return names
+
+
+def _name_problem(request: _Named, version: int) -> str | None:
+    """Why nobody may write under that name."""
+    if request.query == FORMER_SEQUENCE or (
+        request.query.startswith(NAMED_PREFIX) and version < FIRST_WITH_RUNS
+    ):
+        return (
+            "this client counts all batchIds of a sink as one sequence, and would drop rows: "
+            "install the connector of the brokers' version"
+        )
+    if not request.query.startswith(NAMED_PREFIX):
+        return None
+    named = part_and_number(request.query)
+    if named is None or named[1] != request.batch:
+        query = request.query[:MOST_NAME_LENGTH]
+        return f"the query {query!r} does not name the number {request.batch} of a part"
+    if len(request.owner) > MOST_NAME_LENGTH or len(named[0]) > MOST_NAME_LENGTH:
+        return f"the names of a query and of a part have {MOST_NAME_LENGTH} characters at most"
+    return None
+
+
+def _text(request: _Named, answer: Answer) -> str | None:
+    """What is wrong, with its name; None when nothing is."""
+    code = answer.error
+    if code is ErrorCode.NONE:
+        return None
+    named = part_and_number(request.query)
+    if named is None:
+        return code.meaning
+    by = answer.committed
+    owner = "" if by is None or not by.owner else f", committed by the query {by.owner}"
+    return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
+
+
+def _told(committed: CommittedBatch | None) -> Committed:
+    if committed is None:
+        return NOT_TOLD
+    return Committed(committed.owner, committed.run, committed.rows, committed.winner)
+
+
+def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
+    """Rows that tasks had, and that are not written by this commit."""
+    by = answer.committed
+    # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.
+    is_own = by is not None and by.winner in {producer_id for producer_id, _ in request.members}
+    if request.dropped > 0 and (is_own or answer.error is ErrorCode.NONE):
+        log.warning(
+            "rows dropped sink=%r query=%r batch=%d rows=%d: the sink has them, by their origin",
+            request.sink, request.query, request.batch, request.dropped,
+        )  # fmt: skip
+    if by is None or is_own:
+        return
+    rows = _rows_of(request)
+    if rows > 0 or (rows == UNKNOWN_ROWS and (request.members or request.drained)):
+        log.warning(
+            "rows dropped sink=%r query=%r batch=%d rows=%s: %s, by owner=%r run=%s rows=%s",
+            request.sink, request.query, request.batch, _count(rows), answer.error.meaning,
+            by.owner, by.run, _count(by.rows),
+        )  # fmt: skip
+    if UNKNOWN_ROWS not in (rows, by.rows) and rows != by.rows:
+        log.warning(
+            "a replay has another number of rows sink=%r query=%r batch=%d run=%s rows=%d: "
+            "what was committed by run=%s had rows=%d",
+            request.sink, request.query, request.batch, request.run, rows, by.run, by.rows,
+        )  # fmt: skip
+
+
+def _rows_of(request: CommitBatchRequest) -> int:
+    """All that the tasks had, also those that the sink has by origin: a replay has as many, however
+    many of them are written. UNKNOWN_ROWS where that was not told."""
+    if request.rows == UNKNOWN_ROWS:
+        return UNKNOWN_ROWS
+    if request.dropped == UNKNOWN_ROWS:
+        # Without a drained task there was nothing to drop.
+        return UNKNOWN_ROWS if request.drained else request.rows
+    return request.rows + request.dropped
+
+
+def _count(rows: int) -> str:
+    return "unknown" if rows == UNKNOWN_ROWS else str(rows)
+
+
+def _answer_outcome(
+    context: BrokerContext, call: Call, request: _Request, event_of: EventOf, batch: int = 0
+) -> None:
+    def respond(answer: Answer) -> None:
+        code = answer.error
+        text = None if code is ErrorCode.NONE else code.meaning
+        call.respond(BatchResponse(error_code=int(code), error_message=text))
+
+    problem = _problem(request, batch)
+    if problem is not None:
+        call.respond(BatchResponse(error_code=_INVALID, error_message=problem))
+    else:
+        _ask(context, request.sink, event_of, respond)
+
+
+def _ask(context: BrokerContext, sink: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+    context.coordinators.request(member_transactional_id(sink), event_of, on_answer)

@@ -1,0 +1,71 @@
+"""DescribeProducers: the idempotent producers that a partition's leader remembers, by which a
+transaction that hangs is found. Source: KIP-664."""
+
+from collections.abc import Generator
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.retained.producer_state import ProducerEntry
+from storage_engine.protocol.apis.describe_producers import DescribeProducersResponse
+
+NOT_KNOWN = -1
+"""A sequence, time or offset that there is none of."""
+
+_Topic = DescribeProducersResponse.TopicResponse
+_Partition = _Topic.PartitionResponse
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    topics = []
+    described: set[TopicPartition] = set()
+    for topic in request.topics:
+        rows = []
+        for number in topic.partition_indexes:
+            tp = TopicPartition(topic.name, number)
+            # What is named twice is told once: a partition may have many producers.
+            if tp not in described:
+                described.add(tp)
+                rows.append((yield from _described(context, tp)))
+            yield None
+        topics.append(_Topic(name=topic.name, partitions=rows))
+        yield None
+    call.respond(DescribeProducersResponse(topics=topics))
+
+
+def _described(context: BrokerContext, tp: TopicPartition) -> Generator[None, Any, Any]:
+    try:
+        known = context.replicas.leader(tp).log.producer_state
+    except KafkaError as failure:
+        return _Partition(
+            partition_index=tp.partition,
+            error_code=int(failure.code),
+            error_message=str(failure),
+            active_producers=[],
+        )
+    ongoing = known.transactions.ongoing
+    producers = []
+    # A copy: it may change while others have their turn.
+    for entry in list(known):
+        producers.append(_producer(entry, ongoing.get(entry.producer_id, NOT_KNOWN)))
+        yield None
+    return _Partition(
+        partition_index=tp.partition,
+        error_code=0,
+        error_message=None,
+        active_producers=producers,
+    )
+
+
+def _producer(entry: ProducerEntry, first_offset: int) -> Any:
+    last = entry.batches[-1] if entry.batches else None
+    return _Partition.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=NOT_KNOWN if last is None else last.last_sequence,
+        last_timestamp=NOT_KNOWN if last is None else last.timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=first_offset,
+    )

@@ -1,0 +1,58 @@
+"""InitProducerId: a fresh producer id for an idempotent producer; for a transactional one the id
+and epoch that its coordinator gives it, which fences those before it.
+
+Source: KIP-98, KIP-360, R-CLI7.
+"""
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.transactions.fenced_producers import code_for
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.transactions.sink_names import is_member
+from storage_engine.core.transactions.transaction_events import Answer, InitProducer
+from storage_engine.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
+
+
+def handle(context: BrokerContext, call: Call, request: InitProducerIdRequest) -> None:
+    name = request.transactional_id
+
+    def refuse(code: ErrorCode) -> None:
+        call.respond(InitProducerIdResponse(error_code=int(code)))
+
+    def respond(answer: Answer) -> None:
+        call.respond(
+            InitProducerIdResponse(
+                error_code=code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED),
+                producer_id=answer.producer_id,
+                producer_epoch=answer.producer_epoch,
+            )
+        )
+
+    def on_id(producer_id: int, code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            refuse(code)
+        elif name is None:
+            call.respond(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        else:
+            context.coordinators.request(
+                name,
+                lambda number: InitProducer(
+                    request=number,
+                    transactional_id=name,
+                    timeout_ms=request.transaction_timeout_ms,
+                    now_ms=context.clock.wall_ms(),
+                    fresh_producer_id=producer_id,
+                    producer_id=request.producer_id,
+                    producer_epoch=request.producer_epoch,
+                ),
+                respond,
+            )
+
+    if name == "" or (name is not None and is_member(name)):
+        refuse(ErrorCode.INVALID_REQUEST)
+    else:
+        context.producer_ids.allocate(on_id)

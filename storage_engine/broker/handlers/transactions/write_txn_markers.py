@@ -1,0 +1,80 @@
+"""WriteTxnMarkers: a coordinator has this broker write the ends of transactions to partitions that
+it leads.
+
+Rule: the epoch of a coordinator is the leader epoch of its partition of the state topic, as the
+controller has told it. A marker of a higher one is refused: a log remembers the highest epoch that
+it has seen of a producer's coordinators, and would refuse the true coordinator ever after.
+
+A marker that is named twice is written once. All of one partition are written in one step, as their
+order matters there. Source: KIP-98.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.transactions.marker_messages import (
+    response_of_codes,
+    targets_of_request,
+)
+from storage_engine.broker.transactions.marker_writes import MarkerTarget
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+
+MARKERS_PER_STEP = 50
+"""Each is an append, of some 20 microseconds."""
+
+
+def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+    newest = _newest_epoch(context)
+    by_partition: dict[TopicPartition, dict[MarkerTarget, None]] = {}
+    unknown: dict[MarkerTarget, None] = {}
+    for target in targets_of_request(request):
+        if target.marker.coordinator_epoch <= newest:
+            by_partition.setdefault(target.partition, {})[target] = None
+        else:
+            unknown[target] = None
+        yield None
+    written: list[MarkerTarget] = []
+    codes: list[ErrorCode] = []
+    left = 1
+
+    def note(targets: Sequence[MarkerTarget], some: Sequence[ErrorCode]) -> None:
+        nonlocal left
+        written.extend(targets)
+        codes.extend(some)
+        left -= 1
+        if not left:
+            call.run(respond())
+
+    def respond() -> Steps:
+        response = yield from response_of_codes(written, codes)
+        call.respond(response)
+
+    for targets in _groups(by_partition):
+        left += 1
+        context.marker_writes.write(targets, partial(note, targets))
+        yield None
+    # A true coordinator, of whose election this broker has yet to hear, sends them again.
+    note(list(unknown), [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(unknown))
+
+
+def _newest_epoch(context: BrokerContext) -> int:
+    partitions = context.metadata.partitions(TRANSACTION_STATE_TOPIC) or {}
+    return max((each.leader_epoch for each in partitions.values()), default=-1)
+
+
+def _groups(
+    by_partition: dict[TopicPartition, dict[MarkerTarget, None]],
+) -> Iterator[list[MarkerTarget]]:
+    group: list[MarkerTarget] = []
+    for targets in by_partition.values():
+        group.extend(targets)
+        if len(group) >= MARKERS_PER_STEP:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,201 @@
+"""Group commit: partitions whose acknowledgements wait for the disk share their flushes.
+
+Rule: each data folder has at most one round of flushes under way; what is appended meanwhile waits
+for the next round, which takes all that wait at once, and waits a moment for those that the last
+round has served. So one flush serves most of the producers, and no disk waits for another. Source:
+R-LOG4 (`flush.before.ack`).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.unexpected import guarded
+from storage_engine.core.errors import LogBusyError, LogStorageError
+from storage_engine.core.ports import Background, Scheduler, Timer
+
+log = logging.getLogger(__name__)
+
+GATHER_MS = 2
+"""How long a round waits for as many as there were before; about as long as a quick disk takes. A
+lone producer never waits."""
+
+BUSY_RETRY_MS = 500
+"""How long a flush that lacks descriptors waits for them."""
+
+Settled = Callable[[], None]
+"""Hears that a flush is over, well or not: look again."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A partition in the queue."""
+
+    batches: int = 0
+    listeners: list[Settled] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Folder:
+    """One data folder's queue. Invariant: under way, gathering or idle with an empty queue."""
+
+    under_way: int = 0
+    """Flushes of the present round that are not over."""
+    queue: dict[HostedPartition, _Waiting] = field(default_factory=dict)
+    requests: int = 0
+    """How many wait in the queue: a producer's batch or a follower's fetch each."""
+    round_requests: int = 0
+    """How many the present round serves."""
+    expected: int = 0
+    """How many the next round may get, if all that were served ask again."""
+    gathering: Timer | None = None
+
+
+class DurableAcks:
+    """The rounds of flushes of one broker."""
+
+    def __init__(
+        self,
+        background: Background,
+        scheduler: Scheduler,
+        *,
+        on_flushed: Callable[[HostedPartition], None],
+        on_failure: Callable[[HostedPartition, Exception], None],
+    ) -> None:
+        self._background = background
+        self._scheduler = scheduler
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._folders: dict[Path, _Folder] = {}
+        self.rounds = 0
+        """Flushes of a folder so far, each of all partitions that waited."""
+        self.fsyncs = 0
+        """Files and folders brought to the medium."""
+        self.batches = 0
+        """Appends of producers that these have made durable."""
+        self._reported_batches = 0
+
+    def flush(
+        self, partition: HostedPartition, settled: Settled | None = None, *, batches: int = 0
+    ) -> None:
+        """Bring all that is in the log now to the medium; `settled` is called once that was done,
+        or failed. `batches` of producers wait for it."""
+        path = partition.log.directory.parent
+        folder = self._folders.setdefault(path, _Folder())
+        waiting = folder.queue.setdefault(partition, _Waiting())
+        waiting.batches += batches
+        folder.requests += max(1, batches)
+        if settled is not None:
+            waiting.listeners.append(settled)
+        if folder.under_way or (folder.gathering and folder.requests < folder.expected):
+            return
+        self._begin(folder)
+
+    def report(self) -> None:
+        """Log the counters when they have moved."""
+        if self.batches != self._reported_batches:
+            self._reported_batches = self.batches
+            log.info(
+                "durable acknowledgements batches=%d fsyncs=%d rounds=%d",
+                self.batches,
+                self.fsyncs,
+                self.rounds,
+            )
+
+    def _begin(self, folder: _Folder) -> None:
+        """Flush all that wait in the folder: side by side, so that the file system can bring them
+        to the medium in one go."""
+        if folder.gathering is not None:
+            folder.gathering.cancel()
+            folder.gathering = None
+        queue, folder.queue = folder.queue, {}
+        folder.round_requests, folder.requests = folder.requests, 0
+        fsyncs_before = self.fsyncs
+        # The round is not over before all of it has begun.
+        folder.under_way = len(queue)
+        for partition, waiting in queue.items():
+            self._flush_one(folder, partition, waiting)
+        self.rounds += self.fsyncs > fsyncs_before
+
+    def _flush_one(self, folder: _Folder, partition: HostedPartition, waiting: _Waiting) -> None:
+        # Its log may have been replaced while it waited: by one that is on the medium.
+        partition = partition.current
+        wanted_end_offset = partition.log.log_end_offset
+
+        def done(_result: object) -> None:
+            guarded("the end of a flush", finish)
+            self._settle(folder, waiting)
+
+        def finish() -> None:
+            job.finish()
+            succeeded()
+            if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
+                # More segments than one job takes.
+                self.flush(partition.current)
+
+        def succeeded() -> None:
+            self.batches += waiting.batches
+            self._on_flushed(partition)
+
+        def failed(error: Exception) -> None:
+            # Never tried again: the kernel may count the pages as clean after a failed fsync.
+            self._on_failure(partition, error)
+            self._settle(folder, waiting)
+
+        try:
+            if partition.role is Role.FAILED:
+                raise LogStorageError(f"the folder of {partition.topic_partition} failed")
+            if partition.log.is_durable:
+                # An earlier round, or a flush for another reason, took it along.
+                succeeded()
+                self._settle(folder, waiting)
+                return
+            job = partition.log.prepare_flush()
+        except LogBusyError as failure:
+            # Nothing was synced yet, and nobody may be told before it is.
+            self._on_failure(partition, failure)
+            self._scheduler.call_later(
+                BUSY_RETRY_MS, lambda: self._flush_again(folder, partition, waiting)
+            )
+            self._end_one(folder)
+            return
+        except LogStorageError as failure:
+            failed(failure)
+            return
+        self.fsyncs += job.syncs
+        self._background.submit(job.run, done, failed)
+
+    def _settle(self, folder: _Folder, waiting: _Waiting) -> None:
+        for settled in waiting.listeners:
+            guarded("an answer after a flush", settled)
+        self._end_one(folder)
+
+    def _flush_again(self, folder: _Folder, partition: HostedPartition, former: _Waiting) -> None:
+        waiting = folder.queue.setdefault(partition, _Waiting())
+        waiting.batches += former.batches
+        waiting.listeners += former.listeners
+        folder.requests += max(1, former.batches)
+        if not folder.under_way and folder.gathering is None:
+            self._begin(folder)
+
+    def _end_one(self, folder: _Folder) -> None:
+        folder.under_way -= 1
+        if not folder.under_way:
+            self._gather(folder)
+
+    def _gather(self, folder: _Folder) -> None:
+        """After a round: those that it has served will be back in a moment."""
+        folder.expected = folder.round_requests + folder.requests
+        if folder.requests < folder.expected > 1:
+            folder.gathering = self._scheduler.call_later(
+                GATHER_MS, lambda: self._stop_gathering(folder)
+            )
+        elif folder.queue:
+            self._begin(folder)
+
+    def _stop_gathering(self, folder: _Folder) -> None:
+        folder.gathering = None
+        if folder.queue and not folder.under_way:
+            self._begin(folder)

@@ -1,0 +1,402 @@
+"""A fetch loop towards one leader, for partitions that it leads and we follow.
+
+    fetch -> answer -> taken, as much a turn of the event loop as one partition may bring
+          -> partitions that belong to another channel leave -> fetch ...
+
+Rule: one request is under way, and the next leaves when the whole answer is taken. Since a fetch
+acknowledges all below its offset, one of a partition with `flush.before.ack` waits until that is
+flushed; these partitions have a loop of their own, so that no other waits for the disk. Source:
+R-REP2, R-REP8, R-CTL3, KIP-227 for sessions.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.replicas.followed_partition import Followed
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.leader_answers import LeaderAnswers
+from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import (
+    Clock,
+    Endpoint,
+    Scheduler,
+    Timer,
+    Transport,
+    TransportError,
+)
+from storage_engine.protocol.apis.fetch import (
+    API as FETCH,
+)
+from storage_engine.protocol.apis.fetch import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH, ClientFetchSession
+
+log = logging.getLogger(__name__)
+
+FETCH_VERSION = 12
+"""The first that carries the last fetched epoch and answers with a divergence."""
+
+REQUEST_SLACK_MS = 30_000
+"""On top of the longest wait at the leader, before a fetch counts as lost
+(replica.socket.timeout.ms)."""
+
+Flush = Callable[[HostedPartition, Callable[[], None]], None]
+"""Flushes a partition's log; the callback comes when that is over, well or not."""
+
+_SESSION_CODES = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """Kafka's `replica.fetch.*`."""
+
+    broker_id: int
+    max_bytes: int
+    """Of one partition in an answer, and about as much is appended in one turn of the loop."""
+    response_max_bytes: int
+    min_bytes: int
+    wait_max_ms: int
+    backoff_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherPorts:
+    """What fetch loops work with."""
+
+    transport: Transport
+    scheduler: Scheduler
+    clock: Clock
+    broker_epoch: Callable[[], int]
+    flush: Flush
+    on_failure: Callable[[HostedPartition, Exception], None]
+    keep_log_starts: Callable[[list[HostedPartition]], bool]
+    throttle: ReplicationThrottle
+
+
+class _Answer:
+    """One that is being taken."""
+
+    __slots__ = ("asked", "left")
+
+    def __init__(
+        self, partitions: Sequence[FetchPartitionResponse], asked: dict[TopicPartition, Followed]
+    ) -> None:
+        self.left = iter(partitions)
+        self.asked = asked
+
+
+class _Turn:
+    """What one turn of the loop has taken."""
+
+    __slots__ = ("brought", "leaving", "room_bytes", "shortened", "watched")
+
+    def __init__(self, room_bytes: int) -> None:
+        self.room_bytes = room_bytes
+        self.brought: list[Followed] = []
+        self.leaving: list[Followed] = []
+        self.shortened: list[HostedPartition] = []
+        self.watched: list[HostedPartition] = []
+
+
+class PeerFetcher:
+    """The fetch loop of one channel."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: FetcherSettings,
+        ports: FetcherPorts,
+        *,
+        channel: str,
+        on_leaving: Callable[["PeerFetcher", Sequence[Followed]], None],
+    ) -> None:
+        """`on_leaving` gets partitions that this loop has just let go, for another channel."""
+        self.endpoint = endpoint
+        self.channel = channel
+        self._settings = settings
+        self._ports = ports
+        self._on_leaving = on_leaving
+        self._answers = LeaderAnswers(
+            endpoint.broker_id,
+            backoff_ms=settings.backoff_ms,
+            clock=ports.clock,
+            throttle=ports.throttle,
+            on_failure=ports.on_failure,
+        )
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._joining: dict[TopicPartition, Followed] = {}
+        """To be followed from the next `wake` on."""
+        self._is_hurried = False
+        """The leader was told not to let the fetch under way wait any longer."""
+        self._session = ClientFetchSession()
+        self.heard_ms: int | None = None
+        """When the leader answered last."""
+        self._in_flight = False
+        self._answer: _Answer | None = None
+        """That of the last fetch, until all of it is taken."""
+        self._flushing = 0
+        """Partitions whose flush the next fetch waits for."""
+        self._unkept: list[HostedPartition] = []
+        """Partitions that begin later than is written down: the next fetch, which reports it, waits
+        until it is."""
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._followed) + len(self._joining)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._followed or tp in self._joining
+
+    def add(self, followed: Followed) -> None:
+        """Follow one more, from the next `wake` on."""
+        tp = followed.topic_partition
+        self._followed.pop(tp, None)
+        self._joining[tp] = followed
+        # What the leader answers to a request under way will not count.
+        self._session.name_again(*tp)
+
+    def wake(self) -> None:
+        """Fetch what was added, all together, and not only when a long poll for others is over."""
+        if not self._joining:
+            return
+        self._followed.update(self._joining)
+        self._joining.clear()
+        if self._in_flight:
+            self._end_long_poll()
+        else:
+            self._schedule(0)
+
+    def _end_long_poll(self) -> None:
+        if self._is_hurried:
+            return
+        self._is_hurried = True
+        hurry = FetchRequest(
+            replica_id=self._settings.broker_id,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=0,
+            partitions=[],
+            session_epoch=NO_SESSION_EPOCH,
+        )
+        self._send(hurry, lambda _reply: None)
+
+    def _send(
+        self, request: FetchRequest, on_reply: Callable[[FetchResponse | TransportError], None]
+    ) -> None:
+        self._ports.transport.request(
+            self.endpoint,
+            self.channel,
+            FETCH,
+            FETCH_VERSION,
+            request,
+            timeout_ms=self._settings.wait_max_ms + REQUEST_SLACK_MS,
+            on_reply=on_reply,
+        )
+
+    def remove(self, tp: TopicPartition) -> Followed | None:
+        """Follow it no more; None where it was not followed."""
+        joining = self._joining.pop(tp, None)
+        return self._followed.pop(tp, None) or joining
+
+    def close(self) -> None:
+        """Stop; what is under way is ignored when it comes."""
+        self._closed = True
+        self._answer = None
+        self._followed.clear()
+        self._joining.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ports.transport.disconnect(self.endpoint, self.channel)
+
+    @property
+    def _is_busy(self) -> bool:
+        """The next fetch leaves when what is under way is over."""
+        return self._in_flight or self._answer is not None or self._flushing > 0 or self._closed
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self._is_busy:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._ports.scheduler.call_later(delay_ms, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        if self._is_busy or not self._followed:
+            return
+        try:
+            self._fetch_what_is_ready()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+            self._in_flight = False
+            self._session.lost()
+            self._schedule(self._settings.backoff_ms)
+            unexpected.report(f"fetch from broker {self.endpoint.broker_id} not sent", error)
+
+    def _fetch_what_is_ready(self) -> None:
+        if self._unkept and not self._ports.keep_log_starts(self._unkept):
+            self._schedule(self._settings.backoff_ms)
+            return
+        self._unkept = []
+        now_ms = self._ports.clock.monotonic_ms()
+        ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
+        if not ready:
+            self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
+            return
+        unflushed = [f.partition for f in ready if f.partition.must_flush]
+        if unflushed:
+            self._flush_first(unflushed)
+            return
+        self._fetch(ready, now_ms)
+
+    def _fetch(self, ready: list[Followed], now_ms: int) -> None:
+        self._in_flight = True
+        settings = self._settings
+        asked = {followed.topic_partition: followed for followed in ready}
+        part = self._session.next([followed.wanted(settings.max_bytes) for followed in ready])
+        request = FetchRequest(
+            replica_id=settings.broker_id,
+            replica_epoch=self._ports.broker_epoch(),
+            max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            partitions=part.partitions,
+            session_id=part.session_id,
+            session_epoch=part.session_epoch,
+            forgotten=part.forgotten,
+        )
+        self._send(request, lambda reply: self._on_reply(reply, asked))
+
+    def _is_ready(self, followed: Followed, now_ms: int) -> bool:
+        if followed.resume_ms <= now_ms:
+            pause_ms = self._ports.throttle.pause_ms(
+                followed.partition, in_sync=followed.is_caught_up
+            )
+            if pause_ms:
+                followed.resume_ms = now_ms + pause_ms
+        return followed.resume_ms <= now_ms
+
+    def _flush_first(self, partitions: list[HostedPartition]) -> None:
+        """Then go on: with what was cut or failed meanwhile, too."""
+
+        def settled() -> None:
+            self._flushing -= 1
+            # In a turn of its own: a flush that fails at once must not become a deep stack.
+            self._schedule(0)
+
+        self._flushing = len(partitions)
+        for partition in partitions:
+            try:
+                self._ports.flush(partition, settled)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+                settled()
+                unexpected.report(f"{partition.topic_partition} not flushed", error)
+
+    def _soonest_resume(self, now_ms: int) -> int:
+        """A partition that pauses is not kept waiting by a long poll for the others."""
+        pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
+        return min(pauses, default=self._settings.wait_max_ms)
+
+    def _on_reply(
+        self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
+    ) -> None:
+        self._in_flight = self._is_hurried = False
+        if self._closed:
+            return
+        if isinstance(reply, TransportError):
+            self._session.lost()
+        else:
+            self._session.took(reply)
+            if reply.error_code in _SESSION_CODES:
+                # Ended by the leader: all is asked for anew.
+                self._schedule(0)
+                return
+        if isinstance(reply, TransportError) or reply.error_code:
+            reason = reply.reason if isinstance(reply, TransportError) else str(reply.error_code)
+            log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
+            self._schedule(self._settings.backoff_ms)
+            return
+        self.heard_ms = self._ports.clock.monotonic_ms()
+        self._answer = _Answer(reply.partitions, asked)
+        self._take_on()
+
+    def _take_on(self) -> None:
+        """Take what one turn may of the answer; the rest in the next, so that what came meanwhile
+        (other channels' answers, producers) does not wait for all of it."""
+        answer = self._answer
+        if answer is None:
+            return
+        is_over = True
+        try:
+            is_over = self._take_some(answer)
+        finally:
+            # Whatever was wrong with one partition: the loop goes on.
+            if is_over:
+                self._answer = None
+                self._run()
+            else:
+                self._ports.scheduler.call_soon(self._take_on)
+
+    def _take_some(self, answer: _Answer) -> bool:
+        """True when that was the rest."""
+        turn = _Turn(self._settings.max_bytes)
+        is_over = True
+        for each in answer.left:
+            tp = TopicPartition(each.topic, each.partition)
+            # Each once, and the same object: neither added anew under another epoch, nor another
+            # topic of that name.
+            followed = answer.asked.pop(tp, None)
+            if followed is not None and followed is self._followed.get(tp):
+                try:
+                    self._take(followed, each, turn)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
+                    backoff_ms = self._settings.backoff_ms
+                    followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
+                    unexpected.report(f"{tp} not replicated", error)
+            if turn.room_bytes <= 0:
+                is_over = False
+                break
+        for partition in turn.watched:
+            # Consumers that read here wait for the high watermark.
+            partition.data_waiters.wake()
+        if turn.shortened and not self._ports.keep_log_starts(turn.shortened):
+            self._unkept += turn.shortened
+        # Who got data goes to the end, so that a full response serves the others first next time.
+        for followed in turn.brought:
+            tp = followed.topic_partition
+            if self._followed.get(tp) is followed:
+                self._followed[tp] = self._followed.pop(tp)
+        self._let_go(turn.leaving)
+        return is_over
+
+    def _take(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
+        partition = followed.partition
+        if partition.role is not Role.FOLLOWER:
+            return
+        start_offset = partition.log.log_start_offset
+        if len(partition.data_waiters):
+            turn.watched.append(partition)
+        size = self._answers.take(followed, each)
+        turn.room_bytes -= size
+        if partition.log.log_start_offset > start_offset:
+            turn.shortened.append(partition)
+        if followed.channel != self.channel:
+            turn.leaving.append(followed)
+        elif size:
+            turn.brought.append(followed)
+
+    def _let_go(self, leaving: list[Followed]) -> None:
+        gone = [f for f in leaving if self._followed.get(f.topic_partition) is f]
+        for followed in gone:
+            del self._followed[followed.topic_partition]
+        if gone:
+            self._on_leaving(self, gone)

@@ -1,0 +1,97 @@
+"""All fetch loops of a broker: one for each leader and channel that has a partition.
+
+Rule: a partition is in at most one of them. It changes the channel when its own answer has been
+taken, never while it is asked for, so no offset is fetched twice and none is left out; its next
+fetch, over the other channel, begins at the end of its log as every fetch does. Source: R-REP2,
+document 001 (LeaderAndIsrRequest, step 7).
+"""
+
+from collections.abc import Sequence
+
+from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
+from storage_engine.broker.replicas.followed_partition import Followed, Progress
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Endpoint
+
+_Key = tuple[Endpoint, str]
+"""Leader and channel."""
+
+
+class FetcherManager:
+    """Follows partitions, each over the channel that suits it."""
+
+    def __init__(self, settings: FetcherSettings, ports: FetcherPorts) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._fetchers: dict[_Key, PeerFetcher] = {}
+
+    def add(self, partition: HostedPartition, leader: Endpoint) -> None:
+        """Follow `leader` for this partition, from the next `wake` on."""
+        key, known = self._take_out(partition.topic_partition)
+        progress = Progress.UNKNOWN
+        if key is not None and key[0] == leader and known is not None:
+            # The same leadership told again must not bring it among those in sync.
+            progress = known.progress
+        self._follow(Followed(partition, progress), leader)
+        self._close_idle(key)
+
+    def replace(self, partition: HostedPartition) -> None:
+        """Go on for the same partition with another object, if it is followed."""
+        key, known = self._take_out(partition.topic_partition)
+        if key is not None and known is not None:
+            followed = Followed(partition, known.progress)
+            self._follow(followed, key[0])
+            self._close_idle(key)
+            self._fetchers[key[0], followed.channel].wake()
+
+    def wake(self) -> None:
+        """Fetch what was added since the last call."""
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+    def heard_ms(self, tp: TopicPartition) -> int | None:
+        """When the leader of a followed partition answered last, in monotonic ms; None: not yet."""
+        return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Stop following; idle loops are closed (document 001, step 7)."""
+        key, _ = self._take_out(tp)
+        self._close_idle(key)
+
+    def close(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+
+    def _follow(self, followed: Followed, leader: Endpoint) -> None:
+        key = leader, followed.channel
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = PeerFetcher(
+                leader,
+                self._settings,
+                self._ports,
+                channel=followed.channel,
+                on_leaving=self._change_channel,
+            )
+        fetcher.add(followed)
+
+    def _change_channel(self, fetcher: PeerFetcher, leaving: Sequence[Followed]) -> None:
+        """These are in no loop any more."""
+        channels = {followed.channel for followed in leaving}
+        for followed in leaving:
+            self._follow(followed, fetcher.endpoint)
+        for channel in sorted(channels):
+            self._fetchers[fetcher.endpoint, channel].wake()
+        self._close_idle((fetcher.endpoint, fetcher.channel))
+
+    def _take_out(self, tp: TopicPartition) -> tuple[_Key | None, Followed | None]:
+        for key, fetcher in self._fetchers.items():
+            if tp in fetcher:
+                return key, fetcher.remove(tp)
+        return None, None
+
+    def _close_idle(self, key: _Key | None) -> None:
+        if key is not None and not self._fetchers[key]:
+            self._fetchers.pop(key).close()

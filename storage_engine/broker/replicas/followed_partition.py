@@ -1,0 +1,82 @@
+"""A partition that is followed, and the channel to its leader that it is fetched over.
+
+    caught up, or not known     "fetch"                 in-sync replicas: acks=all waits for these
+    behind the high watermark   "catch-up"              replicas that fill their log
+    with flush.before.ack       "durable fetch", "durable catch-up"
+
+Rule: whether a replica is behind is what its leader answered last. One in the ISR never is, since
+the high watermark is at most where it fetches; so no response, no connection and no turn of the
+loop that acks=all waits for is shared with one that takes megabytes. Source: R-REP2, R-REP3.
+"""
+
+import enum
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import FetchPartition
+
+CHANNEL = "fetch"
+CATCH_UP_CHANNEL = "catch-up"
+DURABLE_CHANNEL = "durable fetch"
+"""Of the partitions that are flushed before a fetch acknowledges them."""
+DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
+
+
+class Progress(enum.Enum):
+    """What the leader's last answer told."""
+
+    UNKNOWN = "unknown"
+    BEHIND = "behind"
+    """Committed records are missing here."""
+    CAUGHT_UP = "caught up"
+
+
+class Followed:
+    """A partition that is being followed."""
+
+    __slots__ = ("is_full", "partition", "progress", "refusals", "resume_ms", "was_damaged")
+
+    def __init__(self, partition: HostedPartition, progress: Progress = Progress.UNKNOWN) -> None:
+        self.partition = partition
+        self.progress = progress
+        self.is_full = False
+        """There was no room for the last records."""
+        self.was_damaged = False
+        """The last records were bad: the leader is told with the next fetch."""
+        self.refusals = 0
+        """How often in a row the leader has answered that it does not lead, or not under this
+        epoch."""
+        self.resume_ms = 0
+        """Not fetched before this time: the leader answered with an error."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+    @property
+    def is_caught_up(self) -> bool:
+        """It held all committed records when it was last answered."""
+        return self.progress is Progress.CAUGHT_UP
+
+    @property
+    def channel(self) -> str:
+        """That it is to be fetched over next."""
+        is_durable = self.partition.config.flush_before_ack
+        if self.progress is Progress.BEHIND:
+            return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
+        return DURABLE_CHANNEL if is_durable else CHANNEL
+
+    def wanted(self, max_bytes: int) -> FetchPartition:
+        """What to ask the leader for."""
+        partition = self.partition
+        replica_log = partition.log
+        return FetchPartition(
+            topic=partition.topic_partition.topic,
+            partition=partition.topic_partition.partition,
+            fetch_offset=replica_log.log_end_offset,
+            partition_max_bytes=max_bytes,
+            current_leader_epoch=partition.leader_epoch,
+            last_fetched_epoch=replica_log.latest_epoch,
+            log_start_offset=replica_log.log_start_offset,
+            was_damaged=self.was_damaged,
+        )

@@ -1,0 +1,259 @@
+"""Appends whose batches are decompressed, looked at or compressed anew first: they wait for a
+thread, and nobody else does.
+
+    append -> nothing to prepare, nobody before it -> appended at once
+           -> copied, behind those of its partition -> prepared by a thread -> appended in its turn
+
+Rule: appends to a partition are made in the order in which they came, however long each of them is
+prepared. What was checked before the wait counts for nothing after it: leader epoch, lease,
+replicas in sync, the producer's sequence and its transaction are looked at when the batch is
+appended, and a topic's settings that have changed are met, too. Source: R-NET1, R-LOG7, R-LOG10.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from storage_engine.broker.replicas.append_outcomes import Outcome
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Background
+from storage_engine.log.appending.append_preparation import Requirement, prepare
+
+PREPARED_AT_ONCE = 2
+"""A third of the background threads. Each holds what one append decompresses to."""
+
+WAITING_MAX_BYTES = 128 << 20
+"""Of all appends that wait, as they came: beyond it producers are told to send again. One is always
+let in, however large."""
+
+log = logging.getLogger(__name__)
+
+
+class _Waiting:
+    """An append in the queue of its partition."""
+
+    __slots__ = (
+        "acks",
+        "in_transaction",
+        "keys_checked",
+        "leader_epoch",
+        "on_outcome",
+        "partition",
+        "prepared",
+        "records",
+        "refusal",
+        "requirement",
+    )
+
+    def __init__(
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        *,
+        acks: int,
+        on_outcome: Callable[[Outcome], None],
+        in_transaction: bool,
+        refusal: Callable[[], KafkaError | None],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.records = records
+        self.acks = acks
+        self.on_outcome = on_outcome
+        self.in_transaction = in_transaction
+        self.refusal = refusal
+        self.requirement: Requirement | None = None
+        """What it is, or was, prepared for."""
+        self.keys_checked = False
+        self.prepared: memoryview | KafkaError | None = None
+        """None as long as it is not."""
+
+
+class PreparedAppends:
+    """The way in for producers' batches, for one broker."""
+
+    def __init__(self, replicas: ReplicaManager, background: Background) -> None:
+        self._replicas = replicas
+        self._background = background
+        self._queues: dict[TopicPartition, deque[_Waiting]] = {}
+        """Of each partition where something waits: all that came since, in that order."""
+        self._to_prepare: deque[_Waiting] = deque()
+        self._under_way = 0
+        self._waiting_bytes = 0
+
+    def has_waiting(self, tp: TopicPartition) -> bool:
+        """Whether what comes now has to queue up."""
+        return tp in self._queues
+
+    def takes_at_once(self, tp: TopicPartition, appends: Sequence[memoryview]) -> bool:
+        """Whether these can be appended, or refused, within the call."""
+        if tp in self._queues:
+            return False
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return True
+        requirement = partition.log.append_requirement
+        return requirement is None or all(map(requirement.is_settled_at_once, appends))
+
+    def append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int,
+        on_outcome: Callable[[Outcome], None],
+        in_transaction: bool = False,
+        refusal: Callable[[], KafkaError | None] = lambda: None,
+    ) -> None:
+        """Append what one request has for one partition; `records` need last no longer than the
+        call.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction. `refusal` is asked after a wait, whether that is still so.
+        """
+        appends = self._replicas.appends
+        if self.takes_at_once(tp, (records,)):
+            on_outcome(
+                appends.append_run(tp, (records,), acks=acks, in_transaction=in_transaction)[0]
+            )
+            return
+        try:
+            partition = appends.writable_by_producers(tp, acks)
+            self._check_room(len(records))
+        except KafkaError as failure:
+            appends.note_refused(tp, records, failure)
+            on_outcome(failure.as_outcome())
+            return
+        waiting = _Waiting(
+            partition,
+            memoryview(bytearray(records)),
+            acks=acks,
+            on_outcome=on_outcome,
+            in_transaction=in_transaction,
+            refusal=refusal,
+        )
+        self._waiting_bytes += len(records)
+        self._queues.setdefault(tp, deque()).append(waiting)
+        requirement = partition.log.append_requirement
+        if requirement is None or requirement.is_settled_at_once(records):
+            # It only waits for its turn.
+            waiting.requirement, waiting.prepared = requirement, waiting.records
+        else:
+            self._to_prepare.append(waiting)
+            self._begin()
+
+    def _check_room(self, size: int) -> None:
+        if self._waiting_bytes and self._waiting_bytes + size > WAITING_MAX_BYTES:
+            # What every client answers by sending again.
+            raise KafkaError(
+                f"{self._waiting_bytes} bytes wait to be decompressed or compressed: send again",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+
+    def _begin(self) -> None:
+        while self._to_prepare and self._under_way < PREPARED_AT_ONCE:
+            self._under_way += 1
+            self._prepare(self._to_prepare.popleft())
+
+    def _prepare(self, waiting: _Waiting) -> None:
+        config = waiting.partition.log.config
+        requirement = waiting.partition.log.append_requirement
+        waiting.requirement = requirement
+        waiting.keys_checked = requirement is not None and requirement.keys
+
+        def work() -> memoryview:
+            if requirement is None:
+                return waiting.records
+            return prepare(
+                waiting.records,
+                requirement,
+                max_message_bytes=config.max_message_bytes,
+                allow_transactional=waiting.in_transaction,
+            )
+
+        def done(prepared: memoryview) -> None:
+            self._prepared(waiting, prepared)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError):
+                tp = waiting.partition.topic_partition
+                log.error("append not prepared partition=%s", tp, exc_info=error)
+                error = _unexpected(tp)
+            # Its frames hold what was decompressed, until a collection finds them.
+            self._prepared(waiting, error.as_outcome())
+
+        self._background.submit(work, done, failed)
+
+    def _prepared(self, waiting: _Waiting, prepared: memoryview | KafkaError) -> None:
+        self._under_way -= 1
+        waiting.prepared = prepared
+        try:
+            self._append_in_turn(waiting.partition.topic_partition)
+        finally:
+            self._begin()
+
+    def _append_in_turn(self, tp: TopicPartition) -> None:
+        """Append what is prepared and has nothing before it."""
+        queue = self._queues.get(tp)
+        while queue and queue[0].prepared is not None:
+            waiting = queue[0]
+            if self._must_be_prepared_anew(waiting):
+                waiting.prepared = None
+                self._to_prepare.appendleft(waiting)
+                return
+            # Whatever goes wrong ends with its own request: the next in the queue are others'.
+            try:
+                refusal = self._refusal(waiting)
+                if refusal is None:
+                    outcome = self._outcome(waiting)
+                else:
+                    outcome = refusal
+                    self._replicas.appends.note_refused(tp, waiting.records, refusal)
+            except Exception:
+                log.exception("append failed partition=%s", tp)
+                outcome = _unexpected(tp)
+            queue.popleft()
+            self._waiting_bytes -= len(waiting.records)
+            if not queue:
+                del self._queues[tp]
+            try:
+                waiting.on_outcome(outcome)
+            except Exception:
+                log.exception("append not answered partition=%s", tp)
+
+    def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
+        """Whether the topic's settings ask for something else by now."""
+        requirement = waiting.partition.log.append_requirement
+        return requirement is not None and requirement != waiting.requirement
+
+    def _refusal(self, waiting: _Waiting) -> KafkaError | None:
+        """Why the append may not be made any more."""
+        tp = waiting.partition.topic_partition
+        if self._replicas.get(tp) is not waiting.partition or (
+            waiting.partition.leader_epoch != waiting.leader_epoch
+        ):
+            return KafkaError(
+                f"{tp} got another leader epoch before the append", ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        return waiting.refusal()
+
+    def _outcome(self, waiting: _Waiting) -> Outcome:
+        if isinstance(waiting.prepared, KafkaError):
+            return waiting.prepared
+        assert waiting.prepared is not None
+        return self._replicas.appends.append_run(
+            waiting.partition.topic_partition,
+            (waiting.prepared,),
+            acks=waiting.acks,
+            in_transaction=waiting.in_transaction,
+            keys_checked=waiting.keys_checked,
+        )[0]
+
+
+def _unexpected(tp: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"a batch for {tp} met an error in this broker, see its log", ErrorCode.UNKNOWN_SERVER_ERROR
+    )

@@ -1,0 +1,108 @@
+"""Replicas that can't be served any more. Its one rule: a disk that fails takes its whole data
+folder with it, whatever fails otherwise its own replica alone, and what passes by itself neither:
+no room, no descriptors, no memory.
+
+Source: R-LOG8, KIP-112.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.core.errors import LogBusyError, LogFolderError, LogShortageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Scheduler
+from storage_engine.core.system_errors import Reach, reach_of_file_error
+from storage_engine.log.folders.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+TELL_AGAIN_MS = 10_000
+"""How long what passes by itself is not said again of one partition."""
+
+state_change_log = logging.getLogger("headrace.state_change")
+
+
+class ReplicaFailures:
+    """Takes replicas out of service, and tells the controller."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, HostedPartition],
+        *,
+        logs: LogManager,
+        scheduler: Scheduler,
+        notice: FolderNotice,
+        stop_fetching: Callable[[TopicPartition], None],
+    ) -> None:
+        """`partitions`: those hosted at any time; not copied."""
+        self._partitions = partitions
+        self._logs = logs
+        self._scheduler = scheduler
+        self._notice = notice
+        self._stop_fetching = stop_fetching
+        self._told: set[TopicPartition] = set()
+        """Partitions of which it was said lately that they lack room or descriptors."""
+
+    def fail(self, partition: HostedPartition, failure: Exception) -> None:
+        """See `ReplicaManager.fail`."""
+        if self._partitions.get(partition.topic_partition) is not partition:
+            # Stopped or deleted meanwhile; a new replica of that name is another matter.
+            log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
+            return
+        if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
+            # Of a step on another thread, but never of an fsync: see `log.disk`.
+            failure = LogShortageError(str(failure))
+        if isinstance(failure, LogBusyError):
+            self._tell(partition.topic_partition, failure)
+        elif isinstance(failure, LogFolderError | OSError):
+            self.fail_folder(partition.log.directory.parent, failure)
+        else:
+            self.fail_alone(partition, failure)
+
+    def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
+        """Takes one replica out of service, whatever else its folder has."""
+        if partition.role is not Role.FAILED:
+            log.error("partition %s is offline: %s", partition.topic_partition, failure)
+            self._take_offline(partition)
+            self._notice.send()
+
+    def tell_controller(self) -> None:
+        """Has the controller ask for the state of all replicas here."""
+        self._notice.send()
+
+    def _tell(self, tp: TopicPartition, failure: LogBusyError) -> None:
+        """Every request meets it as long as it lasts."""
+        if tp in self._told:
+            return
+        if not self._told:
+            self._scheduler.call_later(TELL_AGAIN_MS, self._told.clear)
+        self._told.add(tp)
+        log.warning("not done for partition %s, which serves on: %s", tp, failure)
+
+    def fail_folder(self, path: Path, failure: Exception) -> None:
+        """Leaves a data folder alone, with all replicas in it, until the next start."""
+        if not self._logs.fail_folder(path):
+            return
+        offline = [
+            partition
+            for partition in self._partitions.values()
+            if partition.log.directory.parent == path and partition.role is not Role.FAILED
+        ]
+        log.error(
+            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
+            "restarted: %s",
+            path,
+            len(offline),
+            failure,
+        )
+        for partition in offline:
+            self._take_offline(partition)
+        self._notice.send()
+
+    def _take_offline(self, partition: HostedPartition) -> None:
+        self._stop_fetching(partition.topic_partition)
+        partition.fail()
+        state_change_log.info("failed partition=%s", partition.topic_partition)
+        self._scheduler.call_soon(partition.wake_all)

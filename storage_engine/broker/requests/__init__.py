@@ -1,0 +1,1 @@
+"""Requests under way: fetch sessions, reads, waits, and work longer than a turn of the loop."""

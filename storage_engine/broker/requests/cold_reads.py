@@ -1,0 +1,180 @@
+"""Fetches of bytes that are not in the page cache: they wait for the disk, and nobody else does.
+
+    read -> all in the page cache -> answer at once
+         -> cold -> a thread brings the bytes into the page cache -> read again -> answer
+
+Rule: the event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew
+when its bytes have come, so that it tells what is true then: the present high watermark, another
+leader, or a failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeGuard
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.unexpected import guarded
+from storage_engine.core.errors import LogBusyError, LogStorageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Background
+from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.segments.log_file import COPY_MAX_BYTES
+from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.net.limits import SMALL_WRITE_BYTES
+from storage_engine.protocol.apis.fetch import FetchRequest
+
+LOADS_AT_ONCE = 2
+"""Of all fetches together: half of the background threads, so that flushes always find one. The
+others wait in the order of their arrival; the server bounds how many requests may be unanswered."""
+
+MOST_LOADS = 4
+"""Of one fetch: to find where the bytes begin, where they end, and for the bytes; two are mostly
+enough. What is cold even then is left to the client's next fetch, or sent from the disk when it is
+all there is: else a machine without memory would load for ever and answer nobody."""
+
+FILES_PER_LOAD = 16
+"""Each is opened once more; a fetch may ask for thousands."""
+
+COLD_FETCH_MAX_BYTES = 4 << 20
+"""A cold fetch brings no more than this, or one batch: so the fetches that wait take turns, and the
+page cache is not filled with what one reader may take much later."""
+
+assert COPY_MAX_BYTES >= SMALL_WRITE_BYTES, "what a connection joins must not be a mapping"
+
+_Jobs = list[tuple[HostedPartition, LoadJob]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _ColdFetch:
+    request: FetchRequest
+    respond: Callable[[FetchRead], None]
+    gone: Callable[[], bool]
+    loads: int = 0
+
+
+class ColdReads:
+    """Answers fetches once their bytes are in the page cache."""
+
+    def __init__(
+        self, background: Background, *, reader: FetchReader, replicas: ReplicaManager
+    ) -> None:
+        self._background = background
+        self._reader = reader
+        self._replicas = replicas
+        self._waiting: deque[_ColdFetch] = deque()
+        self._under_way = 0
+        self.loads = 0
+        """Cold fetches that a thread has worked for so far."""
+
+    def answer(
+        self,
+        request: FetchRequest,
+        read: FetchRead,
+        respond: Callable[[FetchRead], None],
+        gone: Callable[[], bool],
+    ) -> None:
+        """Respond with `read`, which was just made, or a newer one when its bytes are cold.
+
+        `gone`: whether the client's connection is closed; nothing is loaded for it then.
+        """
+        if not _is_cold(read):
+            respond(read)
+            return
+        smaller = request._replace(max_bytes=min(request.max_bytes, COLD_FETCH_MAX_BYTES))
+        self._waiting.append(_ColdFetch(request=smaller, respond=respond, gone=gone))
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and self._under_way < LOADS_AT_ONCE:
+            fetch = self._waiting.popleft()
+            if not fetch.gone():
+                guarded("a fetch from the disk", self._look, fetch)
+
+    def _look(self, fetch: _ColdFetch) -> None:
+        """Read as things are now; load what is cold, else respond."""
+        while True:
+            read = self._reader.read(fetch.request)
+            if not _is_cold(read):
+                fetch.respond(read)
+                return
+            if fetch.loads == MOST_LOADS:
+                if not _keep_warm(read):
+                    read = self._reader.read(fetch.request, wait=True)
+                fetch.respond(read)
+                return
+            jobs, are_busy = self._jobs(read)
+            if jobs:
+                self._load(fetch, jobs)
+                return
+            if are_busy:
+                # The process lacks descriptors. The loop must not wait for the disk, so that what
+                # is cold is left to the client's next fetch.
+                _keep_warm(read)
+                fetch.respond(read)
+                return
+            # Their logs have failed just now, which the next read tells.
+
+    def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
+        """What makes it warm, and whether there can't be a job for some now. Logs for which there
+        can't ever be one have failed."""
+        makers: list[tuple[HostedPartition, Callable[[], LoadJob]]] = [
+            (partition, partial(cold.load_job, max_bytes))
+            for partition, cold, max_bytes in read.cold
+        ]
+        for answer in read.partitions:
+            if is_cold_slice(answer.records):
+                partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
+                assert partition is not None, "it was read in this turn"
+                makers.append((partition, answer.records.load_job))
+        jobs: _Jobs = []
+        are_busy = False
+        for partition, make in makers[:FILES_PER_LOAD]:
+            try:
+                jobs.append((partition, make()))
+            except LogStorageError as failure:
+                are_busy = are_busy or isinstance(failure, LogBusyError)
+                self._replicas.fail(partition, failure)
+        return jobs, are_busy
+
+    def _load(self, fetch: _ColdFetch, jobs: _Jobs) -> None:
+        def run() -> list[LogStorageError | None]:
+            return [job.run() for _, job in jobs]
+
+        def done(failures: list[LogStorageError | None]) -> None:
+            for (partition, _), failure in zip(jobs, failures, strict=True):
+                if failure is not None:
+                    guarded("a failed read", self._replicas.fail, partition, failure)
+            ended()
+
+        def ended() -> None:
+            self._under_way -= 1
+            if not fetch.gone():
+                guarded("a fetch from the disk", self._look, fetch)
+            self._begin()
+
+        self.loads += 1
+        fetch.loads += 1
+        self._under_way += 1
+        self._background.submit(run, done, lambda _error: ended())
+
+
+def _is_cold(read: FetchRead) -> bool:
+    return bool(read.cold) or any(is_cold_slice(answer.records) for answer in read.partitions)
+
+
+def _keep_warm(read: FetchRead) -> bool:
+    """Leaves out what is cold; False when that is everything."""
+    read.partitions = [
+        answer._replace(records=None) if is_cold_slice(answer.records) else answer
+        for answer in read.partitions
+    ]
+    return any(answer.records is not None for answer in read.partitions)
+
+
+def is_cold_slice(records: object) -> TypeGuard[SegmentSlice]:
+    """Whether records to be sent are not all in the page cache."""
+    return isinstance(records, SegmentSlice) and not records.is_warm()

@@ -1,0 +1,56 @@
+"""A DeleteRecords that waits for the followers.
+
+Rule: a partition is answered once all its live replicas begin at or above the offset asked for, or
+with an error once this broker no longer leads it or the time is over; the records are gone for
+clients from the beginning. Source: KIP-107.
+"""
+
+from collections.abc import Callable, Container
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.core.errors import ErrorCode
+
+
+class AwaitedDeletion:
+    """One partition of the request, not answered yet."""
+
+    __slots__ = ("_live", "code", "low_watermark", "partition", "required_offset")
+
+    def __init__(
+        self,
+        partition: HostedPartition,
+        *,
+        required_offset: int,
+        live: Callable[[], Container[int]],
+    ) -> None:
+        """`live` tells which brokers live at present."""
+        self.partition = partition
+        self._live = live
+        self.required_offset = required_offset
+        """Where all replicas shall begin."""
+        self.code: ErrorCode | None = None
+        """None while it has to wait."""
+        self.low_watermark = -1
+        """Where the last of the live replicas begins."""
+
+    @property
+    def waiters(self) -> WaitList:
+        return self.partition.deletion_waiters
+
+    def expire(self) -> None:
+        """The time is over."""
+        self.code = ErrorCode.REQUEST_TIMED_OUT
+
+    def look(self) -> bool:
+        """Whether it is settled by now."""
+        partition = self.partition.current
+        self.low_watermark = partition.low_watermark(self._live())
+        if partition.leader is None:
+            failed = partition.role is Role.FAILED
+            self.code = (
+                ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        elif self.low_watermark >= self.required_offset:
+            self.code = ErrorCode.NONE
+        return self.code is not None

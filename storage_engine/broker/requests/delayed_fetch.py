@@ -1,0 +1,239 @@
+"""A fetch that waits for data.
+
+Rule (document 001): it is answered at once when it wants no wait, asks for no partition, has enough
+bytes, or failed; otherwise when data comes, or when `max_wait` is over with what there is. Source:
+R-NET2.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader, has_news
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+
+LONGEST_WAIT_MS = 60_000
+"""However long a client is willing to wait: it asks again, and one that is gone is noticed."""
+
+FEW_PARTITIONS = 20
+"""Of a fetch that is read at once, and may always wait."""
+
+WAITING_PARTITIONS_MAX = 200_000
+"""Of all waiting fetches that name more than a few, some 80 MB."""
+
+
+def must_answer(request: FetchRequest, read: FetchRead) -> bool:
+    """The four conditions of document 001; and data that must be fetched from a disk is there."""
+    return (
+        request.max_wait_ms <= 0
+        or not request.partitions
+        or read.bytes_readable >= request.min_bytes
+        or read.failed
+        or bool(read.cold)
+    )
+
+
+class _Watched:
+    """One partition of a waiting fetch of several."""
+
+    __slots__ = ("fetch", "partition", "size", "wanted")
+
+    def __init__(
+        self, fetch: "DelayedFetch", wanted: FetchPartition, partition: HostedPartition, size: int
+    ) -> None:
+        self.fetch = fetch
+        self.wanted = wanted
+        self.partition = partition
+        self.size = size
+        """Bytes that were readable when it was last looked at."""
+
+    def try_complete(self) -> bool:
+        return self.fetch.look(self)
+
+
+class DelayedFetch:
+    """One waiting fetch. The request is kept decoded: its frame's memory is gone.
+
+    News of one partition cost one read, however many partitions the fetch names: it is answered
+    when what was readable of each, when it was last looked at, is enough together.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_done",
+        "_finish",
+        "_gone",
+        "_on_left",
+        "_readable",
+        "_reader",
+        "_request",
+        "_waiters",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        read: FetchRead,
+        *,
+        reader: FetchReader,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        finish: Callable[[FetchRead | None], None],
+        gone: Callable[[], bool],
+        on_left: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`read`: what there was of all partitions just now. `finish` gets what there is when the
+        wait is over, or None: then all is to be read anew. `gone`: whether the client's connection
+        is closed. `on_left`: the wait is over."""
+        self._gone = gone
+        self._request = request
+        self._reader = reader
+        self._finish = finish
+        self._on_left = on_left
+        self._done = False
+        self._readable = read.bytes_readable
+        self._waiters: list[tuple[HostedPartition, DelayedFetch | _Watched]] = []
+        self._deadline = Deadline(
+            scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
+        )
+        if len(request.partitions) == 1:
+            partition = self._hosted(replicas, request.partitions[0])
+            if partition is not None:
+                self._watch(partition, self)
+            return
+        late: list[_Watched] = []
+        is_gone = False
+        for wanted, answer in zip(request.partitions, read.partitions, strict=True):
+            partition = self._hosted(replicas, wanted)
+            if partition is None:
+                if not answer.error_code:
+                    is_gone = True
+                continue
+            size = 0 if answer.records is None else len(answer.records)
+            watched = _Watched(self, wanted, partition, size)
+            self._watch(partition, watched)
+            is_news = partition.high_watermark != answer.high_watermark or partition.leader is None
+            if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
+                # It came while the others were read.
+                late.append(watched)
+        if is_gone:
+            self._end(None)
+            return
+        for watched in late:
+            watched.try_complete()
+
+    @staticmethod
+    def _hosted(replicas: ReplicaManager, wanted: FetchPartition) -> HostedPartition | None:
+        return replicas.get(TopicPartition(wanted.topic, wanted.partition))
+
+    def _watch(self, partition: HostedPartition, waiter: "DelayedFetch | _Watched") -> None:
+        partition.data_waiters.add(waiter)
+        self._waiters.append((partition, waiter))
+
+    def try_complete(self) -> bool:
+        """The one partition of the request may have news."""
+        if self._is_over():
+            return True
+        ((partition, _),) = self._waiters
+        request = self._request
+        if request.replica_id >= 0 and not has_news(request.partitions[0], partition.current):
+            return False
+        read = self._reader.read(request)
+        if not must_answer(request, read):
+            return False
+        self._end(read)
+        return True
+
+    def look(self, watched: _Watched) -> bool:
+        """One partition of several may have news."""
+        if self._is_over():
+            return True
+        request = self._request
+        # Most of what wakes a follower's fetch is a high watermark that has moved; that is told
+        # with other news.
+        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition.current):
+            return False
+        read = FetchRead(request.max_bytes)
+        self._reader.read_more(request, [watched.wanted], read)
+        self._readable += read.bytes_readable - watched.size
+        watched.size = read.bytes_readable
+        if not (read.failed or read.cold or self._readable >= request.min_bytes):
+            return False
+        self._end(None)
+        return True
+
+    def _is_over(self) -> bool:
+        if not self._done and self._gone():
+            self._deadline.finish()
+            self._leave()
+        return self._done
+
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
+    def end_wait(self) -> None:
+        """Answer now, with what there is."""
+        if not self._done:
+            self._end(None)
+
+    def _expire(self) -> None:
+        if not self._done:
+            self._end(None)
+
+    def _end(self, read: FetchRead | None) -> None:
+        self._deadline.finish()
+        self._leave()
+        self._finish(read)
+
+    def _leave(self) -> None:
+        self._done = True
+        for partition, waiter in self._waiters:
+            partition.data_waiters.discard(waiter)
+        self._waiters.clear()
+        self._on_left()
+
+
+class WaitingPartitions:
+    """How many partitions the waiting fetches name, all clients together.
+
+    A waiting fetch keeps some 400 bytes for each partition. When many are kept, a fetch of many is
+    answered at once with what there is, as if its time were over; fetches of few always wait.
+    """
+
+    def __init__(self, most: int = WAITING_PARTITIONS_MAX) -> None:
+        self._most = most
+        self.kept = 0
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether a fetch of so many partitions may wait."""
+        return count <= FEW_PARTITIONS or self.kept + count <= self._most
+
+    def add(self, count: int) -> None:
+        """A fetch waits; to be called with the negative number when it does no more."""
+        self.kept += count
+
+
+class FollowerWaits:
+    """Followers' fetches that wait here.
+
+    A follower that has just been told to follow more can't wait for the end of its long poll, up to
+    half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
+    waits is answered.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[DelayedFetch]] = {}
+        """By replica: one for each of its channels."""
+
+    def add(self, replica: int, fetch: DelayedFetch) -> None:
+        others = [each for each in self._waiting.get(replica, ()) if not each.is_done]
+        self._waiting[replica] = [*others, fetch]
+
+    def end(self, replica: int) -> None:
+        """Answer what waits of this follower."""
+        for fetch in self._waiting.pop(replica, ()):
+            fetch.end_wait()

@@ -1,0 +1,75 @@
+"""A produce that waits: for its followers (acks=all), or for this broker's disk (acks=1 and
+`flush.before.ack`).
+
+Rule: a partition is answered once its high watermark, or what is flushed of its log, has passed the
+last offset appended (a duplicate waits just the same), or with an error once this broker no longer
+leads it or the time is over. Source: R-REP3, R-REP6, R-LOG4, KIP-91.
+"""
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis.produce import ProducePartitionResponse
+
+
+class AwaitedAppend:
+    """One partition of the request, not answered yet."""
+
+    __slots__ = ("by_all", "index", "leader", "partition", "required_offset", "responses")
+
+    def __init__(
+        self,
+        partition: HostedPartition,
+        responses: list[ProducePartitionResponse],
+        *,
+        required_offset: int,
+        index: int,
+        by_all: bool = True,
+    ) -> None:
+        self.partition = partition
+        self.leader = partition.leader
+        """Of the append; whoever leads after another broker did may have something else there."""
+        self.responses = responses
+        """Of the request; an error replaces the one of this partition."""
+        self.required_offset = required_offset
+        """The end offset that answers it: one above the last offset appended."""
+        self.index = index
+        """Its place in the response."""
+        self.by_all = by_all
+        """Whether all in-sync replicas must have it, or only this one's disk."""
+
+    @property
+    def waiters(self) -> WaitList:
+        return self.partition.produce_waiters
+
+    def look(self) -> bool:
+        """Whether it is settled by now."""
+        outcome = self.outcome()
+        if outcome is not None and outcome is not ErrorCode.NONE:
+            self._fail(outcome)
+        return outcome is not None
+
+    def expire(self) -> None:
+        """The time is over."""
+        self._fail(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _fail(self, outcome: ErrorCode) -> None:
+        response = self.responses[self.index]
+        self.responses[self.index] = response._replace(error_code=int(outcome), base_offset=-1)
+
+    def outcome(self) -> ErrorCode | None:
+        """None while it has to wait."""
+        partition = self.partition.current
+        leader = partition.leader
+        if leader is None or leader is not self.leader:
+            if partition.role is Role.FAILED:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.by_all:
+            flushed = partition.log.recovery_point >= self.required_offset
+            return ErrorCode.NONE if flushed else None
+        if leader.high_watermark < self.required_offset:
+            return None
+        if len(leader.isr.maximal) < partition.min_in_sync_count:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE

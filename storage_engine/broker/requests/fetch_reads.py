@@ -1,0 +1,363 @@
+"""Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
+
+Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
+the high watermark, with read_committed below the last stable offset, and are told which
+transactions of it were aborted; followers see the whole log, after the check that theirs does not
+diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392,
+KIP-595.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.broker.requests.rack_reads import NO_PREFERENCE, RackReads
+from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.replication.follower import divergence
+from storage_engine.log.files.load_job import ColdBytesError
+from storage_engine.protocol.apis.fetch import (
+    ANY_REPLICA_ID,
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+
+READ_COMMITTED = 1
+"""The isolation level of a request that may see ended transactions only."""
+
+
+def leaving(incarnation: int) -> int:
+    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
+    ISR, but no leader takes it in again. The inverse is the same."""
+    return -2 - incarnation
+
+
+class FetchRead:
+    """Answers to all partitions of a request, and whether they may leave at once."""
+
+    __slots__ = ("bytes_readable", "cold", "failed", "partitions", "room")
+
+    def __init__(self, room: int = 0) -> None:
+        self.room = room
+        """Bytes that further partitions may bring."""
+        self.partitions: list[FetchPartitionResponse] = []
+        self.bytes_readable = 0
+        self.failed = False
+        """An error, a divergence or another replica to read from: answer now (document 001,
+        condition 4)."""
+        self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
+        """Where the beginning or end of what there is could not be found yet, and the bytes
+        wanted."""
+
+
+class FetchReader:
+    """Reads for FetchRequests."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        *,
+        is_current: Callable[[BrokerId, int], bool],
+        throttle: ReplicationThrottle,
+        on_damage: Callable[[HostedPartition, int], None],
+        rack_reads: RackReads | None = None,
+    ) -> None:
+        self._throttle = throttle
+        self._replicas = replicas
+        self._is_current = is_current
+        """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
+        it would call itself another, see `leaving`)."""
+        self._on_damage = on_damage
+        """Hears of a partition led here of which a follower got bad bytes, and from where on."""
+        self._rack_reads = rack_reads
+        """None: consumers read from leaders only."""
+
+    def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
+        """One pass over the partitions; the first with data gets a batch even if it is over the
+        limit.
+
+        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
+        result = FetchRead(request.max_bytes)
+        self.read_more(request, request.partitions, result, wait=wait)
+        return result
+
+    def read_more(
+        self,
+        request: FetchRequest,
+        partitions: Iterable[FetchPartition],
+        result: FetchRead,
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Read some partitions of a request into the result of those before them."""
+        for wanted in partitions:
+            answer = self._read_partition(request, wanted, result.room, result, wait)
+            result.partitions.append(answer)
+            if (
+                answer.error_code
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica != NO_PREFERENCE
+            ):
+                result.failed = True
+            if answer.records is not None:
+                size = len(answer.records)
+                result.bytes_readable += size
+                result.room = max(0, result.room - size)
+
+    def note_progress(self, request: FetchRequest) -> None:
+        """A follower's fetch tells what it holds. Done once per request, before the first read.
+
+        Only the registered incarnation of a broker can tell that: what anybody else says in its
+        name could have records acknowledged that no replica holds.
+        """
+        if request.replica_id < 0:
+            return
+        replica, incarnation = BrokerId(request.replica_id), request.replica_epoch
+        eligible = self._is_current(replica, incarnation)
+        if not eligible and not self._is_current(replica, leaving(incarnation)):
+            return
+        for wanted in request.partitions:
+            partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
+            if partition is None or partition.leader is None:
+                continue
+            if request.replica_id not in partition.assigned_replicas:
+                continue
+            if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
+                continue
+            if wanted.was_damaged:
+                self._on_damage(partition, wanted.fetch_offset)
+            partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
+            if wanted.fetch_offset > partition.log.log_end_offset:
+                continue
+            if self._agrees(partition, wanted):
+                self._replicas.follower_fetched(
+                    partition,
+                    request.replica_id,
+                    wanted.fetch_offset,
+                    eligible=eligible,
+                    broker_epoch=request.replica_epoch,
+                )
+
+    def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
+        """What a follower is about to get; some of it may be under a throttle."""
+        if request.replica_id < 0:
+            return
+        for answer in answers:
+            if answer.records is None:
+                continue
+            partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
+            if partition is None:
+                continue
+            if self._throttle.counts_sent(partition, request.replica_id):
+                self._throttle.sent(len(answer.records))
+
+    def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
+        try:
+            return _is_at_end(partition, wanted) or _diverging(partition, wanted) is None
+        except KafkaError:
+            return False
+
+    def _read_partition(
+        self,
+        request: FetchRequest,
+        wanted: FetchPartition,
+        room: int,
+        result: FetchRead,
+        wait: bool,
+    ) -> FetchPartitionResponse:
+        tp = TopicPartition(wanted.topic, wanted.partition)
+        first = result.bytes_readable == 0
+        try:
+            if wanted.topic_id is not None:
+                self._check_id(tp, wanted.topic_id)
+            if request.replica_id >= 0:
+                known = self._replicas.get(tp)
+                if known is not None and _is_at_end(known, wanted):
+                    return _nothing_new(known, wanted)
+            partition = self._replica(request, wanted, tp)
+            preferred = self._preferred(request, wanted, partition)
+            if preferred != NO_PREFERENCE:
+                return _elsewhere(partition, request, preferred)
+            try:
+                if request.replica_id >= 0 and self._throttle.holds_back(
+                    partition, request.replica_id
+                ):
+                    room, first = 0, False
+                return _read(partition, request, wanted, room, first=first, wait=wait)
+            except ColdBytesError as cold:
+                result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
+                # As if there were nothing: a follower takes over all but the records.
+                return _read(partition, request, wanted, 0, first=False, wait=wait)
+        except LogStorageError as failure:
+            known = self._replicas.get(tp)
+            if known is not None:
+                self._replicas.fail(known, failure)
+            return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
+        except KafkaError as failure:
+            return self._refusal(wanted, tp, failure.code)
+
+    def _check_id(self, tp: TopicPartition, topic_id: UUID) -> None:
+        """The topic is the one that the client means. Raises KafkaError."""
+        if not tp.topic:
+            raise KafkaError("no topic has that id", ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self._replicas.get(tp)
+        if partition is not None and partition.topic_id != topic_id:
+            raise KafkaError(
+                f"{tp} is of another topic of that name", ErrorCode.INCONSISTENT_TOPIC_ID
+            )
+
+    def _replica(
+        self, request: FetchRequest, wanted: FetchPartition, tp: TopicPartition
+    ) -> HostedPartition:
+        """The replica here, if it may answer this client. Raises KafkaError."""
+        if request.replica_id == ANY_REPLICA_ID:
+            return self._replicas.in_service(tp)
+        if self._rack_reads is not None and _is_of_a_rack(request):
+            partition = self._replicas.in_service(tp)
+            if partition.leader is None:
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                self._rack_reads.check_follower(partition, request.rack_id, wanted.fetch_offset)
+                return partition
+        return self._replicas.leader(tp, wanted.current_leader_epoch)
+
+    def _preferred(
+        self, request: FetchRequest, wanted: FetchPartition, partition: HostedPartition
+    ) -> int:
+        if self._rack_reads is None or partition.leader is None or not _is_of_a_rack(request):
+            return NO_PREFERENCE
+        return self._rack_reads.preferred(partition, request.rack_id, wanted.fetch_offset)
+
+    def _refusal(
+        self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
+    ) -> FetchPartitionResponse:
+        """The error, with where the client should go instead as far as this replica knows."""
+        refusal = FetchPartitionResponse(wanted.topic, wanted.partition, int(code))
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return refusal
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            return refusal._replace(current_leader=(partition.leader_id, partition.leader_epoch))
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return refusal._replace(
+                high_watermark=partition.high_watermark,
+                last_stable_offset=partition.last_stable_offset,
+                log_start_offset=partition.log.log_start_offset,
+            )
+        return refusal
+
+
+def has_news(wanted: FetchPartition, partition: HostedPartition) -> bool:
+    """False where a follower's fetch of a partition, which had no answer, surely has none yet."""
+    return (
+        partition.leader is None
+        or wanted.current_leader_epoch != partition.leader_epoch
+        or wanted.fetch_offset != partition.log.log_end_offset
+    )
+
+
+def _is_at_end(partition: HostedPartition, wanted: FetchPartition) -> bool:
+    """Whether a follower has everything, as it mostly has of most partitions. May raise KafkaError,
+    as `_diverging`."""
+    return not has_news(wanted, partition) and (
+        wanted.last_fetched_epoch == partition.log.latest_epoch
+        or _diverging(partition, wanted) is None
+    )
+
+
+def _nothing_new(partition: HostedPartition, wanted: FetchPartition) -> FetchPartitionResponse:
+    """The answer to a follower that has everything, without a read."""
+    return FetchPartitionResponse(
+        wanted.topic,
+        wanted.partition,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+    )
+
+
+def _is_of_a_rack(request: FetchRequest) -> bool:
+    return request.replica_id == CONSUMER_REPLICA_ID and request.rack_id != ""
+
+
+def _elsewhere(
+    partition: HostedPartition, request: FetchRequest, preferred: int
+) -> FetchPartitionResponse:
+    """No records: another replica is to be read from."""
+    return FetchPartitionResponse(
+        partition.topic_partition.topic,
+        partition.topic_partition.partition,
+        0,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+        [] if request.isolation_level == READ_COMMITTED else None,
+        preferred,
+    )
+
+
+def _read(
+    partition: HostedPartition,
+    request: FetchRequest,
+    wanted: FetchPartition,
+    room: int,
+    *,
+    first: bool,
+    wait: bool,
+) -> FetchPartitionResponse:
+    log = partition.log
+    high_watermark = partition.high_watermark
+    if wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(
+            log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+        )
+    is_follower = request.replica_id >= 0
+    # Followers make out their own.
+    last_stable_offset = -1 if is_follower else partition.last_stable_offset
+    is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
+    diverging = _diverging(partition, wanted)
+    records = None
+    aborted: list[tuple[int, int]] | None = [] if is_isolated else None
+    if diverging is None:
+        limit = min(wanted.partition_max_bytes, room)
+        if limit > 0 or first:
+            if is_follower:
+                end = log.log_end_offset
+            else:
+                end = last_stable_offset if is_isolated else high_watermark
+            records = log.read(
+                wanted.fetch_offset,
+                max_bytes=limit,
+                max_offset=end,
+                at_least_one=first,
+                wait=wait,
+            )
+            if is_isolated and records is not None:
+                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                aborted = [(each.producer_id, each.first_offset) for each in found]
+    return FetchPartitionResponse(
+        wanted.topic,
+        wanted.partition,
+        0,
+        high_watermark,
+        last_stable_offset,
+        log.log_start_offset,
+        aborted,
+        -1,
+        records,
+        diverging,
+    )
+
+
+def _diverging(partition: HostedPartition, wanted: FetchPartition) -> tuple[int, int] | None:
+    if wanted.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    return divergence(
+        log.leader_epochs,
+        log_end_offset=log.log_end_offset,
+        fetch_offset=wanted.fetch_offset,
+        last_fetched_epoch=wanted.last_fetched_epoch,
+    )

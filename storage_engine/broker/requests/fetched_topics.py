@@ -1,0 +1,62 @@
+"""Fetches that name topics by their ids: in front of the reader, which knows names, and behind it.
+
+Rule: an id is looked up anew for each request, since a topic of the name may have been created
+again; whether the replica here is of that very topic is checked by the reader, where it reads.
+Source: KIP-516, KIP-951.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.core.ids import BrokerId, topic_id_from_text
+from storage_engine.protocol.apis.fetch import (
+    FetchNode,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+
+UNKNOWN = ""
+"""The name of a topic that no broker has told of."""
+
+
+def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
+    """The request by names, each with the id. ValueError for what can't be an id: a name that a
+    session has from a request of an older version."""
+    partitions: list[FetchPartition] = []
+    text = name = ""
+    topic_id = None
+    for wanted in request.partitions:
+        if wanted.topic != text or topic_id is None:
+            text = wanted.topic
+            topic_id = topic_id_from_text(text)
+            # A topic without an id, which others would take for that of any other.
+            found = metadata.topic_name(topic_id) if topic_id.int else None
+            name = UNKNOWN if found is None else found
+        partitions.append(wanted._replace(topic=name, topic_id=topic_id))
+    return request._replace(partitions=partitions)
+
+
+def with_ids(
+    asked: FetchRequest, answers: Iterable[FetchPartitionResponse]
+) -> list[FetchPartitionResponse]:
+    """The answers, in the order of the request, as it named the topics."""
+    return [
+        answer._replace(topic=wanted.topic)
+        for wanted, answer in zip(asked.partitions, answers, strict=True)
+    ]
+
+
+def nodes_of(
+    metadata: MetadataCache, answers: Sequence[FetchPartitionResponse]
+) -> tuple[FetchNode, ...]:
+    """Where the leaders listen to which answers send the client on."""
+    leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
+    if not leaders:
+        return ()
+    found = (metadata.brokers.get(BrokerId(leader)) for leader in sorted(leaders))
+    return tuple(
+        FetchNode(broker.broker_id, broker.host, broker.port, broker.rack)
+        for broker in found
+        if broker is not None
+    )

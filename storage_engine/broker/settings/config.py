@@ -1,0 +1,222 @@
+"""A broker's configuration: `server.properties` and overrides, checked against the table.
+
+Rule: a broker starts only with settings that are known and possible; each mistake is one line.
+
+Source: decision 12 of the architecture; the table is `core.settings`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
+from storage_engine.broker.settings.connection_overrides import parse_overrides
+from storage_engine.broker.settings.listener import (
+    Listener,
+    advertised_for,
+    check_advertised,
+    parse_listener,
+)
+from storage_engine.broker.settings.properties import parse_properties
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.setting import (
+    Setting,
+    SettingType,
+    SettingValue,
+    unknown_key_error,
+)
+from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
+from storage_engine.zookeeper.connect_string import ConnectString
+
+__all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
+
+_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST})
+
+
+class BrokerConfig:
+    """All settings of a broker, by their names in `server.properties`. Does not change."""
+
+    __slots__ = (
+        "_given",
+        "_values",
+        "advertised_listener",
+        "broker_id",
+        "listener",
+        "log_dirs",
+        "per_ip_overrides",
+        "rack",
+        "zookeeper_connect",
+    )
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given` as in the file, aliases allowed."""
+        self._values = MappingProxyType(_values(given))
+        self._given = frozenset(
+            ALIASES[key][0].broker_key if key in ALIASES else key for key in given
+        )
+        self.broker_id: int = self.integer("broker.id")
+        rack = self._values["broker.rack"]
+        self.rack: str | None = rack if isinstance(rack, str) else None
+        self.listener: Listener = parse_listener(self.items("listeners"), key="listeners")
+        self.advertised_listener: Listener = self._advertised()
+        self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
+        self.log_dirs: tuple[Path, ...] = self._log_dirs()
+        self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
+        check_relations(self)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
+        """From a file; `overrides` (`--set`) win."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path} can't be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is not a text file in UTF-8") from None
+        given = parse_properties(text, source=str(path))
+        for key, value in (overrides or {}).items():
+            check_broker_setting(key, value)
+            # Also an override of the same thing by its other name must win.
+            for other in _names(key):
+                given.pop(other, None)
+            given[key] = value
+        try:
+            return cls(given)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, str]) -> "BrokerConfig":
+        return cls(given)
+
+    def get(self, key: str) -> SettingValue:
+        """The value, given or default; KeyError for a key that is in no table."""
+        return self._values[key]
+
+    def integer(self, key: str) -> int:
+        value = self._values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def optional_integer(self, key: str) -> int | None:
+        return None if self._values[key] is None else self.integer(key)
+
+    def number(self, key: str) -> float:
+        value = self._values[key]
+        assert isinstance(value, int | float), key
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self._values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def text(self, key: str) -> str:
+        value = self._values[key]
+        assert isinstance(value, str), key
+        return value
+
+    def items(self, key: str) -> tuple[str, ...]:
+        """Of a list; none when it is not set."""
+        value = self._values[key]
+        assert value is None or isinstance(value, tuple), key
+        return value or ()
+
+    def is_given(self, key: str) -> bool:
+        """Whether the file or an override has it, rather than its default counting."""
+        return key in self._given
+
+    @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
+            "zookeeper.session.timeout.ms"
+        )
+
+    def _advertised(self) -> Listener:
+        key = "advertised.listeners"
+        entries = self.items(key)
+        if not entries:
+            return advertised_for(self.listener)
+        advertised = parse_listener(entries, key=key)
+        check_advertised(advertised, key=key)
+        return advertised
+
+    def _log_dirs(self) -> tuple[Path, ...]:
+        folders = tuple(Path(entry) for entry in self.items("log.dirs"))
+        if not folders:
+            raise _missing("log.dirs")
+        if len({folder.absolute() for folder in folders}) != len(folders):
+            raise ConfigError(
+                f"log.dirs={','.join(self.items('log.dirs'))}: a folder is there twice"
+            )
+        return folders
+
+
+def check_broker_setting(key: str, text: str) -> SettingValue:
+    """The value of one setting of `server.properties`; ConfigError when it is not possible."""
+    if key in ALIASES:
+        setting, alias = ALIASES[key]
+        value = replace(setting, unit=alias.unit).parse(text, key=key)
+        return _aliased(setting, value, alias.factor)
+    if key not in BY_BROKER_KEY:
+        raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
+    return BY_BROKER_KEY[key].parse(text, key=key)
+
+
+def _values(given: Mapping[str, str]) -> dict[str, SettingValue]:
+    for key in given:
+        if key not in BY_BROKER_KEY and key not in ALIASES:
+            raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
+    return {key: _value(setting, given) for key, setting in BY_BROKER_KEY.items()}
+
+
+def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
+    # An empty text or list is "not set", and so is what has no default; else it is a mistake.
+    may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
+    for key in _names(setting.broker_key):
+        if key in given and (given[key].strip() or not may_be_empty):
+            return check_broker_setting(key, given[key])
+    if setting.required:
+        raise _missing(setting.broker_key)
+    return setting.default
+
+
+def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue:
+    # -1 is "no limit" in every unit.
+    if isinstance(value, int) and value >= 0:
+        return min(value * factor, int(setting.largest))
+    return value
+
+
+def _names(key: str) -> tuple[str, ...]:
+    """All names of the setting that has this one."""
+    setting = ALIASES[key][0] if key in ALIASES else BY_BROKER_KEY.get(key)
+    if setting is None:
+        return ()
+    return (setting.broker_key, *(alias.name for alias in setting.aliases))
+
+
+def _missing(key: str) -> ConfigError:
+    return ConfigError(f"the setting '{key}' is missing: {BY_BROKER_KEY[key].doc}")
+
+
+class Integers(Protocol):
+    """Settings by name, wherever they come from."""
+
+    def integer(self, key: str) -> int: ...
+
+
+def check_relations(config: Integers) -> None:
+    """Limits between settings, each with its reason. ConfigError where one is broken."""
+    # A fetch that waits as long as a lagging follower may would make every idle follower lag.
+    _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    # A batch that is allowed must fit into a request.
+    _check_below(config, "message.max.bytes", "socket.request.max.bytes")
+
+
+def _check_below(config: Integers, lower: str, upper: str) -> None:
+    low, high = config.integer(lower), config.integer(upper)
+    if low > high:
+        raise ConfigError(f"{lower}={low} must not be above {upper}={high}")

@@ -1,0 +1,170 @@
+"""What the settings of a topic or broker become by a change: pure.
+
+Rule: only what the change names is checked, so that a stored value that is no longer possible
+hinders no other change and can be taken away. Source: KIP-339 (operations), KIP-226 (brokers).
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from storage_engine.broker.settings.dynamic_config import DynamicConfig, live_setting
+from storage_engine.broker.settings.topic_config import check_together, topic_setting
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.settings.setting import Setting, SettingType, SettingValue
+
+
+class Operation(enum.IntEnum):
+    """Of IncrementalAlterConfigs, by the protocol's number."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One setting to be changed."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Rules(Protocol):
+    """Which settings may be set for an entity."""
+
+    def setting(self, name: str) -> Setting:
+        """ConfigError when there is none of that name, or none that may be set."""
+        ...
+
+    def underneath(self, setting: Setting) -> SettingValue:
+        """What counts where the entity sets nothing."""
+        ...
+
+    def check_together(self, values: Mapping[str, str]) -> None:
+        """ConfigError when settings of the entity contradict each other."""
+        ...
+
+
+class TopicRules:
+    """Of a topic."""
+
+    def __init__(self, broker: DynamicConfig) -> None:
+        self._broker = broker
+
+    def setting(self, name: str) -> Setting:
+        return topic_setting(name)
+
+    def underneath(self, setting: Setting) -> SettingValue:
+        return self._broker.get(setting.broker_key)
+
+    def check_together(self, values: Mapping[str, str]) -> None:
+        check_together(values)
+
+
+class BrokerRules:
+    """Of one broker or all; `broker` is the one that is asked. The others check for themselves when
+    they read the settings."""
+
+    def __init__(self, broker: DynamicConfig, source: ConfigSource, *, is_own: bool) -> None:
+        self._broker = broker
+        self._source = source
+        self._is_own = is_own
+
+    def setting(self, name: str) -> Setting:
+        return live_setting(name)
+
+    def underneath(self, setting: Setting) -> SettingValue:
+        return next(
+            value
+            for value, source in self._broker.chain(setting.broker_key)
+            if source > self._source
+        )
+
+    def check_together(self, values: Mapping[str, str]) -> None:
+        if self._is_own:
+            self._broker.check_layer(self._source, values)
+
+
+def altered(current: Mapping[str, str], changes: Sequence[Change], rules: Rules) -> dict[str, str]:
+    """The settings after an IncrementalAlterConfigs. Raises KafkaError."""
+    _refuse_repeated(change.name for change in changes)
+    result = dict(current)
+    try:
+        for change in changes:
+            _apply(result, change, rules)
+        _check_together(result, changes, rules)
+    except ConfigError as failure:
+        raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
+    return result
+
+
+def replaced(values: Sequence[tuple[str, str | None]], rules: Rules) -> dict[str, str]:
+    """The settings after an AlterConfigs, which names all there shall be. Raises KafkaError."""
+    return altered({}, [Change(name, Operation.SET, value) for name, value in values], rules)
+
+
+def _apply(result: dict[str, str], change: Change, rules: Rules) -> None:
+    name = change.name
+    if change.operation == Operation.DELETE:
+        if name not in result:
+            rules.setting(name)
+        result.pop(name, None)
+        return
+    setting = rules.setting(name)
+    if change.operation not in set(Operation):
+        raise KafkaError(
+            f"{name}: there is no operation {change.operation}", ErrorCode.INVALID_REQUEST
+        )
+    if change.value is None:
+        raise KafkaError(f"{name}: no value is given", ErrorCode.INVALID_REQUEST)
+    value = setting.parse(change.value, key=name)
+    if change.operation != Operation.SET:
+        value = _list_changed(result, change, setting, value, rules)
+    result[name] = setting.format(value) or ""
+
+
+def _list_changed(
+    result: Mapping[str, str],
+    change: Change,
+    setting: Setting,
+    items: SettingValue,
+    rules: Rules,
+) -> SettingValue:
+    if setting.type is not SettingType.LIST:
+        raise ConfigError(f"{change.name} is not a list: it can only be set or deleted")
+    assert isinstance(items, tuple)
+    if change.name in result:
+        present = setting.parse(result[change.name], key=change.name)
+    else:
+        present = rules.underneath(setting)
+    assert present is None or isinstance(present, tuple)
+    # Each item once, so that a change that is repeated after a lost answer changes nothing.
+    kept = dict.fromkeys(present or ())
+    if change.operation == Operation.APPEND:
+        return tuple(kept | dict.fromkeys(items))
+    return tuple(item for item in kept if item not in items)
+
+
+def _check_together(result: Mapping[str, str], changes: Sequence[Change], rules: Rules) -> None:
+    named = {change.name for change in changes}
+    possible: dict[str, str] = {}
+    for name, text in result.items():
+        try:
+            rules.setting(name).parse(text, key=name)
+        except ConfigError:
+            if name in named:
+                raise
+            continue
+        possible[name] = text
+    rules.check_together(possible)
+
+
+def _refuse_repeated(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise KafkaError(f"'{name}' is named twice", ErrorCode.INVALID_REQUEST)
+        seen.add(name)

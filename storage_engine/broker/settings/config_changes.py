@@ -1,0 +1,165 @@
+"""Hears of changed settings: watches /config/changes and reads anew what a notification names.
+
+Rule: the watch is set before anything is read, and after a lost session everything known is read
+again; so a broker that was away, or that heard of a change twice, has what ZooKeeper has. Settings
+that can't be applied are told and left, and everything else goes on. Notifications are taken away
+by whoever has known them for long enough, by its own clock. Source: R-TOOL1.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.controller.gather import Gather
+from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.core.ports import (
+    Clock,
+    Coordination,
+    Scheduler,
+    SessionState,
+    ZkReply,
+)
+from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 500
+
+KEEP_MS = 15 * 60 * 1000
+"""How long a notification stays, as in Kafka: far longer than a session lasts without an answer."""
+
+
+class ConfigChanges:
+    """One broker's view of /config/changes."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        scheduler: Scheduler,
+        clock: Clock,
+        *,
+        known: Callable[[], Iterable[ConfigEntity]],
+        take: Callable[[ConfigEntity, Mapping[str, str]], None],
+    ) -> None:
+        """`known`: whose settings this broker uses. `take` gets them each time they were read."""
+        self._coordination = coordination
+        self._scheduler = scheduler
+        self._clock = clock
+        self._store = ConfigStore(coordination)
+        self._known = known
+        self._take = take
+        self._on_ready: Callable[[], None] | None = None
+        self._seen: dict[str, int] = {}
+        """Notification -> when it was seen first."""
+        self._read_everything = True
+        self._watch_number = 0
+        self._closed = False
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Watch, and read what is known; then `on_ready`, once."""
+        self._on_ready = on_ready
+        self._coordination.add_state_listener(self._on_state)
+        self._list()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def refresh(self, entity: ConfigEntity, done: Callable[[], None]) -> None:
+        """Read and take the settings of one entity; `done` when that has succeeded."""
+
+        def on_read(settings: Mapping[str, str] | None) -> None:
+            if self._closed:
+                return
+            if settings is None:
+                self._again(lambda: self.refresh(entity, done))
+                return
+            try:
+                self._take(entity, settings)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who waits is told
+                unexpected.report(f"settings of {entity} not applied", error)
+            done()
+
+        self._store.read(entity, on_read)
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            # It may last until notifications have come and gone.
+            self._read_everything = True
+
+    def _again(self, work: Callable[[], None]) -> None:
+        self._scheduler.call_later(RETRY_MS, lambda: None if self._closed else work())
+
+    def _list(self) -> None:
+        self._watch_number += 1
+        number = self._watch_number
+
+        def on_watch() -> None:
+            # Of the watches of failed listings only the newest is heard.
+            if not self._closed and number == self._watch_number:
+                self._list()
+
+        def on_children(reply: ZkReply) -> None:
+            if self._closed or number != self._watch_number:
+                return
+            if not reply.ok:
+                self._again(self._list)
+                return
+            self._read_changes(reply.value)
+            self._purge(reply.value)
+
+        self._coordination.children(ConfigChangeZNode.PARENT, on_children, on_watch)
+
+    def _read_changes(self, children: list[str]) -> None:
+        fresh = [child for child in children if child not in self._seen]
+        now_ms = self._clock.monotonic_ms()
+        self._seen = {child: self._seen.get(child, now_ms) for child in children}
+        if self._read_everything:
+            self._read_everything = False
+            self._refresh_all(self._known())
+        else:
+            self._read_notifications(fresh)
+
+    def _read_notifications(self, children: list[str]) -> None:
+        named: set[ConfigEntity] = set()
+
+        def on_notification(child: str, reply: ZkReply) -> None:
+            if reply.ok:
+                try:
+                    node = ConfigChangeZNode.decode(child, reply.value)
+                except ZnodeFormatError as failure:
+                    log.error("notification ignored: %s", failure)
+                else:
+                    entity = ConfigEntity.parse(node.entity_path)
+                    if entity is not None:
+                        named.add(entity)
+            else:
+                # Not answered; or taken away as old before it was read here for the first time.
+                self._read_everything = True
+                self._again(self._list)
+            gather.one()
+
+        gather = Gather(len(children), lambda: None if self._closed else self._refresh_all(named))
+        for child in children:
+            self._coordination.get(
+                ConfigChangeZNode.path(child),
+                lambda reply, child=child: on_notification(child, reply),  # type: ignore[misc]
+            )
+
+    def _refresh_all(self, entities: Iterable[ConfigEntity]) -> None:
+        wanted = list(entities)
+        gather = Gather(len(wanted), self._ready)
+        for entity in wanted:
+            self.refresh(entity, gather.one)
+
+    def _ready(self) -> None:
+        on_ready, self._on_ready = self._on_ready, None
+        if on_ready is not None:
+            on_ready()
+
+    def _purge(self, children: list[str]) -> None:
+        old_ms = self._clock.monotonic_ms() - KEEP_MS
+        for child in children:
+            if self._seen[child] <= old_ms:
+                self._coordination.delete(ConfigChangeZNode.path(child), -1, lambda _reply: None)

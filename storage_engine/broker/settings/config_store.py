@@ -1,0 +1,165 @@
+"""Reads and changes the settings of topics and brokers in ZooKeeper.
+
+Rule: a change is written only over what it was made from, and in one multi with the notification by
+which the other brokers learn of it: there is never one without the other. (Kafka writes them one
+after the other, and a broker that dies in between leaves a change that nobody hears of.) Source:
+R-TOOL1.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 20
+"""Attempts at a change that others' changes of the same settings overtake."""
+
+Compute = Callable[[Mapping[str, str]], dict[str, str]]
+"""From what is set to what shall be set; raises KafkaError."""
+
+OnOutcome = Callable[[KafkaError | None], None]
+
+
+class ConfigStore:
+    """/config as this broker sees it."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+
+    def read(self, entity: ConfigEntity, done: Callable[[Mapping[str, str] | None], None]) -> None:
+        """What is set for the entity now; None when ZooKeeper does not answer."""
+
+        def on_reply(reply: ZkReply) -> None:
+            if reply.is_absent:
+                done({})
+            elif not reply.ok:
+                done(None)
+            else:
+                done(_decoded(entity, reply))
+
+        self._coordination.get(entity.znode_path, on_reply)
+
+    def change(
+        self, entity: ConfigEntity, compute: Compute, done: OnOutcome, *, validate_only: bool
+    ) -> None:
+        """Replace the settings by what `compute` makes of them."""
+        _Alteration(self._coordination, entity, compute, done, validate_only=validate_only).begin()
+
+
+class _Alteration:
+    """One change under way."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        entity: ConfigEntity,
+        compute: Compute,
+        done: OnOutcome,
+        *,
+        validate_only: bool,
+    ) -> None:
+        self._coordination = coordination
+        self._entity = entity
+        self._compute = compute
+        self._done = done
+        self._validate_only = validate_only
+        self._tries = 0
+
+    def begin(self) -> None:
+        if self._entity.kind is EntityKind.TOPIC:
+            self._coordination.exists(TopicZNode.path(self._entity.name), self._on_topic)
+        else:
+            self._read()
+
+    def _on_topic(self, reply: ZkReply) -> None:
+        if reply.status is ZkStatus.NO_NODE:
+            self._done(_no_topic(self._entity))
+        elif not reply.ok:
+            self._done(_no_answer(self._entity))
+        else:
+            self._read()
+
+    def _read(self) -> None:
+        self._tries += 1
+        self._coordination.get(self._entity.znode_path, self._on_read)
+
+    def _on_read(self, reply: ZkReply) -> None:
+        if not reply.ok and not reply.is_absent:
+            self._done(_no_answer(self._entity))
+            return
+        present = _decoded(self._entity, reply) if reply.ok else {}
+        try:
+            wanted = self._compute(present)
+        except KafkaError as failure:
+            self._done(failure.as_outcome())
+            return
+        if self._validate_only or wanted == present:
+            self._done(None)
+            return
+        version = reply.stat.version if reply.stat is not None else None
+        self._coordination.multi(self._operations(wanted, version), self._on_written)
+
+    def _operations(self, wanted: Mapping[str, str], version: int | None) -> list[ZkOp]:
+        path = self._entity.znode_path
+        data = ConfigZNode(config=wanted).encode()
+        operations = []
+        if self._entity.kind is EntityKind.TOPIC:
+            # A topic that is deleted meanwhile must not leave settings behind.
+            operations.append(ZkOp(kind=ZkOpKind.CHECK, path=TopicZNode.path(self._entity.name)))
+        if version is None:
+            operations.append(ZkOp(kind=ZkOpKind.CREATE, path=path, data=data))
+        else:
+            operations.append(ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=version))
+        operations.append(
+            ZkOp(
+                kind=ZkOpKind.CREATE,
+                path=ConfigChangeZNode.PREFIX,
+                data=ConfigChangeZNode(entity_path=self._entity.path).encode(),
+                sequence=True,
+            )
+        )
+        return operations
+
+    def _on_written(self, reply: ZkReply) -> None:
+        if reply.ok:
+            log.info("settings changed of=%s", self._entity.path)
+            self._done(None)
+        elif reply.status is ZkStatus.UNKNOWN:
+            self._done(_no_answer(self._entity))
+        elif self._tries < MAX_TRIES:
+            # Somebody else has changed them, or deleted the topic.
+            self.begin()
+        else:
+            self._done(
+                KafkaError(
+                    f"the settings of {self._entity} are being changed by others all the time",
+                    ErrorCode.REQUEST_TIMED_OUT,
+                )
+            )
+
+
+def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
+    """What can't be read counts as nothing: the next change makes it good."""
+    try:
+        return ConfigZNode.decode(entity.znode_path, reply.value).config
+    except ZnodeFormatError as failure:
+        log.error("settings ignored: %s", failure)
+        return {}
+
+
+def _no_topic(entity: ConfigEntity) -> KafkaError:
+    return KafkaError(f"{entity} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _no_answer(entity: ConfigEntity) -> KafkaError:
+    return KafkaError(
+        f"ZooKeeper did not answer: the settings of {entity} may or may not have been changed",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )

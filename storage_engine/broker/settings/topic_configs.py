@@ -1,0 +1,79 @@
+"""Settings of topics on this broker: the broker's own defaults, overridden by what ZooKeeper has
+for the topic.
+
+Rule: a topic's settings are read before its first log is opened here. Source: R-TOOL1.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from storage_engine.broker.controller.gather import Gather
+from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.topic_config import BrokerValues, TopicConfig, topic_setting
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.ports import Scheduler
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 500
+
+
+class TopicConfigs:
+    """Cache of topics' overrides."""
+
+    def __init__(self, broker: BrokerValues, *, store: ConfigStore, scheduler: Scheduler) -> None:
+        self._broker = broker
+        self._store = store
+        self._scheduler = scheduler
+        self._overrides: dict[str, Mapping[str, str]] = {}
+
+    def known(self) -> tuple[str, ...]:
+        """Topics whose overrides are kept here."""
+        return tuple(self._overrides)
+
+    def of(self, topic: str) -> TopicConfig:
+        """Settings of a topic that `ensure` has read. An impossible override counts as absent."""
+        return TopicConfig.of(self._broker, self._overrides.get(topic, {}))
+
+    def update(self, topic: str, overrides: Mapping[str, str]) -> bool:
+        """Take new overrides of a topic that is kept here; whether they are other ones."""
+        if topic not in self._overrides:
+            return False
+        possible = possible_overrides(topic, overrides)
+        changed = possible != self._overrides[topic]
+        self._overrides[topic] = possible
+        return changed
+
+    def forget(self, topic: str) -> None:
+        self._overrides.pop(topic, None)
+
+    def ensure(self, topics: Iterable[str], done: Callable[[], None]) -> None:
+        """Read the overrides of topics that are not known yet, until it succeeds; then `done`."""
+        missing = [topic for topic in dict.fromkeys(topics) if topic not in self._overrides]
+        gather = Gather(len(missing), done)
+        for topic in missing:
+            self._read(topic, gather.one)
+
+    def _read(self, topic: str, done: Callable[[], None]) -> None:
+        def on_read(overrides: Mapping[str, str] | None) -> None:
+            if overrides is None:
+                self._scheduler.call_later(RETRY_MS, lambda: self._read(topic, done))
+                return
+            self._overrides[topic] = possible_overrides(topic, overrides)
+            done()
+
+        self._store.read(ConfigEntity.topic(topic), on_read)
+
+
+def possible_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Without those that are unknown or impossible: the others count all the same."""
+    possible = {}
+    for name, text in overrides.items():
+        try:
+            topic_setting(name).parse(text)
+        except ConfigError as failure:
+            log.error("setting of topic %s ignored: %s", topic, failure)
+        else:
+            possible[name] = text
+    return possible

@@ -1,0 +1,113 @@
+"""Coordinators of transactions, as the runner of coordinators takes them: their topic, their
+records and their markers.
+
+Source: KIP-98.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
+from storage_engine.broker.coordinators.runner import CoordinatorKind, CoordinatorRunner
+from storage_engine.broker.coordinators.state_topic import StateTopicPlan
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.transactions.marker_sender import MarkerSender
+from storage_engine.broker.transactions.marker_writes import MarkerWrites
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ports import Clock, Scheduler, Transport
+from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.transactions.transaction_events import (
+    Answer,
+    Contradiction,
+    MarkersWritten,
+    Tick,
+)
+from storage_engine.core.transactions.transactions import TransactionCoordinator
+
+log = logging.getLogger(__name__)
+
+PLAN = StateTopicPlan(
+    topic=TRANSACTION_STATE_TOPIC,
+    purpose="transactions",
+    partitions="transaction.state.log.num.partitions",
+    replication_factor="transaction.state.log.replication.factor",
+    segment_bytes="transaction.state.log.segment.bytes",
+    config={"min.insync.replicas": "transaction.state.log.min.isr"},
+    hashed=coordinated_name,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerPorts:
+    """What markers are sent with."""
+
+    broker_id: int
+    writes: MarkerWrites
+    metadata: MetadataCache
+    topics: TopicLookup
+    transport: Transport
+    scheduler: Scheduler
+    clock: Clock
+
+
+def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> CoordinatorKind:
+    return CoordinatorKind(
+        name="transactions",
+        topic=TRANSACTION_STATE_TOPIC,
+        codec="storage_engine.protocol.state.transaction_batches",
+        new_core=lambda max_message_bytes: TransactionCoordinator(
+            max_message_bytes=max_message_bytes,
+            producer_timeout_max_ms=config.integer("transaction.max.timeout.ms"),
+            expiration_ms=config.integer("transactional.id.expiration.ms"),
+        ),
+        new_carrier=lambda runner: _Markers(runner, ports),
+        tick=lambda at: Tick(at=at),
+        answer_types=(Answer,),
+        refusal=lambda request, error: Answer(request=request, error=error),
+    )
+
+
+class _Markers:
+    """Of one coordinator."""
+
+    def __init__(self, runner: CoordinatorRunner, ports: MarkerPorts) -> None:
+        self._runner = runner
+        self._clock = ports.clock
+        self.sender = MarkerSender(
+            coordinator_epoch=runner.leader_epoch,
+            broker_id=ports.broker_id,
+            metadata=ports.metadata,
+            topics=ports.topics,
+            transport=ports.transport,
+            scheduler=ports.scheduler,
+            writes=ports.writes,
+            on_written=self._written,
+        )
+
+    def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, Contradiction):
+            log.error(
+                "%s: requests for %s are refused until an operator has repaired the log: %s",
+                self._runner.topic_partition, effect.key, effect.reason,
+            )  # fmt: skip
+            return
+        self.sender.send(effect)
+
+    def lead_on(self, leader_epoch: int) -> None:
+        self.sender.coordinator_epoch = leader_epoch
+
+    def close(self) -> None:
+        self.sender.close()
+
+    def _written(self, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> None:
+        self._runner.submit(
+            MarkersWritten(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                partitions=partitions,
+                now_ms=self._clock.wall_ms(),
+            )
+        )

@@ -1,0 +1,1 @@
+"""Periodic work on this broker's logs: retention, flushes, compaction, scrubbing and repair."""

@@ -1,0 +1,135 @@
+"""Compaction of this broker's logs. Rule: one pass at a time, so that its memory is that of the
+broker; the log that needs it most comes first.
+
+Leaders and followers compact each their own log. While there is something to do one pass follows
+another; else, and after a failure, logs are looked through again in `log.cleaner.backoff.ms`.
+Source: R-LOG10.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.core.errors import LogStorageError
+from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.retained.compaction import CompactionPlan
+
+if TYPE_CHECKING:
+    from storage_engine.log.cleaning.compaction_job import CompactionJob
+
+
+GO_ON_MS = 1000
+"""How long a pass that lacks descriptors in the middle of a replacement waits for them."""
+
+log = logging.getLogger(__name__)
+
+
+class Compactions:
+    """Leads jobs through their steps: the slow halves in the background, the quick ones here."""
+
+    def __init__(
+        self,
+        *,
+        interval_ms: int,
+        keys_max_bytes: int,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        clock: Clock,
+        background: Background,
+    ) -> None:
+        self.interval_ms = interval_ms
+        self._keys_max_bytes = keys_max_bytes
+        self._replicas = replicas
+        self._scheduler = scheduler
+        self._clock = clock
+        self._background = background
+        self._running: HostedPartition | None = None
+        self._resting: set[HostedPartition] = set()
+        """A pass over them has failed: others come first."""
+        self._closed = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a pass is under way."""
+        return self._running is not None
+
+    def look(self) -> None:
+        """Begins the most urgent pass, unless one is under way."""
+        if self._closed or self._running is not None:
+            return
+        now_ms = self._clock.wall_ms()
+        found = self._most_urgent(now_ms)
+        if found is None:
+            self._resting.clear()
+            return
+        partition, plan = found
+        try:
+            job = partition.log.begin_compaction(
+                plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
+            )
+        except LogStorageError as failure:
+            # It may serve on, and be the most urgent one again: others come first.
+            self._resting.add(partition)
+            self._replicas.fail(partition, failure)
+            return
+        self._running = partition
+        self._work(partition, job)
+
+    def close(self) -> None:
+        """Begins nothing more; the work under way stops at its next step."""
+        self._closed = True
+        if self._running is not None:
+            try:
+                self._running.log.compaction.stop()
+            except LogStorageError as failure:
+                self._replicas.fail(self._running, failure)
+
+    def _most_urgent(self, now_ms: int) -> tuple[HostedPartition, CompactionPlan] | None:
+        found: tuple[HostedPartition, CompactionPlan] | None = None
+        for partition in list(self._replicas):
+            if partition.role is Role.FAILED or partition in self._resting:
+                continue
+            if partition.log.on_cut is not None:
+                # It is being copied to another data folder: a key's older record may be there
+                # already, and its tombstone must follow.
+                continue
+            try:
+                plan = partition.log.plan_compaction(now_ms, partition.high_watermark)
+            except LogStorageError as failure:
+                self._replicas.fail(partition, failure)
+                continue
+            if plan is not None and (found is None or plan.urgency > found[1].urgency):
+                found = partition, plan
+        return found
+
+    def _work(self, partition: HostedPartition, job: "CompactionJob") -> None:
+        self._background.submit(
+            job.work,
+            lambda _: self._advance(partition, job),
+            lambda error: self._failed(partition, job, error),
+        )
+
+    def _advance(self, partition: HostedPartition, job: "CompactionJob") -> None:
+        try:
+            goes_on = partition.log.compaction.advance(job)
+        except LogStorageError as failure:
+            self._running = None
+            self._replicas.fail(partition, failure)
+            return
+        if goes_on:
+            self._work(partition, job)
+            return
+        self._running = None
+        self._scheduler.call_soon(self.look)
+
+    def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
+        if partition.log.compaction.goes_on_later(job, error):
+            log.warning("pass goes on later partition=%s: %s", partition.topic_partition, error)
+            self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
+            return
+        self._running = None
+        self._resting.add(partition)
+        failure = partition.log.compaction.failed(job, error)
+        if failure is not None:
+            self._replicas.fail(partition, failure)

@@ -1,0 +1,212 @@
+"""Periodic work on the logs of this broker: retention, flushes, deletion of files, checkpoints.
+
+Rule: only replicas whose settings are known (hosted ones) are touched, so that a log never loses
+segments to a default that its topic overrides. What takes long runs in the background. Source:
+R-LOG4, R-LOG8, R-LOG9.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.upkeep.compactions import Compactions
+from storage_engine.broker.upkeep.scrubs import LOOK_INTERVAL_MS as SCRUB_LOOK_INTERVAL_MS
+from storage_engine.broker.upkeep.scrubs import Scrubs
+from storage_engine.core.errors import LogStorageError
+from storage_engine.core.ports import Background, Clock, Scheduler, Timer
+from storage_engine.core.retained.retention import DeletionPolicy
+from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.retention import DeletionPolicyError
+from storage_engine.log.state.flush_job import FlushJob
+
+log = logging.getLogger(__name__)
+
+DOOMED_FILES_INTERVAL_MS = 1000
+"""How often files whose `file.delete.delay.ms` is over are looked for."""
+
+FREE_SPACE_INTERVAL_MS = 1000
+"""How long appends rely on what the file system said of its free space."""
+
+MAKE_GOOD_INTERVAL_MS = 1000
+"""How often what a shortage of descriptors left undone is tried again."""
+
+PRODUCERS_INTERVAL_MS = 60_000
+"""How often silent producers are forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceIntervals:
+    """From the broker's configuration."""
+
+    retention_ms: int
+    flush_ms: int
+    checkpoint_ms: int
+
+
+class LogMaintenance:
+    """Walks over the hosted replicas, each kind of work in its own rhythm."""
+
+    def __init__(
+        self,
+        intervals: MaintenanceIntervals,
+        *,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        clock: Clock,
+        background: Background,
+        deletion_policy: DeletionPolicy,
+        compactions: Compactions | None,
+        scrubs: Scrubs,
+    ) -> None:
+        self._intervals = intervals
+        self._logs = logs
+        self._replicas = replicas
+        self._scheduler = scheduler
+        self._clock = clock
+        self._background = background
+        self._deletion_policy = deletion_policy
+        self._compactions = compactions
+        self._scrubs = scrubs
+        self._flushing: set[HostedPartition] = set()
+        self._retention_ms = intervals.retention_ms
+        self._retention_timer: Timer | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        self._schedule_retention()
+        self._every(self._intervals.flush_ms, self._flush)
+        self._every(self._intervals.checkpoint_ms, self._checkpoint)
+        self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
+        self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
+        self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
+        self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
+        if self._compactions is not None:
+            self._every(self._compactions.interval_ms, self._compactions.look)
+        self._every(SCRUB_LOOK_INTERVAL_MS, self._scrubs.look)
+
+    def close(self) -> None:
+        self._closed = True
+        self._scrubs.close()
+        if self._compactions is not None:
+            self._compactions.close()
+
+    def check_retention_every(self, interval_ms: int) -> None:
+        """Another `log.retention.check.interval.ms`, from now on."""
+        if interval_ms != self._retention_ms:
+            self._retention_ms = interval_ms
+            if self._retention_timer is not None:
+                self._retention_timer.cancel()
+                self._schedule_retention()
+
+    def _schedule_retention(self) -> None:
+        self._retention_timer = self._scheduler.call_later(
+            self._retention_ms, self._retention_is_due
+        )
+
+    def _retention_is_due(self) -> None:
+        if not self._closed:
+            # First, so that work that fails is not the last.
+            self._schedule_retention()
+            self._apply_retention()
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._closed:
+                # First, so that work that fails is not the last.
+                self._scheduler.call_later(interval_ms, run)
+                work()
+
+        self._scheduler.call_later(interval_ms, run)
+
+    def _each(self, work: Callable[[HostedPartition], None]) -> None:
+        for partition in list(self._replicas):
+            if partition.role is Role.FAILED:
+                continue
+            try:
+                work(partition)
+            except LogStorageError as failure:
+                self._replicas.fail(partition, failure)
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        self._each(lambda p: self._delete_old(p, now_ms))
+
+    def _delete_old(self, partition: HostedPartition, now_ms: int) -> None:
+        # Followers take over the leader's log start, so that all replicas begin at one offset.
+        if partition.leader is not None:
+            try:
+                partition.log.delete_old_segments(
+                    now_ms, partition.high_watermark, self._deletion_policy
+                )
+            except DeletionPolicyError:
+                # Of this log the round is over; the others have theirs.
+                log.exception("no segment deleted partition=%s", partition.topic_partition)
+
+    def _expire_producers(self) -> None:
+        now_ms = self._clock.wall_ms()
+        self._each(lambda p: self._forget_producers(p, now_ms))
+
+    def _forget_producers(self, partition: HostedPartition, now_ms: int) -> None:
+        partition.log.expire_producers(now_ms)
+
+    def _flush(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._each(lambda p: self._flush_one(p, now_ms))
+
+    def _flush_one(self, partition: HostedPartition, now_ms: int) -> None:
+        if partition in self._flushing or not partition.log.needs_flush(now_ms):
+            return
+        job = partition.log.prepare_flush()
+        self._flushing.add(partition)
+
+        def done(_result: object) -> None:
+            self._flushing.discard(partition)
+            job.finish()
+
+        def failed(error: Exception) -> None:
+            self._flushing.discard(partition)
+            self._replicas.fail(partition, error)
+
+        self._run(job, done, failed)
+
+    def _run(
+        self,
+        job: FlushJob,
+        done: Callable[[object], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._background.submit(job.run, done, failed)
+
+    def _make_good(self) -> None:
+        def open_again(partition: HostedPartition) -> None:
+            if partition.log.is_cut_short:
+                partition.log.open_again()
+
+        self._each(open_again)
+        self._logs.remove_leftovers()
+
+    def _checkpoint(self) -> None:
+        self._logs.write_recovery_points()
+        self._logs.write_log_starts()
+        self._logs.write_cleaner_offsets()
+        self._logs.write_scrub_times()
+
+    def _remove_doomed_files(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        doomed: list[Path] = []
+        for partition in self._replicas:
+            doomed.extend(partition.log.take_doomed_files(now_ms))
+        if doomed:
+            self._background.submit(lambda: self._logs.remove_files(doomed), _ignore, _complain)
+
+
+def _ignore(_result: object) -> None:
+    pass
+
+
+def _complain(error: Exception) -> None:
+    log.error("files of deleted segments stay: %s", error)

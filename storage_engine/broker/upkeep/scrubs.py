@@ -1,0 +1,378 @@
+"""Looks for damage in the older segments of this broker's logs, and has it repaired. Rule: one
+segment at a time, in pieces, no faster than is set; compaction goes first.
+
+A damaged range is fetched from another replica and swapped in as compaction does it, by the leader
+as well as by a follower; until then nobody is served from it. What comes before the turn of a log
+is told by others: a follower that was sent a bad batch, and compaction that met one.
+
+Source: R-LOG8.
+"""
+
+import enum
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.upkeep.segment_repair import YIELD_MS, RepairEnd, SegmentRepair
+from storage_engine.core.errors import LogBusyError, LogStorageError
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Transport
+from storage_engine.log.cleaning.segment_scrub import SegmentScrub
+from storage_engine.log.files.storage_errors import storage_error
+
+LOOK_INTERVAL_MS = 1000
+"""How often is looked for a log whose turn it is."""
+
+RETRY_MS = 30_000
+"""When replicas are asked again for what none of them could give."""
+
+REPORT_PAUSE_MS = 10_000
+"""A follower that is stuck reports with every fetch; its segment is checked so often at most, and
+so is one that a coordinator can't read."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubSettings:
+    """From the broker's configuration."""
+
+    broker_id: int
+    interval_ms: int
+    """Between two passes over a log; 0: only what is reported is checked."""
+    bytes_per_second: int
+
+
+BUSY_MS = 1000
+"""How long a pass waits for descriptors."""
+
+
+class _Reason(enum.Enum):
+    """What a pass is for."""
+
+    WHOLE = "whole"
+    """It is time for the log."""
+    RETRY = "retry"
+    """It is time for what is known to be damaged."""
+    REPORT = "report"
+    """One segment was reported."""
+
+
+class _Pass:
+    """One way through a log, or a part of it."""
+
+    __slots__ = ("left", "next_offset", "partition", "reason", "stop_offset")
+
+    def __init__(
+        self, partition: HostedPartition, next_offset: int, stop_offset: int, reason: _Reason
+    ) -> None:
+        self.partition = partition
+        self.next_offset = next_offset
+        self.stop_offset = stop_offset
+        self.reason = reason
+        self.left: tuple[int, int] | None = None
+        """Between these offsets lies what could not be repaired."""
+
+    def leave(self, scrub: SegmentScrub) -> None:
+        """That segment stays damaged."""
+        first = scrub.base_offset if self.left is None else self.left[0]
+        self.left = first, scrub.end_offset
+
+
+class _Retry(NamedTuple):
+    """Damage that is left between two offsets, and when it is gone through again."""
+
+    due_ms: int
+    start_offset: int
+    stop_offset: int
+    whole_due_ms: int | None
+    """When the rest of the log is; None: never."""
+
+
+class Scrubs:
+    """Leads passes from segment to segment."""
+
+    def __init__(
+        self,
+        settings: ScrubSettings,
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        transport: Transport,
+        scheduler: Scheduler,
+        clock: Clock,
+        background: Background,
+        is_compacting: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._metadata = metadata
+        self._transport = transport
+        self._scheduler = scheduler
+        self._clock = clock
+        self._background = background
+        self._is_compacting = is_compacting
+        self._current: _Pass | None = None
+        self._reported: dict[TopicPartition, int] = {}
+        """Offsets whose segments are to be checked at once."""
+        self._report_due_ms: dict[TopicPartition, int] = {}
+        self._retries: dict[TopicPartition, _Retry] = {}
+        self._seen_left_alone: set[HostedPartition] = set()
+        """Compaction leaves them alone, and a pass has been through them since."""
+        self._closed = False
+
+    def close(self) -> None:
+        """Begins nothing more; a repair under way stops with its log."""
+        self._closed = True
+
+    def report(
+        self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
+    ) -> None:
+        """Somebody has met a bad batch, from `offset` on."""
+        tp = partition.topic_partition
+        now_ms = self._clock.monotonic_ms()
+        if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
+            return
+        if not partition.log.log_start_offset <= offset < partition.log.log_end_offset:
+            return
+        self._report_due_ms[tp] = now_ms + REPORT_PAUSE_MS
+        log.error("%s partition=%s offset=%d", what, tp, offset)
+        try:
+            partition.log.close_segment_with(offset)
+        except LogStorageError as failure:
+            self._replicas.fail(partition, failure)
+            return
+        self._reported[tp] = offset
+
+    def look(self) -> None:
+        """Begins the pass that is due longest, unless one is under way."""
+        if self._closed or self._current is not None:
+            return
+        found = self._reported_pass() or self._due_pass()
+        if found is not None:
+            self._current = found
+            self._go_on(found)
+
+    def _reported_pass(self) -> _Pass | None:
+        for tp, offset in list(self._reported.items()):
+            partition = self._replicas.get(tp)
+            if partition is None or partition.role is Role.FAILED:
+                del self._reported[tp]
+            elif partition.log.next_scrub(offset) is not None:
+                # Before that its segment is still to be flushed.
+                del self._reported[tp]
+                return _Pass(partition, offset, offset + 1, _Reason.REPORT)
+        return None
+
+    def _due_pass(self) -> _Pass | None:
+        now_ms = self._clock.wall_ms()
+        best: tuple[int, HostedPartition] | None = None
+        for partition in self._replicas:
+            if partition.role is Role.FAILED or partition.role is Role.IDLE:
+                continue
+            due_ms = self._due_ms(partition)
+            if due_ms is not None and due_ms <= now_ms and (best is None or due_ms < best[0]):
+                best = due_ms, partition
+        if best is None:
+            return None
+        partition = best[1]
+        retry = self._retries.get(partition.topic_partition)
+        start, stop = partition.log.log_start_offset, partition.log.recovery_point
+        if retry is None or (retry.whole_due_ms is not None and retry.whole_due_ms <= now_ms):
+            return _Pass(partition, start, stop, _Reason.WHOLE)
+        start, stop = max(start, retry.start_offset), min(stop, retry.stop_offset)
+        return _Pass(partition, start, stop, _Reason.RETRY)
+
+    def _due_ms(self, partition: HostedPartition) -> int | None:
+        retry = self._retries.get(partition.topic_partition)
+        if retry is not None:
+            whole_due_ms = retry.whole_due_ms
+            return retry.due_ms if whole_due_ms is None else min(retry.due_ms, whole_due_ms)
+        if not partition.log.compaction.is_left_alone:
+            self._seen_left_alone.discard(partition)
+        elif partition not in self._seen_left_alone:
+            return 0
+        return self._whole_due_ms(partition.log.scrubbed_ms)
+
+    def _whole_due_ms(self, scrubbed_ms: int) -> int | None:
+        interval_ms = self._settings.interval_ms
+        return scrubbed_ms + interval_ms if interval_ms else None
+
+    # -- a pass ------------------------------------------------------------------------------------
+
+    def _is_over(self, current: _Pass) -> bool:
+        """Whether the broker closes, or the replica is gone."""
+        partition = current.partition
+        if (
+            self._closed
+            or partition.role is Role.FAILED
+            or self._replicas.get(partition.topic_partition) is not partition
+        ):
+            self._current = None
+            return True
+        return False
+
+    def _go_on(self, current: _Pass) -> None:
+        """With the next segment."""
+        if self._is_over(current):
+            return
+        if self._must_yield(current):
+            self._scheduler.call_later(YIELD_MS, lambda: self._go_on(current))
+            return
+        scrub = None
+        if current.next_offset < current.stop_offset:
+            scrub = current.partition.log.next_scrub(current.next_offset)
+        if scrub is None:
+            self._end(current)
+        else:
+            self._step(current, scrub)
+
+    def _must_yield(self, current: _Pass) -> bool:
+        return self._is_compacting() or current.partition.log.compaction.is_busy
+
+    def _end(self, current: _Pass) -> None:
+        self._current = None
+        partition = current.partition
+        now_ms = self._clock.wall_ms()
+        self._forget_who_is_gone()
+        if current.reason is not _Reason.REPORT and partition.log.compaction.is_left_alone:
+            self._seen_left_alone.add(partition)
+        self._note_end(current, now_ms)
+        self._scheduler.call_soon(self.look)
+
+    def _note_end(self, current: _Pass, now_ms: int) -> None:
+        """When this log has its next turn."""
+        partition, left = current.partition, current.left
+        tp, replica_log = partition.topic_partition, partition.log
+        former = self._retries.get(tp)
+        if current.reason is _Reason.WHOLE:
+            scrubbed_ms, whole_due_ms = now_ms, self._whole_due_ms(now_ms)
+        elif former is not None:
+            whole_due_ms = former.whole_due_ms
+            scrubbed_ms = 0 if whole_due_ms is None else whole_due_ms - self._settings.interval_ms
+        else:
+            scrubbed_ms = replica_log.scrubbed_ms
+            whole_due_ms = self._whole_due_ms(scrubbed_ms)
+        if left is not None:
+            start_offset, stop_offset = left
+            if current.reason is _Reason.REPORT and former is not None:
+                # This pass did not come by what the former one is for.
+                start_offset = min(start_offset, former.start_offset)
+                stop_offset = max(stop_offset, former.stop_offset)
+            pause_ms = self._settings.interval_ms if _is_alone(partition) else 0
+            due_ms = now_ms + max(pause_ms, RETRY_MS)
+            self._retries[tp] = _Retry(due_ms, start_offset, stop_offset, whole_due_ms)
+            # Also after a restart it is looked for first.
+            replica_log.scrubbed_ms = 0
+        elif current.reason is not _Reason.REPORT:
+            self._retries.pop(tp, None)
+            replica_log.scrubbed_ms = scrubbed_ms
+
+    def _forget_who_is_gone(self) -> None:
+        hosted = set(self._replicas)
+        self._seen_left_alone &= hosted
+        known = {partition.topic_partition for partition in hosted}
+        gone: list[dict[TopicPartition, Any]] = [self._retries, self._report_due_ms]
+        for times in gone:
+            for tp in times.keys() - known:
+                del times[tp]
+
+    def _step(self, current: _Pass, scrub: SegmentScrub) -> None:
+        self._background.submit(
+            scrub.step,
+            lambda size: self._stepped(current, scrub, size),
+            lambda error: self._failed(current, scrub, error),
+        )
+
+    def _stepped(self, current: _Pass, scrub: SegmentScrub, size: int) -> None:
+        if self._is_over(current):
+            return
+        pause_ms = size * 1000 // self._settings.bytes_per_second
+        if scrub.is_outdated:
+            self._scheduler.call_later(pause_ms, lambda: self._go_on(current))
+        elif not scrub.is_done:
+            self._scheduler.call_later(pause_ms, lambda: self._next_step(current, scrub))
+        else:
+            current.next_offset = scrub.end_offset
+            if scrub.bad_ranges or not scrub.indexes_agree:
+                self._repair(current, scrub)
+            else:
+                current.partition.log.note_damage(scrub)
+                self._scheduler.call_later(pause_ms, lambda: self._go_on(current))
+
+    def _next_step(self, current: _Pass, scrub: SegmentScrub) -> None:
+        if self._is_over(current):
+            return
+        if scrub.is_outdated or self._must_yield(current):
+            self._go_on(current)
+        else:
+            self._step(current, scrub)
+
+    def _failed(self, current: _Pass, scrub: SegmentScrub, error: Exception) -> None:
+        if self._is_over(current):
+            return
+        if scrub.is_outdated:
+            self._go_on(current)
+            return
+        failure = storage_error("check", scrub.path, error) if isinstance(error, OSError) else error
+        self._replicas.fail(current.partition, failure)
+        if isinstance(failure, LogBusyError):
+            # This segment once more, when there may be descriptors.
+            self._scheduler.call_later(BUSY_MS, lambda: self._go_on(current))
+        else:
+            self._current = None
+
+    # -- repair ------------------------------------------------------------------------------------
+
+    def _repair(self, current: _Pass, scrub: SegmentScrub) -> None:
+        partition = current.partition
+        # Each retry finds what could not be repaired again, which is no news.
+        known = frozenset(partition.log.damaged)
+        for bad in [bad for bad in scrub.bad_ranges if bad not in known]:
+            log.error(
+                "damaged partition=%s segment=%s offsets=[%d, %d) bytes=[%d, %d) reason=%s",
+                partition.topic_partition, scrub.path, bad.start_offset, bad.end_offset,
+                bad.position, bad.end_position, bad.reason,
+            )  # fmt: skip
+        partition.log.note_damage(scrub)
+
+        def ended(end: RepairEnd) -> None:
+            if end is RepairEnd.OUTDATED:
+                current.next_offset = scrub.base_offset
+            elif end is RepairEnd.LEFT:
+                current.leave(scrub)
+            self._go_on(current)
+
+        SegmentRepair(
+            partition,
+            scrub,
+            transport=self._transport,
+            scheduler=self._scheduler,
+            background=self._background,
+            is_over=lambda: self._is_over(current),
+            must_yield=lambda: self._must_yield(current),
+            on_end=ended,
+            on_failure=lambda failure: self._replicas.fail(partition, failure),
+        ).begin(
+            self._sources(partition),
+            "it has no other replica" if _is_alone(partition) else "none is alive",
+        )
+
+    def _sources(self, partition: HostedPartition) -> list[Endpoint]:
+        """The leader, then the others."""
+        others = [b for b in partition.assigned_replicas if b != self._settings.broker_id]
+        others.sort(key=lambda broker: broker != partition.leader_id)
+        known = [self._metadata.brokers.get(BrokerId(broker)) for broker in others]
+        return [
+            Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
+            for broker in known
+            if broker is not None
+        ]
+
+
+def _is_alone(partition: HostedPartition) -> bool:
+    return len(partition.assigned_replicas) < 2

@@ -1,0 +1,1 @@
+"""Administration: topics, settings, groups, reassignments, log directories, transactions."""

@@ -1,0 +1,77 @@
+"""The producers that partitions' leaders remember, for those who look for a transaction that hangs.
+
+Source: KIP-664.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.client.admin.topics import api_of
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.leader_requests import ask_leaders
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+
+_DESCRIBE_PRODUCERS = 61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    producer_id: int
+    epoch: int
+    last_sequence: int | None
+    """None: nothing but ends of transactions is remembered of it under this epoch."""
+    last_timestamp_ms: int | None
+    """Of its last batch, as the batch has it."""
+    coordinator_epoch: int | None
+    """Of who wrote its last marker."""
+    transaction_start_offset: int | None
+    """Of the transaction that is open in this partition."""
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[ActiveProducer]]:
+    """By producer id. KafkaError UNKNOWN_TOPIC_OR_PARTITION for one that does not exist."""
+    spec, request = api_of(_DESCRIBE_PRODUCERS)
+
+    def ask(
+        broker_id: int, asked: list[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | KafkaError]]:
+        topics: dict[str, list[int]] = {}
+        for tp in asked:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        message = request(
+            topics=[
+                request.TopicRequest(name=name, partition_indexes=numbers)
+                for name, numbers in topics.items()
+            ]
+        )
+        for topic in cluster.request(broker_id, spec, message).topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                code = ErrorCode.of(row.error_code)
+                if code is ErrorCode.NONE:
+                    rows = sorted(row.active_producers, key=lambda each: each.producer_id)
+                    yield tp, [_producer(each) for each in rows]
+                else:
+                    text = row.error_message or code.name
+                    yield tp, KafkaError(f"producers of {tp}: {text}", code)
+
+    return ask_leaders(cluster, "DescribeProducers", partitions, ask)
+
+
+def _producer(row: Any) -> ActiveProducer:
+    return ActiveProducer(
+        producer_id=row.producer_id,
+        epoch=row.producer_epoch,
+        last_sequence=_known(row.last_sequence),
+        last_timestamp_ms=_known(row.last_timestamp),
+        coordinator_epoch=_known(row.coordinator_epoch),
+        transaction_start_offset=_known(row.current_txn_start_offset),
+    )
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

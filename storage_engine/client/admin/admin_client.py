@@ -1,0 +1,321 @@
+"""Looks after a cluster, its topics and its groups: the public administration.
+
+    from storage_engine.client import Admin, NewTopic
+
+    with Admin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
+        admin.create_topics([NewTopic(name="clicks", partitions=3, replication_factor=3)])
+        admin.alter_topic_configs("clicks", {"retention.ms": "3600000"})
+        print(admin.describe_group("billing").lag)
+
+Rule: a call returns when what it asked for is done and seen, or raises one error of one line.
+Leaders, coordinators and controllers that move are followed, up to `default.api.timeout.ms`. For
+one thread at a time. Source: KIP-4 and what the methods' modules cite.
+
+error                    what to do
+ConfigError              correct the setting or the argument that it names
+KafkaError, final        its `code` says why (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION,
+                         NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_CONFIG, ...): correct what the
+                         text names
+OffsetOutOfRangeError    delete_records: a KafkaError; nothing is committed up to there
+DeadlineExceededError    brokers were away, or not all of it was seen in time: it may be done all
+                         the same; look, or ask again
+
+Of several topics or partitions in one call some may be done when another is refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from storage_engine.client.admin import (
+    active_producers,
+    groups,
+    log_dirs,
+    offset_resets,
+    reassignment,
+    record_deletion,
+    transaction_states,
+)
+from storage_engine.client.admin import topics as admin
+from storage_engine.client.admin.active_producers import ActiveProducer
+from storage_engine.client.admin.groups import GroupDescription, ListedGroup
+from storage_engine.client.admin.log_dirs import LogDir
+from storage_engine.client.admin.offset_resets import OffsetReset
+from storage_engine.client.admin.reassignment import Ongoing
+from storage_engine.client.admin.topics import ConfigEntry, NewTopic
+from storage_engine.client.admin.transaction_states import ListedTransaction, TransactionDescription
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.metadata import TopicMetadata
+from storage_engine.client.settings import Setting, integer, parse_settings, servers, text
+from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.metadata import MetadataBroker
+
+SETTINGS: Mapping[str, Setting] = {
+    "bootstrap.servers": Setting(None, servers),
+    "client.id": Setting("headrace", text),
+    "request.timeout.ms": Setting(30_000, integer(1)),
+    "default.api.timeout.ms": Setting(60_000, integer(1)),
+}
+"""By key, with Kafka's defaults. `default.api.timeout.ms` is for a call with all its retries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """Who is there."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    """None while there is no controller."""
+    brokers: tuple[MetadataBroker, ...]
+    """Those that are alive, by id."""
+
+
+class Admin:
+    """Use it in a `with` block, or `close` it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """`config`: see `SETTINGS`, Kafka's keys, values also as text; ConfigError for a wrong one.
+        Opens nothing before the first call."""
+        values = parse_settings(config, SETTINGS, client="admin")
+        if values["bootstrap.servers"] is None:
+            raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
+        self._cluster = Cluster(
+            values["bootstrap.servers"],
+            client_id=values["client.id"],
+            request_timeout_ms=values["request.timeout.ms"],
+            deadline_ms=values["default.api.timeout.ms"],
+        )
+        self._closed = False
+
+    # --- topics ---
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Returns when every partition has a leader that serves it."""
+        admin.create_topics(self._open, topics, validate_only=validate_only)
+
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """With their records; returns when they are not listed any more."""
+        admin.delete_topics(self._open, _names(topics))
+
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Raise the numbers of partitions of topics to these; returns when each has a leader. Keys
+        go to other partitions then."""
+        admin.create_partitions(self._open, counts)
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """By name; with `internal` also the brokers' own."""
+        topics = self._open.metadata().topics
+        return sorted(name for name, each in topics.items() if internal or not each.is_internal)
+
+    def describe_topics(self, topics: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Partitions with their leaders, replicas and in-sync replicas, by topic."""
+        wanted = _names(topics)
+        self._open.refresh(wanted)
+        return {name: self._open.topic(name) for name in wanted}
+
+    # --- settings ---
+
+    def describe_topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
+        """The settings in force for a topic, by name."""
+        return admin.describe_topic_configs(self._open, topic)
+
+    def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
+        """The settings in force for a broker, by name, as it tells them itself."""
+        return admin.describe_broker_configs(self._open, broker_id)
+
+    def alter_topic_configs(
+        self, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+    ) -> None:
+        """Set some settings of a topic, and those of `remove` back to the brokers'; the others stay
+        as they are. All or none."""
+        admin.alter_topic_configs(self._open, topic, values, remove=_names(remove))
+
+    def alter_broker_configs(
+        self, broker_id: int | str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+    ) -> None:
+        """The same for a broker at run time, or for ALL_BROKERS. All or none."""
+        admin.alter_broker_configs(self._open, str(broker_id), values, remove=_names(remove))
+
+    # --- groups ---
+
+    def list_groups(self) -> list[ListedGroup]:
+        """By name."""
+        return groups.list_groups(self._open)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """Members, and by partition what is stored and the lag."""
+        return groups.describe_group(self._open, group)
+
+    def delete_group(self, group: str) -> None:
+        """With what it has stored; only without members."""
+        groups.delete_group(self._open, group)
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """By partition the next offset to read; nothing of a group that does not exist."""
+        return groups.group_offsets(self._open, group)
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store where a group without members goes on; it is made where there is none."""
+        offset_resets.set_offsets(self._open, group, _partitions(offsets))
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        *,
+        topics: Iterable[str] = (),
+        at_ms: int | None = None,
+        offset: int | None = None,
+        shift_by: int | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetReset]:
+        """Let a group without members go on elsewhere in all partitions of `topics` (none: in those
+        it has offsets of): `at_ms`, the first record from that time on, EARLIEST or LATEST; at
+        `offset`; or `shift_by` so many on, negative for back. Kept within what there is. What was
+        done, by partition, or with `dry_run` would be."""
+        return offset_resets.reset_offsets(
+            self._open,
+            group,
+            topics=_names(topics),
+            at_ms=at_ms,
+            offset=offset,
+            shift_by=shift_by,
+            dry_run=dry_run,
+        )
+
+    def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has stored of these; no member may read their topics."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        offset_resets.delete_offsets(self._open, group, wanted)
+
+    # --- records ---
+
+    def list_offsets(
+        self,
+        at_ms: Mapping[TopicPartition, int],
+        *,
+        isolation: str = "read_uncommitted",
+    ) -> dict[TopicPartition, int | None]:
+        """By partition the first offset whose record is not older than that time (None: all are),
+        EARLIEST the first of the log, LATEST the next that will be readable under `isolation`."""
+        found = self._open.list_offsets(_partitions(at_ms), isolation=isolation)
+        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete all records below these offsets (-1: all that are committed); where each partition
+        begins now."""
+        return record_deletion.delete_records(self._open, _partitions(before))
+
+    # --- the cluster ---
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The live brokers and the controller, asked for anew."""
+        view = self._open.metadata([])
+        known = view.controller_id in view.brokers
+        return ClusterDescription(
+            cluster_id=view.cluster_id,
+            controller_id=view.controller_id if known else None,
+            brokers=tuple(view.brokers[broker_id] for broker_id in sorted(view.brokers)),
+        )
+
+    def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None
+    ) -> dict[int, tuple[LogDir, ...]]:
+        """By broker (None: all that are alive) its data folders and the replicas in them. Not
+        retried."""
+        if broker_ids is None:
+            broker_ids = sorted(self._open.metadata([]).brokers)
+        return {each: log_dirs.describe_log_dirs(self._open, each) for each in broker_ids}
+
+    def alter_replica_log_dirs(
+        self, broker_id: int, targets: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Move replicas of one broker to other folders of its `log.dirs`, given as the broker names
+        them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
+        such replica yet, which will be made in that folder. `describe_log_dirs` tells how far the
+        others are."""
+        wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
+        return log_dirs.alter_replica_log_dirs(self._open, broker_id, wanted)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Move partitions to other brokers, the preferred leader first; None takes that back. The
+        partitions that were refused, with the reason; the others are on their way."""
+        wanted = {TopicPartition(*tp): replicas for tp, replicas in targets.items()}
+        return reassignment.alter_reassignments(self._open, wanted)
+
+    def list_reassignments(self) -> dict[TopicPartition, Ongoing]:
+        """What is on its way."""
+        return reassignment.list_reassignments(self._open)
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have the preferred replicas of these partitions (None: of all) lead; with `unclean`, any
+        live replica where no in-sync one is left: what it does not have is lost. How each ended; of
+        all, only those that needed one."""
+        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        return reassignment.elect_leaders(self._open, wanted, unclean=unclean)
+
+    # --- transactions ---
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_for_ms: int | None = None,
+    ) -> list[ListedTransaction]:
+        """Transactional ids, by name; only those in one of `states`, of one of `producer_ids`, with
+        a transaction that is open for so long, where that is given."""
+        return transaction_states.list_transactions(
+            self._open, states=_names(states), producer_ids=producer_ids, open_for_ms=open_for_ms
+        )
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """What it has open, and since when."""
+        return transaction_states.describe_transaction(self._open, transactional_id)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """The idempotent producers that the partitions' leaders remember, by producer id: where a
+        transaction hangs, its first offset is among them."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return active_producers.describe_producers(self._open, wanted)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        self._cluster.close()
+
+    @property
+    def _open(self) -> Cluster:
+        if self._closed:
+            raise HeadraceError("the admin is closed")
+        return self._cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    if isinstance(names, str):
+        raise ConfigError(f"several names are taken; give ['{names}']")
+    return [*names]
+
+
+def _partitions(values: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(*tp): value for tp, value in values.items()}

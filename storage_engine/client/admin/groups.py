@@ -1,0 +1,230 @@
+"""Consumer groups, for those who look after them: list, describe with their lag, delete.
+
+Rule: every broker tells of the groups that it coordinates. Source: KIP-222, KIP-229. What a group
+has stored is set in `group_offsets` and `offset_resets`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.client.admin.topics import api_of
+from storage_engine.client.admin_requests import ask_coordinator, ask_each_broker
+from storage_engine.client.cluster import LATEST, Cluster
+from storage_engine.client.coordinator_lookup import GROUP
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.consumer_protocol import decode_assignment
+
+_OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 9, 15, 16, 42
+
+_FETCH_VERSION = 7
+"""The newest for one group at a time."""
+
+_DEAD = "Dead"
+"""The state of a group that does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    group: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    """Of a consumer, while the group is stable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPartition:
+    """What a group has of a partition that it has read, or that a member owns."""
+
+    tp: TopicPartition
+    offset: int | None
+    """The next to read; None where nothing is stored."""
+    end_offset: int | None
+    """Of the log, exclusive; None where there is no such partition any more."""
+    member_id: str | None
+    """Its owner; None where it has none."""
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets not read yet; None where that is not known."""
+        if self.offset is None or self.end_offset is None:
+            return None
+        return max(0, self.end_offset - self.offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[GroupMember, ...]
+    partitions: tuple[GroupPartition, ...]
+    """In order."""
+
+    @property
+    def lag(self) -> int:
+        """Over all partitions of which it is known."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+
+def list_groups(cluster: Cluster) -> list[ListedGroup]:
+    """All groups, by name. KafkaError when a broker does not tell its own in time."""
+    spec, request = api_of(_LIST_GROUPS)
+    answers = ask_each_broker(cluster, "groups", spec, request(states_filter=[], types_filter=[]))
+    groups = [
+        ListedGroup(
+            group=each.group_id,
+            state=each.group_state,
+            protocol_type=each.protocol_type,
+            coordinator=broker_id,
+        )
+        for broker_id, answer in answers
+        for each in answer.groups
+    ]
+    return sorted(groups, key=lambda each: each.group)
+
+
+def describe_group(cluster: Cluster, group: str) -> GroupDescription:
+    """KafkaError GROUP_ID_NOT_FOUND where there is none."""
+    coordinator, told = _told_of(cluster, group)
+    if told.group_state == _DEAD:
+        raise KafkaError(
+            f"there is no group '{group}': list the groups to see all",
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        )
+    members = _members(told)
+    return GroupDescription(
+        group=group,
+        state=told.group_state,
+        protocol_type=told.protocol_type,
+        protocol=told.protocol_data,
+        coordinator=coordinator,
+        members=members,
+        partitions=_progress(cluster, group_offsets(cluster, group), members),
+    )
+
+
+def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
+    """None of a group that does not exist."""
+    _, told = _told_of(cluster, group)
+    return _members(told)
+
+
+def _told_of(cluster: Cluster, group: str) -> tuple[int, Any]:
+    spec, request = api_of(_DESCRIBE_GROUPS)
+    coordinator, answer = ask_coordinator(
+        cluster,
+        GROUP,
+        group,
+        spec,
+        request(groups=[group], include_authorized_operations=False),
+        lambda answer: answer.groups[0].error_code,
+    )
+    return coordinator, answer.groups[0]
+
+
+def _members(told: Any) -> tuple[GroupMember, ...]:
+    consumers = told.protocol_type == CONSUMER
+    return tuple(
+        GroupMember(
+            member_id=each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            host=each.client_host,
+            partitions=decode_assignment(each.member_assignment) if consumers else (),
+        )
+        for each in told.members
+    )
+
+
+def _progress(
+    cluster: Cluster, stored: Mapping[TopicPartition, int], members: Iterable[GroupMember]
+) -> tuple[GroupPartition, ...]:
+    owners = {tp: member.member_id for member in members for tp in member.partitions}
+    partitions = sorted({*stored, *owners})
+    ends = offsets_where_there(cluster, partitions, LATEST)
+    return tuple(
+        GroupPartition(
+            tp=tp, offset=stored.get(tp), end_offset=ends.get(tp), member_id=owners.get(tp)
+        )
+        for tp in partitions
+    )
+
+
+def offsets_where_there(
+    cluster: Cluster, partitions: Iterable[TopicPartition], at_ms: int
+) -> dict[TopicPartition, int]:
+    """As `Cluster.list_offsets`, without partitions that do not exist."""
+    wanted = set(partitions)
+    topics = cluster.metadata(sorted({tp.topic for tp in wanted})).topics
+    there = (
+        tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].partitions
+    )
+    return cluster.list_offsets(dict.fromkeys(there, at_ms))
+
+
+def group_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """All that the group has committed: by partition the next offset to read."""
+    spec, request = api_of(_OFFSET_FETCH)
+    _, answer = ask_coordinator(
+        cluster,
+        GROUP,
+        group,
+        spec,
+        request(group_id=group, topics=None, require_stable=True),
+        _worst_fetched,
+        version=_FETCH_VERSION,
+    )
+    return {
+        TopicPartition(topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+def _worst_fetched(answer: Any) -> int:
+    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
+    return int(answer.error_code or next(filter(None, rows), 0))
+
+
+def delete_group(cluster: Cluster, group: str) -> None:
+    """With its offsets. KafkaError NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND."""
+    spec, request = api_of(_DELETE_GROUPS)
+    try:
+        ask_coordinator(
+            cluster,
+            GROUP,
+            group,
+            spec,
+            request(groups_names=[group]),
+            lambda answer: answer.results[0].error_code,
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.NON_EMPTY_GROUP:
+            raise has_members(group) from None
+        raise
+
+
+def has_members(group: str, count: int | None = None) -> KafkaError:
+    """Why nobody else may change what a group has stored, or delete it. `count`: where known."""
+    number = "" if count is None else f"{count} "
+    return KafkaError(
+        f"group '{group}' has {number}members: stop them first, since they would go on from where "
+        "they are",
+        ErrorCode.NON_EMPTY_GROUP,
+    )

@@ -1,0 +1,121 @@
+"""Changes what a group has stored, from outside: set, moved, taken out.
+
+Rule: only for a group without members, which would go on from where they are and store that. New
+offsets are within what the partitions hold. Source: KIP-122, KIP-496.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.client.admin.groups import (
+    group_members,
+    group_offsets,
+    has_members,
+    offsets_where_there,
+)
+from storage_engine.client.admin.topics import api_of
+from storage_engine.client.admin_requests import ask_coordinator
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.consumer.group_offsets import GroupOffsets
+from storage_engine.client.coordinator_lookup import GROUP
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+
+_OFFSET_DELETE = 47
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetReset:
+    """Where a group goes on in one partition."""
+
+    tp: TopicPartition
+    before: int | None
+    """None where nothing was stored."""
+    after: int
+
+
+def set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """By partition the next offset to read, also of a group that does not exist yet. KafkaError
+    NON_EMPTY_GROUP while it has members."""
+    try:
+        GroupOffsets(cluster, group).commit(offsets)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            raise has_members(group) from None
+        raise
+
+
+def reset_offsets(
+    cluster: Cluster,
+    group: str,
+    *,
+    topics: Iterable[str] = (),
+    at_ms: int | None = None,
+    offset: int | None = None,
+    shift_by: int | None = None,
+    dry_run: bool = False,
+) -> list[OffsetReset]:
+    """Let a group go on elsewhere in all partitions of `topics` (none: in those it has offsets of):
+    at the first record from a time on (EARLIEST and LATEST: at the ends), at an offset, or so many
+    records on (back: negative). What was done, by partition; with `dry_run` what would be. Errors
+    as `set_offsets`; ConfigError where there is nothing to move, or to move from."""
+    if sum(each is not None for each in (at_ms, offset, shift_by)) != 1:
+        raise ConfigError("give one of at_ms, offset and shift_by, to say where the group goes on")
+    if members := group_members(cluster, group):
+        raise has_members(group, len(members))
+    stored = group_offsets(cluster, group)
+    wanted = [
+        TopicPartition(topic, number)
+        for topic in topics
+        for number in cluster.topic(topic).partitions
+    ] or sorted(stored)
+    if not wanted:
+        raise ConfigError(f"group '{group}' has no offsets: name its topics")
+    first = offsets_where_there(cluster, wanted, EARLIEST)
+    last = offsets_where_there(cluster, wanted, LATEST)
+    if gone := sorted(set(wanted) - last.keys()):
+        raise ConfigError(f"{gone[0]} does not exist any more: name the topics")
+    if at_ms is not None:
+        found = last if at_ms == LATEST else cluster.list_offsets(dict.fromkeys(wanted, at_ms))
+        targets = {tp: last[tp] if at < 0 else at for tp, at in found.items()}
+    elif offset is not None:
+        targets = dict.fromkeys(wanted, offset)
+    else:
+        if missing := sorted(set(wanted) - stored.keys()):
+            raise ConfigError(f"group '{group}' has no offset of {missing[0]} to shift")
+        targets = {tp: stored[tp] + (shift_by or 0) for tp in wanted}
+    resets = [
+        OffsetReset(tp=tp, before=stored.get(tp), after=min(max(targets[tp], first[tp]), last[tp]))
+        for tp in sorted(targets)
+    ]
+    if not dry_run:
+        set_offsets(cluster, group, {reset.tp: reset.after for reset in resets})
+    return resets
+
+
+def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
+    """Forget what the group has stored of these. KafkaError GROUP_SUBSCRIBED_TO_TOPIC while members
+    read one of the topics (the others are forgotten all the same), GROUP_ID_NOT_FOUND."""
+    spec, request = api_of(_OFFSET_DELETE)
+    topic_class = request.OffsetDeleteRequestTopic
+    topics: dict[str, list[Any]] = {}
+    for tp in partitions:
+        row = topic_class.OffsetDeleteRequestPartition(partition_index=tp.partition)
+        topics.setdefault(tp.topic, []).append(row)
+    ask_coordinator(
+        cluster,
+        GROUP,
+        group,
+        spec,
+        request(
+            group_id=group,
+            topics=[topic_class(name=name, partitions=rows) for name, rows in topics.items()],
+        ),
+        _worst_deleted,
+    )
+
+
+def _worst_deleted(answer: Any) -> int:
+    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
+    return int(answer.error_code or next(filter(None, rows), 0))

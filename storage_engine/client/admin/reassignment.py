@@ -1,0 +1,126 @@
+"""Reassignments and elections of leaders, asked of the controller.
+
+Rule: each partition is done or refused by itself; asking twice does no harm, so a lost answer is
+asked for again. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from storage_engine.client.admin.topics import api_of, controller_of, pause
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+
+_ELECT_LEADERS = 43
+_ALTER_PARTITION_REASSIGNMENTS = 45
+_LIST_PARTITION_REASSIGNMENTS = 46
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+class Ongoing(NamedTuple):
+    """A partition that is being moved."""
+
+    replicas: tuple[int, ...]
+    """All that it has meanwhile."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def alter_reassignments(
+    cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, KafkaError]:
+    """Ask for other replicas, or take that back (None); the partitions that were refused, with the
+    reason. The others are on their way when this returns."""
+
+    def message(request: Any) -> Any:
+        row = request.ReassignableTopic
+        by_topic: dict[str, list[Any]] = {}
+        for tp, replicas in targets.items():
+            by_topic.setdefault(tp.topic, []).append(
+                row.ReassignablePartition(
+                    partition_index=tp.partition,
+                    replicas=None if replicas is None else list(replicas),
+                )
+            )
+        return request(
+            timeout_ms=cluster.request_timeout_ms,
+            topics=[row(name=name, partitions=rows) for name, rows in by_topic.items()],
+        )
+
+    answer = _ask(cluster, _ALTER_PARTITION_REASSIGNMENTS, message)
+    return {
+        TopicPartition(topic.name, item.partition_index): _failure(item)
+        for topic in answer.responses
+        for item in topic.partitions
+        if item.error_code
+    }
+
+
+def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
+    """Every partition that is being moved."""
+    answer = _ask(
+        cluster,
+        _LIST_PARTITION_REASSIGNMENTS,
+        lambda request: request(timeout_ms=cluster.request_timeout_ms, topics=None),
+    )
+    return {
+        TopicPartition(topic.name, item.partition_index): Ongoing(
+            tuple(item.replicas), tuple(item.adding_replicas), tuple(item.removing_replicas)
+        )
+        for topic in answer.topics
+        for item in topic.partitions
+    }
+
+
+def elect_leaders(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+) -> dict[TopicPartition, ErrorCode]:
+    """Have the preferred replicas of these partitions (None: of all) lead; with `unclean` any live
+    replica where no in-sync one is left. How each ended; of all, only those that needed one."""
+
+    def message(request: Any) -> Any:
+        by_topic: dict[str, list[int]] = {}
+        for tp in partitions or ():
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        rows = [
+            request.TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic.items()
+        ]
+        return request(
+            election_type=_UNCLEAN if unclean else _PREFERRED,
+            topic_partitions=None if partitions is None else rows,
+            timeout_ms=cluster.request_timeout_ms,
+        )
+
+    answer = _ask(cluster, _ELECT_LEADERS, message)
+    return {
+        TopicPartition(topic.topic, item.partition_id): ErrorCode.of(item.error_code)
+        for topic in answer.replica_election_results
+        for item in topic.partition_result
+    }
+
+
+def _ask(cluster: Cluster, key: int, message: Callable[[Any], Any]) -> Any:
+    """The controller's answer, once there is one without an error of the whole."""
+    spec, request = api_of(key)
+    retry = Retry(spec.name, Deadline.after(cluster.deadline_ms))
+    while True:
+        try:
+            answer = cluster.request(controller_of(cluster), spec, message(request))
+        except (KafkaError, DeadlineExceededError) as error:
+            pause(cluster, retry, error)
+            continue
+        if not answer.error_code:
+            return answer
+        code = ErrorCode.of(answer.error_code)
+        text = getattr(answer, "error_message", None) or code.meaning
+        pause(cluster, retry, KafkaError(text, code))
+
+
+def _failure(item: Any) -> KafkaError:
+    code = ErrorCode.of(item.error_code)
+    return KafkaError(item.error_message or code.meaning, code)

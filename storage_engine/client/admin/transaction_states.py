@@ -1,0 +1,96 @@
+"""Transactional ids, for those who look after them: which there are, and what they have open.
+
+Rule: every broker tells of the ids that it coordinates. Source: KIP-664, KIP-994.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storage_engine.client.admin.topics import api_of
+from storage_engine.client.admin_requests import ask_coordinator, ask_each_broker
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.coordinator_lookup import TRANSACTION
+from storage_engine.core.ids import TopicPartition
+
+_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 65, 66
+
+_ANY_DURATION = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTransaction:
+    transactional_id: str
+    state: str
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
+    producer_id: int
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    """Since 1970; None while none is open."""
+    partitions: tuple[TopicPartition, ...]
+    """That it has written to, and that no marker has reached yet."""
+    coordinator: int
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    open_for_ms: int | None = None,
+) -> list[ListedTransaction]:
+    """By transactional id; only those in one of `states`, of one of `producer_ids`, open for so
+    long at least, where that is given. KafkaError when a broker does not tell its own in time."""
+    spec, request = api_of(_LIST_TRANSACTIONS)
+    message = request(
+        state_filters=[*states],
+        producer_id_filters=[*producer_ids],
+        duration_filter=_ANY_DURATION if open_for_ms is None else open_for_ms,
+    )
+    listed = [
+        ListedTransaction(
+            transactional_id=each.transactional_id,
+            state=each.transaction_state,
+            producer_id=each.producer_id,
+            coordinator=broker_id,
+        )
+        for broker_id, answer in ask_each_broker(cluster, "transactions", spec, message)
+        for each in answer.transaction_states
+    ]
+    return sorted(listed, key=lambda each: each.transactional_id)
+
+
+def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    """KafkaError TRANSACTIONAL_ID_NOT_FOUND where there is none."""
+    spec, request = api_of(_DESCRIBE_TRANSACTIONS)
+    coordinator, answer = ask_coordinator(
+        cluster,
+        TRANSACTION,
+        transactional_id,
+        spec,
+        request(transactional_ids=[transactional_id]),
+        lambda answer: answer.transaction_states[0].error_code,
+    )
+    (told,) = answer.transaction_states
+    return TransactionDescription(
+        transactional_id=transactional_id,
+        state=told.transaction_state,
+        producer_id=told.producer_id,
+        producer_epoch=told.producer_epoch,
+        timeout_ms=told.transaction_timeout_ms,
+        started_ms=told.transaction_start_time_ms if told.transaction_start_time_ms >= 0 else None,
+        partitions=tuple(
+            TopicPartition(topic.topic, number)
+            for topic in told.topics
+            for number in topic.partitions
+        ),
+        coordinator=coordinator,
+    )

@@ -1,0 +1,454 @@
+"""Reads records of topics, alone or as a member of a group: the public consumer.
+
+    from storage_engine.client import Consumer
+
+    config = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}
+    with Consumer(config) as consumer:
+        consumer.subscribe(["clicks"])
+        for record in consumer:
+            print(record.partition, record.offset, record.key, record.value)
+
+    with Consumer({"bootstrap.servers": "127.0.0.1:9092"}) as consumer:
+        consumer.assign(consumer.partitions_of("clicks"))
+        table = consumer.poll_table()
+
+Rule: what was handed out counts as read once the next records are asked for; `commit` stores, and
+`position` tells, where each partition goes on. A record is handed out again after a crash, and
+never left out. For one thread; a second one, of the consumer's own, keeps the membership. Source:
+R-CLI2; the errors are told apart in `consumer_errors`.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from storage_engine.client.admin.groups import group_offsets
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.consumer import membership
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_positions import Positions
+from storage_engine.client.consumer.consumer_record import ConsumerRecord
+from storage_engine.client.consumer.group_requests import Caller, GroupMetadata
+from storage_engine.client.consumer.group_thread import NOBODY, Change, Committed, GroupThread, Part
+from storage_engine.client.consumer.record_buffer import Piece
+from storage_engine.client.consumer.subscription import Subscription
+from storage_engine.core.errors import ConfigError, HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OnPartitions = Callable[[list[TopicPartition]], None]
+"""Hears of partitions that come or go, in the consumer's thread."""
+
+OnCommitted = Callable[[HeadraceError | None], None]
+"""Hears how a commit ended, in the consumer's thread."""
+
+POLL_MS = 1_000
+
+_SLICE_MS = 100
+"""The group is looked after so often while records are waited for."""
+
+_CLOSE_MS = 5_000
+"""For the commits that are on their way when the consumer is closed."""
+
+
+class Consumer:
+    """Use it in a `with` block, or `close` it: its partitions go to other members at once then."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """`config`: see `consumer_config.SETTINGS`, Kafka's keys, values also as text; ConfigError
+        for a wrong one. Opens nothing before the first call."""
+        self._config = ConsumerConfig.of(config)
+        self._cluster = Cluster(
+            self._config.bootstrap_servers,
+            client_id=self._config.client_id,
+            request_timeout_ms=self._config.request_timeout_ms,
+            deadline_ms=self._config.default_api_timeout_ms,
+        )
+        self._positions = Positions(self._config)
+        self._group: GroupThread | None = None
+        self._caller: Caller = NOBODY
+        self._subscription: Subscription | None = None
+        self._on_assigned: OnPartitions | None = None
+        self._on_revoked: OnPartitions | None = None
+        self._on_lost: OnPartitions | None = None
+        self._failure: HeadraceError | None = None
+        self._auto_commit_ms = 0
+        # What iteration is at: rows of this piece, so many until the group is looked after.
+        self._piece: Piece | None = None
+        self._rows: list[ConsumerRecord] = []
+        self._run_left = 0
+        self._closed = False
+
+    # --- what is read ---
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        *,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Share topics with the other members of the group: names, or a compiled pattern that whole
+        names match. Takes the place of what was subscribed before.
+
+        The callbacks run within `poll`, or whatever else reads: `on_assigned` before the first
+        record of the partitions (it may `seek`), `on_revoked` while they are still this member's
+        (it may `commit`), `on_lost` when another may have them already (None: as `on_revoked`).
+        """
+        self._check_open()
+        if self._config.group_id is None:
+            raise ConfigError("subscribe needs a group.id; give one, or assign partitions")
+        if self._subscription is None and self._positions.assigned:
+            raise ConfigError("partitions are assigned; unsubscribe before you subscribe")
+        if isinstance(topics, re.Pattern):
+            subscription = Subscription(pattern=topics)
+        else:
+            subscription = Subscription(topics=frozenset(_names(topics)))
+        self._subscription, self._failure = subscription, None
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_lost = on_lost or on_revoked
+        self._thread().subscribe(subscription)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these, outside of any sharing; a `group.id` serves to commit only. What was
+        assigned before and is still, goes on where it is."""
+        self._check_open()
+        if self._subscription is not None:
+            raise ConfigError("topics are subscribed; unsubscribe before you assign partitions")
+        self._stop_run()
+        self._positions.assign(TopicPartition(*tp) for tp in partitions)
+        self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing any more."""
+        self._check_open()
+        self._let_go(lost=False, commits=self._config.enable_auto_commit)
+        if self._subscription is not None and self._group is not None:
+            self._group.unsubscribe()
+        self._subscription, self._caller, self._failure = None, NOBODY, None
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What it reads now."""
+        return frozenset(self._positions.assigned)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """All partitions; KafkaError when the topic does not exist."""
+        return [TopicPartition(topic, n) for n in sorted(self._cluster.topic(topic).partitions)]
+
+    # --- records ---
+
+    def poll(
+        self, timeout_ms: int = POLL_MS, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """The next records, at most `max_records` (None: `max.poll.records`); none when none has
+        come in time. Waits longer than `timeout_ms` only for a broker that hangs, and for
+        callbacks."""
+        self._check_open()
+        self._stop_run()
+        limit = max_records or self._config.max_poll_records
+        deadline = Deadline.after(timeout_ms)
+        while self._fill(deadline):
+            if rows := self._positions.take_rows(limit):
+                return rows
+        return []
+
+    def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
+        """As `poll`, all that has come as an Arrow table: topic, partition, offset, timestamp,
+        timestampType, key, value, headers; without rows when none has come in time."""
+        # Imported now: it brings Arrow.
+        from storage_engine.client.fetching.record_tables import table_of
+
+        self._check_open()
+        self._stop_run()
+        deadline = Deadline.after(timeout_ms)
+        while self._fill(deadline):
+            table = table_of(self._positions.take_columns())
+            if table.num_rows:
+                return table
+        return table_of(())
+
+    def tables(self) -> Iterator["pa.Table"]:
+        """Tables with rows, for ever."""
+        while True:
+            table = self.poll_table()
+            if table.num_rows:
+                yield table
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records, for ever. Each counts as read when the next one is asked for, or `commit` is
+        called."""
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        while not self.ready(_SLICE_MS):
+            pass
+        self._run_left -= 1
+        piece = self._piece
+        assert piece is not None, "a run has a piece"
+        record = self._rows[piece.index]
+        piece.index += 1
+        return record
+
+    def ready(self, timeout_ms: int) -> int:
+        """How many records iteration can hand out without waiting, once there is one; 0 when none
+        has come in time. Hands out nothing itself."""
+        if not self._run_left:
+            self._begin_run(Deadline.after(timeout_ms))
+        return self._run_left
+
+    def _begin_run(self, deadline: Deadline) -> None:
+        self._check_open()
+        if not self._fill(deadline):
+            return
+        piece = self._piece = self._positions.next_piece()
+        if piece is not None:
+            self._rows = piece.rows
+            self._run_left = min(piece.count - piece.index, self._config.max_poll_records)
+
+    def _stop_run(self) -> None:
+        self._piece, self._rows, self._run_left = None, [], 0
+
+    def _fill(self, deadline: Deadline) -> bool:
+        """Look after the group, and fetch until something is buffered; False when the time is
+        over."""
+        while True:
+            self._serve()
+            if self._positions.next_piece() is not None:
+                return True
+            if deadline.passed:
+                return False
+            wait_ms = min(deadline.left_ms, _SLICE_MS)
+            if not self._positions.fetch(wait_ms):
+                sleep_ms(wait_ms)
+
+    # --- where it is ---
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record of a partition; DeadlineExceededError when it can't be
+        found out in time."""
+        self._check_assigned(tp)
+        deadline = Deadline.after(self._config.default_api_timeout_ms)
+        while (offset := self._positions.known().get(tp)) is None:
+            self._positions.find()
+            deadline.check(f"the position of {tp} was not found")
+        return offset
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on there."""
+        self._check_assigned(tp)
+        if offset < 0:
+            raise ConfigError(f"the offset {offset} is negative; see seek_to_beginning")
+        self._stop_run()
+        self._positions.seek(tp, offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on at the first record of these; None: of all assigned."""
+        self._seek_all(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on with what comes after the last record of these."""
+        self._seek_all(partitions, LATEST)
+
+    def _seek_all(self, partitions: Iterable[TopicPartition] | None, end: int) -> None:
+        wanted = self.assignment if partitions is None else [*partitions]
+        found = self._offsets(wanted, end)
+        for tp, offset in found.items():
+            self.seek(tp, offset)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume`; they stay this member's as long as it polls."""
+        self._set_paused(partitions, paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._set_paused(partitions, paused=False)
+
+    def _set_paused(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        self._stop_run()
+        for tp in partitions:
+            self._check_assigned(tp)
+            self._positions.pause(TopicPartition(*tp), paused=paused)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(self._positions.paused)
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """By partition the first offset whose record is not older; None where all are."""
+        found = self._cluster.list_offsets(
+            {TopicPartition(*tp): at for tp, at in timestamps_ms.items()},
+            isolation=self._config.isolation_level,
+        )
+        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each log."""
+        return self._offsets(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each log can be read to, exclusive, under `isolation.level`."""
+        return self._offsets(partitions, LATEST)
+
+    def _offsets(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys((TopicPartition(*tp) for tp in partitions), end)
+        return self._cluster.list_offsets(wanted, isolation=self._config.isolation_level)
+
+    # --- what is committed ---
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        asynchronous: bool = False,
+        callback: OnCommitted | None = None,
+    ) -> None:
+        """Store where the group goes on: `offsets`, by partition the next one to read, or the
+        positions. CommitRefusedError when the partitions are another's by now. `asynchronous`
+        returns at once; how it ends is told to `callback`, within the next `poll`."""
+        self._check_open()
+        group = self._thread()
+        wanted = self._positions.known() if offsets is None else offsets
+        if not wanted:
+            if callback is not None:
+                callback(None)
+            return
+        commit = group.commit(wanted, self._caller, callback)
+        if not asynchronous:
+            group.wait_for(commit)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """What the group has stored of these; None where it has nothing. Waits for the end of
+        transactions that store something."""
+        self._check_open()
+        group = self._group_id("committed")
+        stored = group_offsets(self._cluster, group)
+        return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
+
+    def group_metadata(self) -> GroupMetadata:
+        """For a producer's `send_offsets_to_transaction`."""
+        return GroupMetadata(
+            self._group_id("group_metadata"),
+            self._caller.generation,
+            self._caller.member_id,
+            self._config.group_instance_id,
+        )
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Commit where that is automatic, and leave the group."""
+        self._close(commits=self._config.enable_auto_commit)
+
+    def _close(self, *, commits: bool) -> None:
+        if self._closed:
+            return
+        try:
+            self._let_go(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
+        finally:
+            self._closed = True
+            if self._group is not None:
+                self._group.close(_CLOSE_MS)
+            self._positions.close()
+            self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """After an error in the block nothing is committed: what was read since the last commit
+        comes again."""
+        self._close(commits=self._config.enable_auto_commit and kind is None)
+
+    # --- the group ---
+
+    def _thread(self) -> GroupThread:
+        self._group_id("commit")
+        if self._group is None:
+            self._group = GroupThread(self._config)
+        return self._group
+
+    def _group_id(self, what: str) -> str:
+        if self._config.group_id is None:
+            raise ConfigError(f"{what} needs a group.id; give the consumer one")
+        return self._config.group_id
+
+    def _serve(self) -> None:
+        """Apply what has become of the group, commit when it is time, find out where to read."""
+        if self._group is not None:
+            while (change := self._group.next_change()) is not None:
+                self._apply(change)
+            if self._failure is not None:
+                raise self._failure
+            now_ms = monotonic_ms()
+            if self._config.enable_auto_commit and now_ms >= self._auto_commit_ms:
+                self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
+                if positions := self._positions.known():
+                    self._group.commit(positions, self._caller)
+        elif self._config.enable_auto_commit and self._positions.assigned:
+            self._thread()
+        self._positions.find()
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case membership.Release():
+                try:
+                    commits = self._config.enable_auto_commit and not change.lost
+                    self._let_go(lost=change.lost, commits=commits)
+                finally:
+                    assert self._group is not None, "it told of the change"
+                    self._group.released()
+            case Part():
+                self._caller = change.caller
+                self._stop_run()
+                self._positions.assign(change.partitions)
+                self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
+                if self._on_assigned is not None:
+                    self._on_assigned(list(change.partitions))
+            case Committed():
+                change.callback(change.error)
+            case _:
+                self._failure = change.error
+
+    def _let_go(self, *, lost: bool, commits: bool, timeout_ms: int | None = None) -> None:
+        """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
+        self._stop_run()
+        partitions = sorted(self._positions.assigned)
+        try:
+            positions = self._positions.known()
+            if commits and positions and self._group is not None:
+                with contextlib.suppress(HeadraceError):
+                    commit = self._group.commit(positions, self._caller, timeout_ms=timeout_ms)
+                    self._group.wait_for(commit)
+            hears = self._on_lost if lost else self._on_revoked
+            if hears is not None and partitions and self._subscription is not None:
+                hears(partitions)
+        finally:
+            self._positions.assign(())
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HeadraceError("the consumer is closed")
+
+    def _check_assigned(self, tp: TopicPartition) -> None:
+        self._check_open()
+        if tp not in self._positions.assigned:
+            raise ConfigError(f"{TopicPartition(*tp)} is not assigned to this consumer")
+
+
+def _names(topics: Iterable[str]) -> list[str]:
+    if isinstance(topics, str):
+        raise ConfigError(f"subscribe takes several topics; give ['{topics}']")
+    return [*topics]

@@ -1,0 +1,133 @@
+"""Requests to whoever coordinates a group, several under way at a time, each on a connection of its
+own: a JoinGroup may wait for minutes, and nothing waits behind it.
+
+Rule: each call is answered once, with an answer or an error, unless it is dropped before. Source:
+KIP-98 (FindCoordinator).
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.consumer.group_requests import GroupRequest
+from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.net.blocking import Readable
+from storage_engine.net.deadline import Deadline
+
+LOOKUP_MS = 1_000
+"""For one look for the coordinator; nothing else happens meanwhile."""
+
+OnAnswer = Callable[[Any, HeadraceError | None], None]
+"""Gets the answer, or why there is none."""
+
+
+class Call:
+    """A request under way."""
+
+    __slots__ = ("connection", "deadline", "on_answer")
+
+    def __init__(
+        self, connection: BrokerConnection, deadline: Deadline, on_answer: OnAnswer
+    ) -> None:
+        self.connection = connection
+        self.deadline = deadline
+        self.on_answer = on_answer
+
+
+class CoordinatorCalls:
+    """Of one group."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._coordinator: int | None = None
+        self._calls: list[Call] = []
+
+    def forget_coordinator(self) -> None:
+        """Look for it before the next request."""
+        self._coordinator = None
+
+    def send(self, request: GroupRequest, timeout_ms: int, on_answer: OnAnswer) -> Call:
+        """Raises KafkaError or DeadlineExceededError when it can't be sent now."""
+        deadline = Deadline.after(timeout_ms)
+        connection = self._cluster.take(self._find(), deadline.no_later_than(LOOKUP_MS))
+        try:
+            connection.send(request.spec, request.message, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        call = Call(connection, deadline, on_answer)
+        self._calls.append(call)
+        return call
+
+    def ask(self, request: GroupRequest, timeout_ms: int) -> Any:
+        """Send, and wait for the answer."""
+        return self._cluster.request(
+            self._find(), request.spec, request.message, timeout_ms=timeout_ms
+        )
+
+    def _find(self) -> int:
+        if self._coordinator is None:
+            deadline = Deadline.after(LOOKUP_MS)
+            what = f"group '{self._group}'"
+            self._coordinator = find_coordinator(self._cluster, GROUP, self._group, what, deadline)
+        return self._coordinator
+
+    def drop(self, call: Call) -> None:
+        """Its answer is not wanted any more."""
+        if call in self._calls:
+            self._calls.remove(call)
+            call.connection.close()
+
+    @property
+    def sockets(self) -> Iterable[Readable]:
+        return [call.connection.socket for call in self._calls]
+
+    def receive(self, ready: Collection[Readable]) -> None:
+        """Take the answers that have come."""
+        for call in list(self._calls):
+            if call.connection.socket in ready:
+                self._receive(call)
+            elif call.deadline.passed:
+                name = call.connection.name
+                self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
+
+    def _receive(self, call: Call) -> None:
+        try:
+            answer = call.connection.receive_nowait()
+        except (KafkaError, DeadlineExceededError) as error:
+            self._end(call, None, error)
+            return
+        if answer is not None:
+            self._end(call, answer, None)
+
+    def _end(self, call: Call, answer: Any, error: HeadraceError | None) -> None:
+        self._calls.remove(call)
+        if error is None:
+            self._cluster.give_back(call.connection)
+        else:
+            call.connection.close()
+        call.on_answer(answer, error)
+
+    def close(self) -> None:
+        for call in list(self._calls):
+            self.drop(call)
+
+
+def code_of(error: HeadraceError) -> ErrorCode:
+    """What an error on the way to the coordinator means: COORDINATOR_NOT_AVAILABLE unless it is
+    for good."""
+    if (
+        not isinstance(error, KafkaError)
+        or error.retriable
+        or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error.code

@@ -1,0 +1,477 @@
+"""The thread of a group's member: it keeps the membership, and commits offsets.
+
+    consumer -> events, commits -> [thread] Membership -> requests -> coordinator
+        ^                             |
+        +---- Release, Part, Failed <-+
+
+Rule: one lock guards what both sides see, and is held for moments only. The consumer applies what
+changes in its own thread, in order; until it has let go, the member does not join the next
+generation. Source: KIP-62.
+"""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.consumer import group_requests, membership
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_errors import CommitRefusedError, GroupError
+from storage_engine.client.consumer.coordinator_calls import Call, CoordinatorCalls, code_of
+from storage_engine.client.consumer.group_requests import Caller, GroupRequest
+from storage_engine.client.consumer.membership import (
+    ASK_AGAIN,
+    NO_GENERATION,
+    NO_MEMBER,
+    Membership,
+)
+from storage_engine.client.consumer.range_assignment import assign_ranges
+from storage_engine.client.consumer.subscription import Subscription, TopicCounts
+from storage_engine.client.retry import pause_ms
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.groups.subscription import subscribed_topics
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.net.waker import Waker
+from storage_engine.protocol.consumer_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+
+_LONGEST_WAIT_MS = 1_000
+_LEAVE_MS = 2_000
+"""For a LeaveGroup: the coordinator finds out by itself that a member is gone."""
+
+_REFUSALS = membership.PUT_OUT | {
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A change: these partitions are the consumer's, and it commits as `caller`."""
+
+    partitions: tuple[TopicPartition, ...]
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A change: the group refuses the member."""
+
+    error: HeadraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A change: a commit with a callback is done."""
+
+    callback: Callable[[HeadraceError | None], None]
+    error: HeadraceError | None
+
+
+Change = membership.Release | Part | Failed | Committed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Commit:
+    """Offsets on their way."""
+
+    offsets: Mapping[TopicPartition, int]
+    caller: Caller
+    deadline: Deadline
+    done: bool = False
+    error: HeadraceError | None = None
+    callback: Callable[[HeadraceError | None], None] | None = None
+    attempts: int = field(default=0, repr=False)
+
+
+class GroupThread:
+    """Of one consumer with a `group.id`."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        assert config.group_id is not None
+        self._config = config
+        self._cluster = Cluster(
+            config.bootstrap_servers,
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            deadline_ms=config.default_api_timeout_ms,
+        )
+        self._calls = CoordinatorCalls(self._cluster, config.group_id)
+        self._topics = TopicCounts(self._cluster, max_age_ms=config.metadata_max_age_ms)
+        self._membership = Membership(
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
+            is_static=config.group_instance_id is not None,
+        )
+        self._wanted: Any = None
+        # The request that the membership wants and that is not sent; and that which is.
+        self._call: Call | None = None
+        self._joined: Any = None
+        self._retry_at_ms = 0
+        self._attempts = 0
+        self._commit_call: Call | None = None
+        self._commit_at_ms = 0
+        self._waker = Waker()
+        # Guards all below, and tells of commits that are done.
+        self._changed = threading.Condition(threading.Lock())
+        self._events: deque[membership.Event] = deque()
+        self._subscription = Subscription()
+        self._changes: deque[Change] = deque()
+        self._commits: deque[Commit] = deque()
+        self._polled_ms = monotonic_ms()
+        self._lapsed = False
+        self._has_left = False
+        self._closing: Deadline | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="headrace-group", daemon=True)
+        self._thread.start()
+
+    # What the consumer uses, from its thread.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        with self._changed:
+            self._subscription = subscription
+        self._tell(membership.Subscribed(now_ms=monotonic_ms()))
+
+    def unsubscribe(self) -> None:
+        """Leave the group; no change of the membership comes any more."""
+        with self._changed:
+            self._has_left = False
+        self._tell(membership.Unsubscribed())
+        with self._changed:
+            while not self._has_left and not self._ended:
+                self._changed.wait(1.0)
+
+    def released(self) -> None:
+        """The consumer reads nothing any more of what it had."""
+        self._tell(membership.Released())
+
+    def next_change(self) -> Change | None:
+        """To be applied before the next one is asked for."""
+        with self._changed:
+            self._polled_ms = monotonic_ms()
+            while self._lapsed and not self._ended:
+                # What it had may be another's: first it hears of that.
+                self._waker.wake()
+                self._changed.wait(1.0)
+            if self._ended and self._closing is None:
+                raise HeadraceError(
+                    "the thread of the group has ended, by a bug: see its traceback"
+                )
+            return self._changes.popleft() if self._changes else None
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        caller: Caller,
+        callback: Callable[[HeadraceError | None], None] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Commit:
+        """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
+        are stored one after the other."""
+        deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
+        commit = Commit(offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback)
+        with self._changed:
+            if self._ended:
+                raise HeadraceError("the consumer is closed")
+            self._commits.append(commit)
+            self._waker.wake()
+        return commit
+
+    def wait_for(self, commit: Commit) -> None:
+        """Until it is stored. Raises why it is not."""
+        with self._changed:
+            while not commit.done and not self._ended:
+                self._changed.wait(1.0)
+        if commit.error is not None:
+            raise commit.error
+        if not commit.done:
+            raise HeadraceError("the consumer is closed")
+
+    def close(self, timeout_ms: int) -> None:
+        """Leave the group, after the commits that are on their way."""
+        deadline = Deadline.after(timeout_ms)
+        with self._changed:
+            while self._commits and not self._ended and not deadline.passed:
+                self._changed.wait(deadline.left_ms / 1000)
+            self._closing = deadline
+            if not self._ended:
+                self._events.append(membership.Unsubscribed())
+                self._waker.wake()
+        self._thread.join()
+
+    def _tell(self, event: membership.Event) -> None:
+        with self._changed:
+            if self._ended:
+                return
+            self._events.append(event)
+            self._waker.wake()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while self._round():
+                pass
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+            self._calls.close()
+            self._cluster.close()
+            with self._changed:
+                self._waker.close()
+
+    def _round(self) -> bool:
+        """Do what is due, then wait for answers, events or timers; False at the end."""
+        self._waker.clear()
+        with self._changed:
+            events, self._events = self._events, deque()
+            polled_ms, closing = self._polled_ms, self._closing
+        for event in events:
+            self._step(event)
+            if isinstance(event, membership.Unsubscribed):
+                self._note_left()
+        now_ms = monotonic_ms()
+        self._step(membership.Polled(now_ms=polled_ms))
+        due_ms = self._membership.due_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._step(membership.Tick(now_ms=now_ms))
+        self._look_at_topics(now_ms)
+        self._send(now_ms)
+        self._send_commit(now_ms)
+        with self._changed:
+            self._lapsed = self._membership.stage is membership.Stage.LAPSED
+            self._changed.notify_all()
+            if closing is not None and (not self._commits or closing.passed):
+                return False
+        ready = wait_readable([self._waker, *self._calls.sockets], self._wait_ms())
+        self._calls.receive(ready)
+        return True
+
+    def _wait_ms(self) -> int:
+        now_ms = monotonic_ms()
+        due_ms = [self._membership.due_ms(), now_ms + _LONGEST_WAIT_MS]
+        if self._wanted is not None:
+            due_ms.append(self._retry_at_ms)
+        if self._commits and self._commit_call is None:
+            due_ms.append(self._commit_at_ms)
+        return max(0, min(due for due in due_ms if due is not None) - now_ms)
+
+    def _step(self, event: membership.Event) -> None:
+        for effect in self._membership.step(event):
+            match effect:
+                case membership.FindCoordinator():
+                    self._calls.forget_coordinator()
+                    self._retry_at_ms = monotonic_ms() + pause_ms(self._attempts)
+                    self._attempts += 1
+                case membership.SendLeave():
+                    self._drop_call()
+                    self._leave(effect.member_id)
+                case membership.Take():
+                    self._take(effect.assignment)
+                case membership.Release():
+                    self._drop_call()
+                    self._add_change(effect)
+                case membership.Fail():
+                    self._fail(effect.error)
+                case _:
+                    self._drop_call()
+                    self._wanted = effect
+
+    def _drop_call(self) -> None:
+        self._wanted = None
+        if self._call is not None:
+            self._calls.drop(self._call)
+            self._call = None
+
+    def _add_change(self, change: Change) -> None:
+        with self._changed:
+            self._changes.append(change)
+
+    def _fail(self, code: ErrorCode) -> None:
+        self._drop_call()
+        group = self._config.group_id
+        self._add_change(Failed(GroupError(f"group '{group}': {code.meaning}", code)))
+
+    def _leave(self, member_id: str) -> None:
+        request = group_requests.leave(self._config, member_id)
+        with contextlib.suppress(KafkaError, DeadlineExceededError):
+            self._calls.ask(request, _LEAVE_MS)
+
+    def _note_left(self) -> None:
+        self._drop_call()
+        with self._changed:
+            left = [each for each in self._changes if isinstance(each, Committed)]
+            self._changes = deque(left)
+            self._has_left = True
+            self._changed.notify_all()
+
+    def _take(self, assignment: bytes) -> None:
+        try:
+            partitions = decode_assignment(assignment)
+        except CorruptRecordError as error:
+            self._add_change(Failed(error))
+            return
+        self._add_change(Part(partitions=partitions, caller=self._caller()))
+
+    def _caller(self) -> Caller:
+        known = self._membership
+        return Caller(member_id=known.member_id, generation=known.generation)
+
+    def _look_at_topics(self, now_ms: int) -> None:
+        if self._membership.stage is not membership.Stage.MEMBER:
+            return
+        # When nobody tells now, it is asked again at the next time.
+        with contextlib.suppress(KafkaError, DeadlineExceededError):
+            if self._topics.changed(now_ms):
+                self._step(membership.TopicsChanged())
+
+    # Requests of the member.
+
+    def _send(self, now_ms: int) -> None:
+        wanted = self._wanted
+        if wanted is None or now_ms < self._retry_at_ms:
+            return
+        self._wanted = None
+        wait_ms = self._config.max_poll_interval_ms + self._config.request_timeout_ms
+        if isinstance(wanted, membership.SendHeartbeat):
+            # A coordinator that hangs is noticed while the session lasts.
+            wait_ms = min(self._config.request_timeout_ms, self._config.session_timeout_ms // 2)
+
+        def on_answer(answer: Any, error: HeadraceError | None) -> None:
+            self._call = None
+            code = ErrorCode.of(answer.error_code) if error is None else code_of(error)
+            if code not in ASK_AGAIN:
+                self._attempts = 0
+            self._step(self._answer_to(wanted, answer, code))
+
+        try:
+            request = self._request(wanted, now_ms)
+            self._call = self._calls.send(request, wait_ms, on_answer)
+        except (KafkaError, DeadlineExceededError) as error:
+            on_answer(None, error)
+
+    def _request(self, wanted: Any, now_ms: int) -> GroupRequest:
+        if isinstance(wanted, membership.SendJoin):
+            with self._changed:
+                subscription = self._subscription
+            topics = self._topics.subscribe(subscription, now_ms)
+            return group_requests.join(self._config, wanted.member_id, encode_subscription(topics))
+        caller = Caller(member_id=wanted.member_id, generation=wanted.generation)
+        if isinstance(wanted, membership.SendSync):
+            return group_requests.sync(self._config, caller, self._assignments(now_ms))
+        return group_requests.heartbeat(self._config, caller)
+
+    def _assignments(self, now_ms: int) -> dict[str, bytes]:
+        """Of everybody, when this member leads."""
+        joined = self._joined
+        if joined.leader != joined.member_id:
+            return {}
+        subscriptions = {
+            each.member_id: subscribed_topics(each.metadata) or frozenset()
+            for each in joined.members
+        }
+        every = frozenset(topic for topics in subscriptions.values() for topic in topics)
+        counts = self._topics.watch(every, now_ms)
+        return {
+            member: encode_assignment(partitions)
+            for member, partitions in assign_ranges(subscriptions, counts).items()
+        }
+
+    def _answer_to(self, wanted: Any, answer: Any, code: ErrorCode) -> membership.Event:
+        now_ms = monotonic_ms()
+        if isinstance(wanted, membership.SendJoin):
+            if answer is None:
+                return membership.JoinAnswered(error=code)
+            self._joined = answer
+            return membership.JoinAnswered(
+                error=code, member_id=answer.member_id, generation=answer.generation_id
+            )
+        if isinstance(wanted, membership.SendSync):
+            part = b"" if answer is None else bytes(answer.assignment)
+            return membership.SyncAnswered(error=code, now_ms=now_ms, assignment=part)
+        return membership.HeartbeatAnswered(error=code, now_ms=now_ms)
+
+    # Commits, one after the other.
+
+    def _send_commit(self, now_ms: int) -> None:
+        with self._changed:
+            commit = self._commits[0] if self._commits else None
+        if commit is None or self._commit_call is not None or now_ms < self._commit_at_ms:
+            return
+
+        def on_answer(answer: Any, error: HeadraceError | None) -> None:
+            self._commit_call = None
+            self._commit_answered(commit, answer, error)
+
+        request = group_requests.commit(
+            self._config.group_id or "",
+            commit.caller,
+            commit.offsets,
+            instance_id=self._config.group_instance_id,
+        )
+        timeout_ms = max(1, min(commit.deadline.left_ms, self._config.request_timeout_ms))
+        try:
+            self._commit_call = self._calls.send(request, timeout_ms, on_answer)
+        except (KafkaError, DeadlineExceededError) as error:
+            on_answer(None, error)
+
+    def _commit_answered(self, commit: Commit, answer: Any, error: HeadraceError | None) -> None:
+        refused = None if answer is None else group_requests.refused_commit(answer)
+        if error is None and refused is None:
+            self._finish(commit, None)
+            return
+        if refused is not None:
+            error = self._refusal(*refused)
+            if refused[1] in _REFUSALS:
+                generation = commit.caller.generation
+                self._step(membership.CommitAnswered(error=refused[1], generation=generation))
+        assert error is not None
+        code = code_of(error)
+        if code not in ASK_AGAIN:
+            self._finish(commit, error)
+        elif commit.deadline.passed:
+            timeout_ms = commit.deadline.timeout_ms
+            self._finish(commit, DeadlineExceededError(f"{error} (tried for {timeout_ms} ms)"))
+        else:
+            self._calls.forget_coordinator()
+            self._commit_at_ms = monotonic_ms() + pause_ms(commit.attempts)
+            commit.attempts += 1
+
+    def _refusal(self, tp: TopicPartition, code: ErrorCode) -> KafkaError:
+        group = self._config.group_id
+        if code in _REFUSALS:
+            return CommitRefusedError(
+                f"group '{group}' goes on without this member's commit of {tp} ({code.meaning}): "
+                "poll, and go on with what it owns then",
+                code,
+            )
+        return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
+
+    def _finish(self, commit: Commit, error: HeadraceError | None) -> None:
+        with self._changed:
+            self._commits.popleft()
+            commit.error, commit.done = error, True
+            self._commit_at_ms = 0
+            if commit.callback is not None:
+                self._changes.append(Committed(commit.callback, error))
+            self._changed.notify_all()
+
+
+NOBODY = Caller(member_id=NO_MEMBER, generation=NO_GENERATION)
+"""Who commits for a consumer that chose its partitions itself."""

@@ -1,0 +1,125 @@
+"""What a consumer has fetched and not handed out yet, and how far it has handed out.
+
+Rule: a partition's position is that of the next record to hand out: after everything that was
+handed out, and after what is left out (compacted, aborted, markers of transactions) as soon as all
+before it was. Partitions come by turns, as they were fetched. Source: R-CLI2.
+"""
+
+from collections import deque
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
+
+from storage_engine.client.consumer.consumer_record import ConsumerRecord, rows_of
+from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from storage_engine.protocol.records.records import DecodedRecords
+
+
+class Piece:
+    """A fetch of one partition, decoded group by group. Invariant: `index` <= `count`, the rows of
+    the present group; with `index` == `count` nothing is left of the piece."""
+
+    __slots__ = ("_groups", "_rows", "count", "decoded", "index", "next_offset", "tp")
+
+    def __init__(self, fetched: FetchedBatches) -> None:
+        # Imported with the first record: it brings Arrow.
+        from storage_engine.protocol.records.records import iter_decoded
+
+        self.tp = fetched.tp
+        self.next_offset = fetched.next_offset
+        self._groups = iter_decoded(
+            fetched.committed(), start_offset=fetched.start_offset, include_headers=True
+        )
+        self.decoded: DecodedRecords | None = None
+        self._rows: list[ConsumerRecord] | None = None
+        self.index = self.count = 0
+
+    def load(self) -> bool:
+        """Have a row, of the next group where this one is handed out; False: nothing is left."""
+        if self.index < self.count:
+            return True
+        self.decoded, self._rows = next(self._groups, None), None
+        self.index, self.count = 0, 0 if self.decoded is None else len(self.decoded)
+        return self.decoded is not None
+
+    @property
+    def rows(self) -> list[ConsumerRecord]:
+        """Of the present group; made when they are first wanted."""
+        if self._rows is None:
+            assert self.decoded is not None, "a piece is loaded before its rows are read"
+            self._rows = rows_of(self.tp, self.decoded)
+        return self._rows
+
+    @property
+    def handed_out_to(self) -> int:
+        """The offset after the last row handed out of the present group; -1 where there is none."""
+        if not self.index or self.decoded is None:
+            return -1
+        return int(self.decoded.offsets[self.index - 1].as_py()) + 1
+
+
+class RecordBuffer:
+    """See above. Keeps the positions of the partitions that are in `positions`."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[Piece] = deque()
+        self._positions: dict[TopicPartition, int] = {}
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Of all partitions, as they are now."""
+        found = dict(self._positions)
+        for piece in reversed(self._pieces):
+            # Of several of a partition the first comes last here: only it has begun.
+            if (offset := piece.handed_out_to) >= 0:
+                found[piece.tp] = offset
+        return found
+
+    def begin(self, tp: TopicPartition, offset: int) -> None:
+        """Read it from there on; what is buffered of it is dropped."""
+        self.drop(tp)
+        self._positions[tp] = offset
+
+    def drop(self, tp: TopicPartition) -> None:
+        self._positions.pop(tp, None)
+        self._pieces = deque(piece for piece in self._pieces if piece.tp != tp)
+
+    def add(self, fetched: FetchedBatches) -> None:
+        self._pieces.append(Piece(fetched))
+
+    def next_piece(self, paused: Container[TopicPartition]) -> Piece | None:
+        """One with rows to hand out, of a partition that is not paused; None when there is none."""
+        for piece in list(self._pieces):
+            if piece.tp in paused:
+                continue
+            done_to = piece.handed_out_to
+            if piece.load():
+                if piece.index == 0 and done_to >= 0:
+                    self._positions[piece.tp] = done_to
+                return piece
+            self._positions[piece.tp] = piece.next_offset
+            self._pieces.remove(piece)
+        return None
+
+    def take_rows(self, limit: int, paused: Container[TopicPartition]) -> list[ConsumerRecord]:
+        """At most `limit`; none where nothing is buffered."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and (piece := self.next_piece(paused)) is not None:
+            end = min(piece.count, piece.index + limit - len(taken))
+            taken += piece.rows[piece.index : end]
+            piece.index = end
+        # Positions go on over what is left out behind the last record.
+        self.next_piece(paused)
+        return taken
+
+    def take_columns(
+        self, paused: Container[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, "DecodedRecords", int]]:
+        """All that is buffered: (partition, columns, how many of their first rows were handed out
+        before)."""
+        while (piece := self.next_piece(paused)) is not None:
+            assert piece.decoded is not None, "it has rows"
+            first, piece.index = piece.index, piece.count
+            yield piece.tp, piece.decoded, first

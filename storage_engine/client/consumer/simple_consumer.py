@@ -1,0 +1,155 @@
+"""Fetches from offsets that its user keeps: the low-level consumer of document 002.
+
+    from storage_engine.client import EARLIEST, SimpleConsumer, TopicPartition
+
+    with SimpleConsumer("127.0.0.1:9092") as consumer:
+        clicks = TopicPartition("clicks", 0)
+        (offset,) = consumer.offsets_before(clicks, EARLIEST, 1)
+        messages, offset, _ = consumer.fetch(clicks, offset)
+
+Rule: nothing is remembered between calls but connections and leaders; going back costs nothing.
+Source: document 002 (low-level API), R-CLI2.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
+from storage_engine.client.consumer.consumer_record import ConsumerRecord
+from storage_engine.client.consumer.record_buffer import Piece
+from storage_engine.client.fetching.fetch import (
+    FETCH_BYTES,
+    MAX_WAIT_MS,
+    FetchedBatches,
+    FetchReader,
+)
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+
+_OTHERS_MS = 20
+"""For other leaders, when one has answered: theirs are on the way as a rule."""
+
+
+class Fetched(NamedTuple):
+    """Of one partition."""
+
+    messages: list[ConsumerRecord]
+    """From the offset asked for; none where nothing has come in time."""
+    next_offset: int
+    """Where to go on."""
+    high_watermark: int
+    """What can be read now, exclusive; -1 where nothing has come."""
+
+
+class SimpleConsumer:
+    """For one thread."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        client_id: str = "headrace",
+        isolation: str = "read_uncommitted",
+        deadline_ms: int = DEADLINE_MS,
+    ) -> None:
+        """Opens nothing before the first call. `deadline_ms`: for a leader to be found."""
+        self._cluster = Cluster(bootstrap_servers, client_id=client_id, deadline_ms=deadline_ms)
+        self._isolation = isolation
+
+    def fetch(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = MAX_WAIT_MS,
+    ) -> Fetched:
+        """The messages from `offset` on: one batch at least, of whatever size, and about
+        `max_bytes` at most. OffsetOutOfRangeError, with the range that there is, for an offset
+        outside of the log."""
+        return self.multifetch({tp: offset}, max_bytes=max_bytes, max_wait_ms=max_wait_ms)[tp]
+
+    def multifetch(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = MAX_WAIT_MS,
+    ) -> dict[TopicPartition, Fetched]:
+        """As `fetch`, of many partitions: those of one leader in one request of `max_bytes`.
+        Returns when some have messages."""
+        wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        for tp, offset in wanted.items():
+            if offset < 0:
+                raise ConfigError(f"{tp}: the offset {offset} is negative; see offsets_before")
+            self._cluster.leader(tp)
+        found = {tp: Fetched([], offset, -1) for tp, offset in wanted.items()}
+        reader = FetchReader(
+            self._cluster,
+            {tp: (offset, None) for tp, offset in wanted.items()},
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+            isolation=self._isolation,
+            read_ahead=False,
+        )
+        deadline = Deadline.after(max_wait_ms)
+        try:
+            while wanted:
+                came = reader.poll(deadline.left_ms)
+                for fetched in came:
+                    found[fetched.tp] = _decoded(fetched)
+                    reader.forget(fetched.tp)
+                    del wanted[fetched.tp]
+                if deadline.passed:
+                    break
+                if came:
+                    deadline = deadline.no_later_than(_OTHERS_MS)
+        finally:
+            reader.close()
+        return found
+
+    def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int) -> list[int]:
+        """At most so many offsets to begin at, descending: the first is where the messages of that
+        time or later begin (`LATEST`: the end of the log, `EARLIEST`: its beginning), the last is
+        the beginning of the log, and the others cut what lies between into equal parts."""
+        if max_offsets < 1:
+            raise ConfigError(f"{max_offsets} offsets are asked for; it must be 1 or more")
+        start, end = (self._offset(tp, EARLIEST), self._offset(tp, LATEST))
+        before = end if time_ms == LATEST else start if time_ms == EARLIEST else None
+        if before is None:
+            found = self._offset(tp, time_ms)
+            # None is that young: all are before.
+            before = end if found < 0 else found
+        parts = max(1, max_offsets - 1)
+        cuts = [before - (before - start) * part // parts for part in range(max_offsets)]
+        return list(dict.fromkeys(cuts))
+
+    def _offset(self, tp: TopicPartition, time_ms: int) -> int:
+        tp = TopicPartition(*tp)
+        return self._cluster.list_offsets({tp: time_ms}, isolation=self._isolation)[tp]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _decoded(fetched: FetchedBatches) -> Fetched:
+    piece = Piece(fetched)
+    messages: list[ConsumerRecord] = []
+    while piece.load():
+        messages += piece.rows
+        piece.index = piece.count
+    return Fetched(messages, fetched.next_offset, fetched.high_watermark)

@@ -1,0 +1,220 @@
+"""Reads what topics hold, in splits that anybody may read, anywhere, and again: bulk load.
+
+    from storage_engine.client import BulkReader
+
+    with BulkReader({"bootstrap.servers": "127.0.0.1:9092"}) as reader:
+        for split in reader.splits(["clicks"], since_ms=1_767_225_600_000):
+            for batch in reader.read(split):  # pyarrow.RecordBatch
+                ...
+
+Rule: a split always has the same records, however often and by whomever it is read: those of
+committed transactions (or all: `isolation.level`) with offsets within it; what can't be had whole
+is an error. Splits can be pickled. For one thread at a time. Source: R-CLI5.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.fetching.fetch import FETCH_BYTES
+from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.settings import (
+    Setting,
+    integer,
+    one_of,
+    parse_settings,
+    servers,
+    text,
+)
+from storage_engine.core.errors import (
+    ConfigError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPLIT_OFFSETS = 1_000_000
+"""Of a split, unless told otherwise: what is read again at most, for some seconds of reading."""
+
+SETTINGS: Mapping[str, Setting] = {
+    "bootstrap.servers": Setting(None, servers),
+    "client.id": Setting("headrace", text),
+    "isolation.level": Setting("read_committed", one_of(*ISOLATION_LEVELS)),
+    "fetch.max.bytes": Setting(FETCH_BYTES, integer(1, 256 << 20)),
+    "request.timeout.ms": Setting(30_000, integer(1)),
+    "default.api.timeout.ms": Setting(60_000, integer(1)),
+}
+"""By key. Kafka's names and defaults, but for `isolation.level`: aborted records are no data."""
+
+_GUESSED_RECORD_BYTES = 512
+_LEAST_FETCH_BYTES = 64 << 10
+"""A short split is not fetched by the full size of a fetch: what lies beyond it is thrown away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A part of one partition: offsets from `start_offset` to below `end_offset`."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    """Of the topic that was split: one that is created anew under the name has another."""
+    start_offset: int
+    end_offset: int
+
+    def __len__(self) -> int:
+        """Offsets; there may be fewer records."""
+        return self.end_offset - self.start_offset
+
+
+class RecordsGoneError(HeadraceError):
+    """Records of a split were deleted, or their topic was: it can't be read any more."""
+
+
+class BulkReader:
+    """Use it in a `with` block, or `close` it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """`config`: see `SETTINGS`; values also as text; ConfigError for a wrong one. Opens nothing
+        before the first call."""
+        values = parse_settings(config, SETTINGS, client="bulk reader")
+        if values["bootstrap.servers"] is None:
+            raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
+        self._cluster = Cluster(
+            values["bootstrap.servers"],
+            client_id=values["client.id"],
+            request_timeout_ms=values["request.timeout.ms"],
+            deadline_ms=values["default.api.timeout.ms"],
+        )
+        self.isolation: str = values["isolation.level"]
+        self._fetch_bytes: int = values["fetch.max.bytes"]
+
+    def splits(
+        self,
+        topics: Iterable[str],
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        split_offsets: int = SPLIT_OFFSETS,
+    ) -> list[Split]:
+        """What the topics hold now, in splits of at most so many offsets, by topic and partition.
+        Of each partition from the first record on that is not older than `since_ms` (None: from its
+        beginning) up to the first that is not older than `until_ms` (None: to where it can be read
+        to now); the end of a transaction counts for this as a record, of the time at which it was
+        committed. KafkaError when a topic does not exist."""
+        if isinstance(topics, str):
+            raise ConfigError(f"several topics are taken; give ['{topics}']")
+        if split_offsets < 1:
+            raise ConfigError(f"split_offsets is {split_offsets}; it must be 1 or more")
+        names = sorted(set(topics))
+        self._cluster.refresh(names)
+        ids = {name: self._cluster.topic(name).topic_id for name in names}
+        partitions = [
+            TopicPartition(name, number)
+            for name in names
+            for number in sorted(self._cluster.topic(name).partitions)
+        ]
+        last = self._offsets(partitions, LATEST)
+        starts = self._bounds(partitions, EARLIEST if since_ms is None else since_ms, last)
+        ends = last if until_ms is None else self._bounds(partitions, until_ms, last)
+        return [
+            Split(tp=tp, topic_id=ids[tp.topic], start_offset=start, end_offset=end)
+            for tp in partitions
+            for start, end in cut(starts[tp], ends[tp], split_offsets)
+        ]
+
+    def _bounds(
+        self, partitions: Iterable[TopicPartition], at_ms: int, last: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        found = self._offsets(partitions, at_ms)
+        return {tp: last[tp] if at < 0 else min(at, last[tp]) for tp, at in found.items()}
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], at_ms: int
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, at_ms)
+        return self._cluster.list_offsets(wanted, isolation=self.isolation)
+
+    def read(self, split: Split) -> "Iterator[pa.RecordBatch]":
+        """Its records, in order, with the columns of `Consumer.poll_table`. RecordsGoneError where
+        they are not all there any more; CorruptRecordError; DeadlineExceededError when their leader
+        was away for `default.api.timeout.ms`."""
+        # Imported now: they bring Arrow.
+        from storage_engine.client.fetching.record_tables import batch_of
+        from storage_engine.protocol.records.records import iter_decoded
+
+        self._check_topic(split)
+        fetches = read_range(
+            self._cluster,
+            split.tp,
+            split.start_offset,
+            split.end_offset,
+            max_bytes=min(
+                self._fetch_bytes, max(_LEAST_FETCH_BYTES, len(split) * _GUESSED_RECORD_BYTES)
+            ),
+            isolation=self.isolation,
+        )
+        try:
+            for fetched in fetches:
+                for records in iter_decoded(
+                    fetched.committed(),
+                    start_offset=fetched.start_offset,
+                    end_offset=split.end_offset,
+                    include_headers=True,
+                ):
+                    yield batch_of(split.tp, records)
+        except OffsetOutOfRangeError as error:
+            raise _gone(split, str(error)) from None
+        finally:
+            fetches.close()
+        # Records are asked for by the topic's name: what came between two looks at its id is its.
+        self._check_topic(split)
+
+    def _check_topic(self, split: Split) -> None:
+        name = split.tp.topic
+        self._cluster.refresh([name])
+        try:
+            topic_id = self._cluster.topic(name).topic_id
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise _gone(split, "the topic was deleted") from None
+            raise
+        if topic_id != split.topic_id:
+            raise _gone(split, "the topic was deleted, and is another one now")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def cut(start: int, end: int, most: int) -> list[tuple[int, int]]:
+    """Half-open ranges of `most` offsets at most, as even as can be; none of an empty range."""
+    size = end - start
+    pieces = -(-size // most)
+    bounds = [start + size * number // pieces for number in range(pieces + 1)] if size > 0 else []
+    return list(pairwise(bounds))
+
+
+def _gone(split: Split, reason: str) -> RecordsGoneError:
+    return RecordsGoneError(
+        f"records of {split.tp} from {split.start_offset} to {split.end_offset} are gone: {reason}"
+    )

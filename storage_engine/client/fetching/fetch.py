@@ -1,0 +1,441 @@
+"""Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
+
+Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
+caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
+had what was read before is noticed (it is told the epoch of the last batch). Source: R-CLI2,
+R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.fetching.committed_batches import committed
+from storage_engine.client.fetching.fetch_cursor import Cursor
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+)
+from storage_engine.core.ids import TopicPartition, topic_id_to_text
+from storage_engine.net.blocking import wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
+from storage_engine.protocol.apis.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+
+FETCH_BYTES = 2 << 20
+"""Of one fetch: large enough that its fixed cost does not count, small enough to stay near the CPU
+while decoded."""
+
+MAX_WAIT_MS = 500
+"""`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
+
+_LOOKUP_MS = 1_000
+"""For one look at the metadata; it is repeated until the reader's timeout."""
+
+_LONGEST_WAIT_MS = 100
+"""Retries are looked at this often."""
+
+
+def isolation_level(name: str) -> int:
+    """As in a request; ConfigError for a name that is none."""
+    if name not in ISOLATION_LEVELS:
+        levels = ", ".join(ISOLATION_LEVELS)
+        raise ConfigError(f"the isolation level is '{name}'; it must be one of {levels}")
+    return ISOLATION_LEVELS[name]
+
+
+OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
+"""Gets a partition, the offset asked for, and the range that there is, half-open."""
+
+
+OnTruncated = Callable[[TopicPartition, int, int], int]
+"""Gets a partition, the offset asked for, and the first one from which on the log has other records
+than were read."""
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition, from the one that holds `start_offset` on."""
+
+    tp: TopicPartition
+    records: memoryview
+    """Lives as long as a view of it is held."""
+    start_offset: int
+    """The offset asked for; the first batch may begin before it."""
+    next_offset: int
+    """Where the next fetch goes on: after the last batch."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+    last_epoch: int = -1
+    """The leader epoch of the last batch."""
+
+    def committed(self) -> Iterator[memoryview]:
+        """The batches in pieces as large as can be, without those of aborted transactions."""
+        return committed(self.records, self.aborted_transactions)
+
+
+class _Fetch:
+    """A fetch in flight to one leader."""
+
+    __slots__ = ("by_id", "connection", "cursors", "deadline")
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        cursors: dict[TopicPartition, Cursor],
+        deadline: Deadline,
+        *,
+        by_id: bool,
+    ) -> None:
+        self.connection = connection
+        self.cursors = cursors
+        self.deadline = deadline
+        self.by_id = by_id
+
+
+class FetchReader:
+    """Reads several partitions at a time, each from its start to its end (None: for ever)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Mapping[TopicPartition, tuple[int, int | None]],
+        *,
+        max_bytes: int = FETCH_BYTES,
+        max_wait_ms: int = MAX_WAIT_MS,
+        isolation: str = "read_uncommitted",
+        timeout_ms: int | None = None,
+        read_ahead: bool = True,
+        on_out_of_range: OnOutOfRange | None = None,
+        on_truncated: OnTruncated | None = None,
+        last_epochs: Mapping[TopicPartition, int] | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
+    ) -> None:
+        """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
+        is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
+        when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
+        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
+        `topic_ids`, by name: only these very topics are read, so that one that is created again is
+        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name."""
+        epochs = last_epochs or {}
+        self._cluster = cluster
+        self._cursors = {
+            tp: Cursor(tp, start_offset, end_offset, last_epoch=epochs.get(tp, -1))
+            for tp, (start_offset, end_offset) in ranges.items()
+        }
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._isolation_level = isolation_level(isolation)
+        self._isolation = isolation
+        self._timeout_ms = timeout_ms or cluster.deadline_ms
+        self._read_ahead = read_ahead
+        self._topic_ids = topic_ids
+        self._names = {topic_id_to_text(each): name for name, each in (topic_ids or {}).items()}
+        self._on_out_of_range = on_out_of_range
+        self._on_truncated = on_truncated
+        self._fetches: dict[int, _Fetch] = {}
+        self._lookup_at_ms = 0
+
+    @property
+    def done(self) -> bool:
+        """Every range is read to its end."""
+        return all(cursor.done for cursor in self._cursors.values())
+
+    def position(self, tp: TopicPartition) -> int:
+        """The next offset that will be read."""
+        return self._cursors[tp].position
+
+    def read_from(self, tp: TopicPartition, start_offset: int) -> None:
+        """Begin with a partition, or go on elsewhere: what is under way for it is dropped. To be
+        read on and on, not paused."""
+        self._cursors[tp] = Cursor(tp, start_offset, None)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Read it no more; what is under way for it is dropped."""
+        self._cursors.pop(tp, None)
+
+    def pause(self, tp: TopicPartition, *, paused: bool = True) -> None:
+        """Fetch nothing more of it; what is under way for it still comes."""
+        self._cursors[tp].paused = paused
+
+    def poll(self, timeout_ms: int) -> list[FetchedBatches]:
+        """What has come; empty when there is nothing within `timeout_ms`, or all is read.
+
+        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
+        not in the log any more, KafkaError for what no retry helps, and
+        DeadlineExceededError when a partition has failed for the reader's timeout.
+        """
+        deadline = Deadline.after(timeout_ms)
+        while True:
+            self._send_fetches()
+            found = self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
+            if found:
+                if self._read_ahead:
+                    self._send_fetches()
+                return found
+            self._check_patience()
+            if self.done or deadline.passed:
+                return []
+
+    def close(self) -> None:
+        """Give back the connections; those with a fetch under way are closed."""
+        for fetch in self._fetches.values():
+            self._cluster.give_back(fetch.connection)
+        self._fetches.clear()
+
+    # Requests out.
+
+    def _send_fetches(self) -> None:
+        now_ms = monotonic_ms()
+        by_leader: dict[int, dict[TopicPartition, Cursor]] = {}
+        stale = set()
+        for tp, cursor in self._cursors.items():
+            if not cursor.wants_fetch(now_ms):
+                continue
+            leader = self._cluster.known_leader(tp)
+            if leader is None or cursor.leader_unsure:
+                stale.add(tp.topic)
+            elif leader.broker_id not in self._fetches:
+                cursor.leader_epoch = leader.epoch
+                by_leader.setdefault(leader.broker_id, {})[tp] = cursor
+        for broker_id, cursors in by_leader.items():
+            self._send(broker_id, cursors)
+        if stale:
+            self._look_up(stale)
+
+    def _send(self, broker_id: int, cursors: dict[TopicPartition, Cursor]) -> None:
+        deadline = Deadline.after(self._cluster.request_timeout_ms + self._max_wait_ms)
+        share = max(self._max_bytes // len(cursors), self._max_bytes // 8)
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            partitions=[
+                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch, cursor.last_epoch)
+                for tp, cursor in cursors.items()
+            ],
+            isolation_level=self._isolation_level,
+        )
+        connection = None
+        by_id = False
+        try:
+            connection = self._cluster.take(broker_id, deadline)
+            spec = FETCH
+            if self._topic_ids is not None:
+                by_id = connection.version_for(FETCH_BY_ID) >= FIRST_WITH_TOPIC_IDS
+                if by_id:
+                    spec = FETCH_BY_ID
+                    request = _with_ids(request, self._topic_ids)
+            connection.send(spec, request, deadline)
+        except (KafkaError, DeadlineExceededError) as error:
+            if connection is not None:
+                connection.close()
+            self._all_failed(cursors, error)
+            return
+        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=by_id)
+        for cursor in cursors.values():
+            cursor.in_flight = True
+
+    def _look_up(self, topics: set[str]) -> None:
+        now_ms = monotonic_ms()
+        if now_ms < self._lookup_at_ms:
+            return
+        self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
+        try:
+            self._cluster.refresh(topics, Deadline.after(min(_LOOKUP_MS, self._timeout_ms)))
+        except (KafkaError, DeadlineExceededError) as error:
+            self._all_failed(
+                {tp: each for tp, each in self._cursors.items() if tp.topic in topics}, error
+            )
+            return
+        self._check_ids(topics)
+        for tp, cursor in self._cursors.items():
+            if tp.topic not in topics or cursor.done or cursor.in_flight:
+                continue
+            cursor.leader_unsure = False
+            if self._cluster.known_leader(tp) is None:
+                cursor.failed(self._cluster.without_leader(tp))
+                if cursor.failing_ms() > self._cluster.unknown_topic_wait_ms:
+                    self._raise_if_unknown(tp)
+
+    def _check_ids(self, topics: Iterable[str]) -> None:
+        """After a refresh. KafkaError for a topic that is another one of its name now."""
+        if self._topic_ids is None:
+            return
+        for name in topics:
+            wanted = self._topic_ids.get(name)
+            found = self._cluster.view.topics.get(name)
+            if wanted is not None and found is not None and found.topic_id != wanted:
+                raise KafkaError(
+                    f"topic '{name}' was deleted, and is another one now",
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+
+    def _raise_if_unknown(self, tp: TopicPartition) -> None:
+        if not self._cluster.has(tp):
+            raise self._cluster.unknown(tp)
+
+    def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise error
+        for cursor in cursors.values():
+            cursor.failed(error)
+
+    # Answers in.
+
+    def _receive(self, wait_ms: int) -> list[FetchedBatches]:
+        found: list[FetchedBatches] = []
+        if not self._fetches:
+            if not self.done:
+                sleep_ms(min(wait_ms, self._next_retry_ms()))
+            return found
+        by_socket = {fetch.connection.socket: id_ for id_, fetch in self._fetches.items()}
+        for socket in wait_readable(by_socket, wait_ms):
+            found += self._answered(by_socket[socket])
+        for broker_id, fetch in list(self._fetches.items()):
+            if fetch.deadline.passed:
+                self._lost(broker_id, DeadlineExceededError(f"{fetch.connection.name}: no answer"))
+        return found
+
+    def _next_retry_ms(self) -> int:
+        now_ms = monotonic_ms()
+        waits = [
+            each.retry_at_ms - now_ms
+            for each in self._cursors.values()
+            if not each.done and not each.paused
+        ]
+        return max(1, min(waits, default=_LONGEST_WAIT_MS))
+
+    def _answered(self, broker_id: int) -> list[FetchedBatches]:
+        fetch = self._fetches[broker_id]
+        try:
+            response: FetchResponse = fetch.connection.receive(fetch.deadline)
+        except (KafkaError, DeadlineExceededError) as error:
+            self._lost(broker_id, error)
+            return []
+        del self._fetches[broker_id]
+        self._cluster.give_back(fetch.connection)
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
+        if not fetch.by_id and self._topic_ids is not None:
+            self._check_ids_behind(response)
+        found = []
+        for answer in response.partitions:
+            if fetch.by_id:
+                answer = answer._replace(topic=self._names.get(answer.topic, ""))
+            cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
+            if cursor is not None and self._cursors.get(cursor.tp) is cursor:
+                found += self._took(cursor, answer)
+        for cursor in fetch.cursors.values():
+            cursor.in_flight = False
+        return found
+
+    def _check_ids_behind(self, response: FetchResponse) -> None:
+        """Of a broker that knows topics by their names only: ids never come back, so what it sent
+        is of the topic that has the name still."""
+        topics = {answer.topic for answer in response.partitions if answer.records}
+        if topics:
+            self._cluster.refresh(topics)
+            self._check_ids(topics)
+
+    def _lost(self, broker_id: int, error: HeadraceError) -> None:
+        fetch = self._fetches.pop(broker_id)
+        fetch.connection.close()
+        self._all_failed(fetch.cursors, error)
+
+    def _took(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            cursor.failed(self._out_of_range(cursor))
+            return []
+        if code is not ErrorCode.NONE:
+            error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
+            if not code.retriable:
+                raise error
+            cursor.failed(error)
+            return []
+        if answer.diverging_epoch is not None:
+            _, end_offset = answer.diverging_epoch
+            cursor.failed(self._truncated(cursor, end_offset))
+            return []
+        start_offset = cursor.position
+        assert answer.records is None or isinstance(answer.records, memoryview)
+        records = cursor.took(answer.records, answer.high_watermark)
+        if records is None:
+            return []
+        return [
+            FetchedBatches(
+                cursor.tp,
+                records,
+                start_offset,
+                cursor.position,
+                answer.high_watermark,
+                answer.last_stable_offset,
+                answer.log_start_offset,
+                tuple(answer.aborted_transactions or ()),
+                cursor.last_epoch,
+            )
+        ]
+
+    def _truncated(self, cursor: Cursor, end_offset: int) -> KafkaError:
+        """The leader has had other records than were read since `end_offset`."""
+        tp, position = cursor.tp, cursor.position
+        truncation_offset = max(0, min(end_offset, position))
+        text = (
+            f"{tp}: the log was truncated: it was read up to offset {position}, and from offset "
+            f"{truncation_offset} on it has other records now (an unclean election?)"
+        )
+        if self._on_truncated is None:
+            raise LogTruncatedError(text, offset=position, truncation_offset=truncation_offset)
+        self.read_from(tp, self._on_truncated(tp, position, truncation_offset))
+        self.pause(tp, paused=cursor.paused)
+        return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
+
+    def _out_of_range(self, cursor: Cursor) -> KafkaError:
+        """Raise it where the leader still says so; a leader that has just been elected may not know
+        its end yet."""
+        tp = cursor.tp
+        start_offset = self._cluster.list_offsets({tp: EARLIEST})[tp]
+        end_offset = self._cluster.list_offsets({tp: LATEST}, isolation=self._isolation)[tp]
+        text = (
+            f"{tp}: offset {cursor.position} is out of range, the log has offsets "
+            f"{start_offset} to {end_offset} (exclusive)"
+        )
+        if start_offset <= cursor.position <= end_offset:
+            return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
+        if self._on_out_of_range is not None:
+            self.read_from(tp, self._on_out_of_range(tp, cursor.position, start_offset, end_offset))
+            self.pause(tp, paused=cursor.paused)
+            return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
+        raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
+
+    def _check_patience(self) -> None:
+        for cursor in self._cursors.values():
+            if (reason := cursor.stuck(self._timeout_ms)) is not None:
+                raise DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
+
+
+def _with_ids(request: FetchRequest, topic_ids: Mapping[str, UUID]) -> FetchRequest:
+    return request._replace(
+        partitions=[
+            wanted._replace(topic=topic_id_to_text(topic_ids[wanted.topic]))
+            for wanted in request.partitions
+        ]
+    )

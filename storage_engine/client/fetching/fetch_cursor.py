@@ -1,0 +1,146 @@
+"""How far one partition is read.
+
+Rule: the position moves by whole batches only, and never back.
+"""
+
+import struct
+from typing import NamedTuple
+
+from storage_engine.client.retry import pause_ms
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import monotonic_ms
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, LENGTH_END, read_header
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+
+
+class Cursor:
+    """`position` is the next offset to read; `end_offset` is exclusive, None for no end."""
+
+    __slots__ = (
+        "_attempts",
+        "_error",
+        "_failing_since_ms",
+        "_high_watermark",
+        "_waiting_since_ms",
+        "end_offset",
+        "in_flight",
+        "last_epoch",
+        "leader_epoch",
+        "leader_unsure",
+        "paused",
+        "position",
+        "retry_at_ms",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        start_offset: int,
+        end_offset: int | None,
+        *,
+        last_epoch: int = -1,
+    ) -> None:
+        self.tp = tp
+        # The leader epoch of the last batch that was read, -1 where that is not known: by it a
+        # leader notices that it never had that batch.
+        self.last_epoch = last_epoch
+        self.position = start_offset
+        self.end_offset = end_offset
+        self.in_flight = False
+        self.paused = False
+        self.leader_epoch = -1
+        # The leader has answered with an error or not at all: ask for the metadata first.
+        self.leader_unsure = False
+        self.retry_at_ms = 0
+        self._attempts = 0
+        self._error: HeadraceError | None = None
+        self._failing_since_ms = 0
+        # Nothing new below the end since then; 0 while there is.
+        self._waiting_since_ms = 0
+        self._high_watermark = -1
+
+    @property
+    def done(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+    def wants_fetch(self, now_ms: int) -> bool:
+        waits = self.done or self.in_flight or self.paused
+        return not waits and now_ms >= self.retry_at_ms
+
+    def took(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
+        """An answer without an error: moves on, and returns its whole batches, None where there is
+        none."""
+        self.in_flight = False
+        self._attempts = 0
+        self._error = None
+        self._high_watermark = high_watermark
+        whole = None if records is None else WholeBatches.of(records)
+        if whole is None:
+            self._waiting_since_ms = self._waiting_since_ms or monotonic_ms()
+            return None
+        self._waiting_since_ms = 0
+        self.position = max(self.position, whole.next_offset)
+        self.last_epoch = whole.last_epoch
+        return whole.records
+
+    def failed(self, error: HeadraceError) -> None:
+        """To be tried again, after a look at the metadata."""
+        self.in_flight = False
+        self.leader_unsure = True
+        now_ms = monotonic_ms()
+        if self._error is None:
+            self._failing_since_ms = now_ms
+        self._error = error
+        self.retry_at_ms = now_ms + pause_ms(self._attempts)
+        self._attempts += 1
+
+    def failing_ms(self) -> int:
+        """For how long it has failed without a pause."""
+        return 0 if self._error is None else monotonic_ms() - self._failing_since_ms
+
+    def stuck(self, timeout_ms: int) -> str | None:
+        """Why there is no use in waiting longer; None while there is."""
+        if self.done or self.paused:
+            return None
+        if self._error is not None:
+            return str(self._error) if self.failing_ms() >= timeout_ms else None
+        if self.end_offset is None or not self._waiting_since_ms:
+            return None
+        if monotonic_ms() - self._waiting_since_ms < timeout_ms:
+            return None
+        return (
+            f"{self.tp}: offset {self.position} has not come, the log can be read up to "
+            f"{self._high_watermark} and {self.end_offset} is asked for"
+        )
+
+
+class WholeBatches(NamedTuple):
+    """An answer without a batch that the leader cut: it may do that to the last one."""
+
+    records: memoryview
+    next_offset: int
+    """Behind the last batch."""
+    last_batch_bytes: int
+    last_epoch: int
+    """The leader epoch of the last batch."""
+
+    @classmethod
+    def of(cls, records: memoryview) -> "WholeBatches | None":
+        """None when there is no whole batch."""
+        start = end = 0
+        size = len(records)
+        unpack = _LENGTH.unpack_from
+        while end + HEADER_BYTES <= size:
+            next_end = end + LENGTH_END + int(unpack(records, end + _LENGTH_AT)[0])
+            if not end < next_end <= size:
+                break
+            start, end = end, next_end
+        if not end:
+            return None
+        header = read_header(records, start)
+        epoch = header.partition_leader_epoch
+        return cls(records[:end], header.next_offset, end - start, epoch)

@@ -1,0 +1,293 @@
+"""Record batches of one offset range of one partition, with as many fetches on their way as the
+link to the leader needs.
+
+Rule: whole batches, as bytes, each once and in order. What is fetched ahead only saves time:
+whatever goes wrong with it, it is dropped, and a `FetchReader` reads on from the position, which
+knows about leaders that move, retries and errors. Source: R-CLI2, R-CLI5.
+"""
+
+import time
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.fetching.committed_batches import without_read
+from storage_engine.client.fetching.fetch import (
+    FETCH_BYTES,
+    MAX_WAIT_MS,
+    FetchedBatches,
+    FetchReader,
+    isolation_level,
+)
+from storage_engine.client.fetching.fetch_cursor import WholeBatches
+from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
+from storage_engine.client.metadata import Leader
+from storage_engine.core.errors import DeadlineExceededError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+
+_POLL_MS = 1_000
+"""Of a fetch in its turn; repeated until the reader's timeout."""
+
+
+def read_range(
+    cluster: Cluster,
+    tp: TopicPartition,
+    start_offset: int,
+    end_offset: int,
+    *,
+    max_bytes: int = FETCH_BYTES,
+    most_in_flight: int = MOST_IN_FLIGHT,
+    isolation: str = "read_uncommitted",
+    timeout_ms: int | None = None,
+    max_wait_ms: int = MAX_WAIT_MS,
+) -> Generator[FetchedBatches, None, None]:
+    """The batches of one partition with offsets from `start_offset` to below `end_offset`.
+
+    Offsets at the edges and in gaps are the caller's affair: the first batch may begin before
+    `start_offset`, the last may end after `end_offset`. One fetch is on its way while the caller
+    works on the one before, and up to `most_in_flight` where answers take longer than that work
+    (0: none). Raises as FetchReader.poll does; an `end_offset` that the log does not reach is
+    waited for up to `timeout_ms`.
+    """
+    asking = _Asking(
+        cluster=cluster,
+        tp=tp,
+        isolation=isolation,
+        isolation_level=isolation_level(isolation),
+        max_wait_ms=max_wait_ms,
+        timeout_ms=timeout_ms or cluster.deadline_ms,
+    )
+    window = FetchWindow(end_offset, max_bytes=max_bytes, most_in_flight=most_in_flight)
+    return _read(asking, window, start_offset, end_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """What all fetches of a range have in common."""
+
+    cluster: Cluster
+    tp: TopicPartition
+    isolation: str
+    isolation_level: int
+    max_wait_ms: int
+    timeout_ms: int
+
+
+def _read(
+    asking: _Asking, window: FetchWindow, start_offset: int, end_offset: int
+) -> Generator[FetchedBatches, None, None]:
+    position, last_epoch = start_offset, -1
+    ahead = _FetchesAhead(asking, window)
+    try:
+        while position < end_offset:
+            asked_at_ms = monotonic_ms()
+            fetched = ahead.take(position)
+            if fetched is None:
+                patience_ms = max(1, asking.timeout_ms - (monotonic_ms() - asked_at_ms))
+                max_bytes = window.limit(position, ahead.first_start)
+                fetched = _fetch(asking, position, last_epoch, end_offset, max_bytes, patience_ms)
+                ahead.agree()
+                _learn(window, position, WholeBatches.of(fetched.records))
+            position, last_epoch = fetched.next_offset, fetched.last_epoch
+            ahead.send(position)
+            yield fetched
+    finally:
+        ahead.close()
+
+
+def _fetch(
+    asking: _Asking,
+    position: int,
+    last_epoch: int,
+    end_offset: int,
+    max_bytes: int,
+    timeout_ms: int,
+) -> FetchedBatches:
+    """In its turn, whatever it takes. `last_epoch`: that of the batch read before."""
+    reader = FetchReader(
+        asking.cluster,
+        {asking.tp: (position, end_offset)},
+        max_bytes=max_bytes,
+        max_wait_ms=asking.max_wait_ms,
+        isolation=asking.isolation,
+        timeout_ms=timeout_ms,
+        read_ahead=False,
+        last_epochs={asking.tp: last_epoch},
+    )
+    try:
+        while not (found := reader.poll(_POLL_MS)):
+            pass
+    finally:
+        reader.close()
+    return found[0]
+
+
+def _learn(window: FetchWindow, start_offset: int, whole: WholeBatches | None) -> None:
+    if whole is not None:
+        window.reached(
+            start_offset,
+            whole.next_offset,
+            size=len(whole.records),
+            last_batch=whole.last_batch_bytes,
+        )
+
+
+class _Sent(NamedTuple):
+    """A fetch without an answer yet."""
+
+    start_offset: int
+    at_s: float
+
+
+class _FetchesAhead:
+    """One behind the other on one connection to the leader, which answers in that order.
+
+    They are sent only to the leader, of an epoch, that a fetch in its turn was answered by: that
+    one has the batches that were read before, which a fetch ahead can't tell it of.
+    """
+
+    def __init__(self, asking: _Asking, window: FetchWindow) -> None:
+        self._asking = asking
+        self._window = window
+        self._sent: deque[_Sent] = deque()
+        self._connection: BrokerConnection | None = None
+        self._broker_id = -1
+        # Who has what was read, under which epoch.
+        self._agreed: Leader | None = None
+        # When the answer came that the caller works on; None for one that is no measure.
+        self._work_began_s: float | None = None
+
+    @property
+    def first_start(self) -> int | None:
+        """Where the oldest fetch in flight begins."""
+        return self._sent[0].start_offset if self._sent else None
+
+    def agree(self) -> None:
+        """A fetch in its turn was answered."""
+        self._agreed = self._asking.cluster.known_leader(self._asking.tp)
+
+    def take(self, position: int) -> FetchedBatches | None:
+        """The batches that go on at `position`; None where no fetch in flight has them."""
+        if self._work_began_s is not None:
+            self._window.worked(time.perf_counter() - self._work_began_s)
+            self._work_began_s = None
+        while self._sent and self._sent[0].start_offset <= position:
+            answer = self._receive(self._sent[0])
+            whole = None if answer is None else _whole(answer)
+            if answer is None or whole is None:
+                self._drop()
+                return None
+            _learn(self._window, self._sent.popleft().start_offset, whole)
+            if whole.next_offset > position:
+                return self._fetched(answer, whole, position)
+        return None
+
+    def _receive(self, sent: _Sent) -> FetchPartitionResponse | None:
+        """None when it has failed."""
+        connection = self._connection
+        assert connection is not None
+        deadline = self._deadline()
+        try:
+            if not wait_readable([connection.socket], deadline.left_ms):
+                return None
+            came_s = time.perf_counter()
+            response: FetchResponse = connection.receive(deadline)
+        except (KafkaError, DeadlineExceededError):
+            return None
+        if response.error_code or len(response.partitions) != 1:
+            return None
+        (answer,) = response.partitions
+        if answer.error_code:
+            return None
+        self._window.answered(came_s - sent.at_s)
+        self._work_began_s = came_s
+        return answer
+
+    def _fetched(
+        self, answer: FetchPartitionResponse, whole: WholeBatches, position: int
+    ) -> FetchedBatches:
+        """Without what the fetches before it have brought."""
+        if not self._window.is_full(len(whole.records)):
+            self._work_began_s = None
+        records, aborted = without_read(whole.records, answer.aborted_transactions or (), position)
+        return FetchedBatches(
+            self._asking.tp,
+            records,
+            position,
+            whole.next_offset,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            aborted,
+            whole.last_epoch,
+        )
+
+    def send(self, position: int) -> None:
+        """As many as are wanted in flight, when all below `position` is read."""
+        leader = self._asking.cluster.known_leader(self._asking.tp)
+        if leader is None or leader.broker_id != self._broker_id or leader != self._agreed:
+            self._drop()
+        if leader is None or leader != self._agreed:
+            return
+        while len(self._sent) < self._window.wanted_in_flight:
+            last_start = self._sent[-1].start_offset if self._sent else None
+            start = self._window.next_start(position, last_start)
+            if start is None:
+                return
+            try:
+                self._send(start, leader)
+            except (KafkaError, DeadlineExceededError):
+                self._drop()
+                return
+
+    def _send(self, start_offset: int, leader: Leader) -> None:
+        deadline = self._deadline()
+        if self._connection is None:
+            self._connection = self._asking.cluster.take(leader.broker_id, deadline)
+            self._broker_id = leader.broker_id
+        max_bytes = self._window.limit(start_offset)
+        request = FetchRequest(
+            max_wait_ms=self._asking.max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            partitions=[FetchPartition(*self._asking.tp, start_offset, max_bytes, leader.epoch)],
+            isolation_level=self._asking.isolation_level,
+        )
+        self._connection.send(FETCH, request, deadline)
+        self._sent.append(_Sent(start_offset, time.perf_counter()))
+
+    def _deadline(self) -> Deadline:
+        asking = self._asking
+        longest_ms = asking.cluster.request_timeout_ms + asking.max_wait_ms
+        return Deadline.after(min(longest_ms, asking.timeout_ms))
+
+    def _drop(self) -> None:
+        """All that is in flight."""
+        self._sent.clear()
+        self._work_began_s = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """Give back the connection; with a fetch in flight it is closed."""
+        if self._connection is not None:
+            self._asking.cluster.give_back(self._connection)
+            self._connection = None
+
+
+def _whole(answer: FetchPartitionResponse) -> WholeBatches | None:
+    assert answer.records is None or isinstance(answer.records, memoryview)
+    return None if answer.records is None else WholeBatches.of(answer.records)

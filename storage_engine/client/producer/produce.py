@@ -1,0 +1,504 @@
+"""Record batches to the leaders of their partitions.
+
+    append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
+    to 5 requests in flight per leader -> delivered | retried in order | final error
+
+Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more. A
+batch whose owner wants to be told fails alone, outside of transactions; what comes later goes on.
+With idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
+numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
+"""
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.leader_lookup import LeaderLookup
+from storage_engine.client.producer.delivery import Delivery
+from storage_engine.client.producer.produce_lane import Lane, Request
+from storage_engine.client.producer.produce_queue import (
+    Done,
+    PartitionQueue,
+    PendingBatch,
+    Producer,
+    Transaction,
+)
+from storage_engine.client.producer.produce_verdict import Verdict, final_error, verdict_on
+from storage_engine.client.producer.producer_errors import TriesExhaustedError
+from storage_engine.client.producer.producer_id import new_producer
+from storage_engine.core.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import Readable, wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from storage_engine.protocol.records.records import EncodedBatch
+
+MAX_REQUEST_BYTES = 1 << 20
+"""Batches of different partitions share a request up to this; a single larger batch goes alone."""
+
+BUFFER_BYTES = 32 << 20
+"""`buffer.memory`: appended and not acknowledged; beyond it `append` waits."""
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""`delivery.timeout.ms`: from append to acknowledgement, with all retries."""
+
+WORK_BYTES = 64 << 10
+"""`append` looks after sending and answers once in so many bytes: small batches go together."""
+
+WORK_MS = 5
+"""And once in so many milliseconds, if it is called at all."""
+
+NEWEST_OF_ENLISTED = 10
+"""The newest version of Produce in transactions whose partitions the client enlists by itself."""
+
+_ANSWER_GRACE_MS = 2_000
+"""The leader gives up waiting for replicas after the request timeout; its answer gets some time to
+arrive."""
+
+_LONGEST_WAIT_MS = 100
+"""Timers (retries, expiry) are looked at this often."""
+
+_LOOKUP_MS = 1_000
+"""For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
+
+
+class BatchWriter:
+    """Appends encoded batches to partitions, several leaders at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: int = -1,
+        transaction: Transaction | None = None,
+        max_in_flight: int = 5,
+        idempotent: bool | None = None,
+        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        retries: int | None = None,
+        request_timeout_ms: int | None = None,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        on_delivered: Callable[[TopicPartition, int, int], None] | None = None,
+        waker: Readable | None = None,
+    ) -> None:
+        """`transaction`: all batches are part of it; it needs acks=-1. `on_delivered` gets
+        (partition, base offset, record count) of each acknowledged batch. `retries`: how often a
+        batch is sent again at most, None for as often as the delivery timeout allows. `waker` ends
+        a wait of `poll`.
+        """
+        if acks not in (-1, 0, 1):
+            raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
+        if idempotent and acks != -1:
+            raise ConfigError(f"idempotence needs acks=-1 (all), not {acks}")
+        if transaction is not None and (acks != -1 or idempotent is False):
+            raise ConfigError("a transaction needs acks=-1 (all) and idempotence")
+        self._cluster = cluster
+        self._acks = acks
+        self._max_in_flight = max_in_flight
+        self._idempotent = acks == -1 if idempotent is None else idempotent
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._retries = retries
+        self._request_timeout_ms = request_timeout_ms or cluster.request_timeout_ms
+        self._max_request_bytes = max_request_bytes
+        self._buffer_bytes = buffer_bytes
+        self._on_delivered = on_delivered
+        self._wakers = () if waker is None else (waker,)
+        self._transaction = transaction
+        self._producer: Producer | None = None
+        if transaction is not None:
+            self._producer = Producer(transaction.producer_id, transaction.epoch, True)
+        # Partitions that the coordinator has not heard of.
+        self._unenlisted: list[TopicPartition] = []
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # Partitions with batches that wait or are set aside, in the order of their turn.
+        self._turns: dict[TopicPartition, PartitionQueue] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._buffered_bytes = 0
+        self._unworked_bytes = 0
+        self._worked_at_ms = 0
+        self._failure: HeadraceError | None = None
+        self._lookup = LeaderLookup(cluster)
+        self._closed = False
+        self.deliveries: dict[TopicPartition, Delivery] = {}
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """There will be batches for each of these: a transaction is told of all in one request."""
+        self._check()
+        for tp in partitions:
+            if tp not in self._queues:
+                self._open_queue(tp)
+
+    def append(
+        self,
+        tp: TopicPartition,
+        batch: "EncodedBatch",
+        *,
+        done: Done | None = None,
+        expires_at_ms: int | None = None,
+    ) -> None:
+        """Take over `batch`, whose bytes are stamped and belong to the writer until they are
+        delivered. Waits while too much is buffered. Raises the error that the writer has failed
+        with, if it has. `done` is told what became of the batch, unless the writer fails; its final
+        error is then its own. `expires_at_ms` (monotonic) stands for the delivery timeout."""
+        self._check()
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._open_queue(tp)
+        if expires_at_ms is None:
+            expires_at_ms = monotonic_ms() + self._delivery_timeout_ms
+        queue.append(batch.data, batch.record_count, expires_at_ms, done)
+        self._buffered_bytes += len(batch.data)
+        self._unworked_bytes += len(batch.data)
+        self._turns.setdefault(tp, queue)
+        if self._unworked_bytes >= WORK_BYTES or monotonic_ms() - self._worked_at_ms >= WORK_MS:
+            self._work(0)
+        while self._buffered_bytes > self._buffer_bytes and self._failure is None:
+            self._work(_LONGEST_WAIT_MS)
+        self._check()
+
+    def poll(self, wait_ms: int = 0) -> None:
+        """Send what waits and take what is answered, for a caller who appends seldom."""
+        self._check()
+        self._work(wait_ms)
+        self._check()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, and nothing is in flight."""
+        return all(queue.idle for queue in self._queues.values())
+
+    def waiting(self, tp: TopicPartition) -> bool:
+        """Whether a batch for `tp` waits to be sent."""
+        queue = self._queues.get(tp)
+        return queue is not None and bool(queue.waiting)
+
+    def flush(self) -> None:
+        """Return when all is acknowledged; raise the first final error."""
+        while self._failure is None and not self.idle:
+            self._work(_LONGEST_WAIT_MS)
+        self._check()
+
+    def close(self) -> None:
+        """Flush, and give the connections back."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Drop what is not acknowledged; it may or may not arrive."""
+        self._closed = True
+        for lane in self._lanes.values():
+            self._cluster.give_back(lane.connection)
+        self._lanes.clear()
+        self._turns.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise HeadraceError("the writer is closed")
+
+    def _open_queue(self, tp: TopicPartition) -> PartitionQueue:
+        if not self._cluster.has(tp):
+            self._cluster.leader(tp)
+        if self._idempotent and self._producer is None:
+            self._producer = new_producer(self._cluster)
+        if self._transaction is not None:
+            self._unenlisted.append(tp)
+        queue = self._queues[tp] = PartitionQueue(tp, self._producer)
+        self.deliveries[tp] = Delivery()
+        return queue
+
+    # One round of work: answers in, timers, requests out.
+
+    def _work(self, wait_ms: int) -> None:
+        self._worked_at_ms = monotonic_ms()
+        self._unworked_bytes = 0
+        try:
+            self._send_all()
+            self._collect(wait_ms)
+            self._expire()
+            self._send_all()
+        except HeadraceError as error:
+            self._fail(error)
+
+    def _fail(self, error: HeadraceError) -> None:
+        """The first final error ends everything: what is in flight is abandoned."""
+        if self._failure is None:
+            self._failure = error
+        for lane in self._lanes.values():
+            lane.connection.close()
+        self._lanes.clear()
+        self._turns.clear()
+        self._buffered_bytes = 0
+
+    def _send_all(self) -> None:
+        if self._unenlisted and self._transaction is not None:
+            self._transaction.enlist(self._unenlisted)
+            self._unenlisted = []
+        if self._lookup.wanted:
+            self._look_up()
+        while self._turns and self._send_round():
+            pass
+
+    def _send_round(self) -> bool:
+        """One request to each leader that can take one; False when there was none to send."""
+        now_ms = monotonic_ms()
+        chosen: dict[int, dict[TopicPartition, PendingBatch]] = {}
+        sizes: dict[int, int] = {}
+        for tp, queue in list(self._turns.items()):
+            if not queue.waiting:
+                if not queue.recovering:
+                    del self._turns[tp]
+                continue
+            broker_id = self._destination(queue, now_ms)
+            if broker_id is None:
+                continue
+            size = len(queue.waiting[0].data)
+            if broker_id not in chosen:
+                if not self._has_room(broker_id):
+                    continue
+                chosen[broker_id] = {}
+                sizes[broker_id] = 0
+            elif sizes[broker_id] + size > self._max_request_bytes:
+                continue
+            chosen[broker_id][tp] = queue.start_first(broker_id)
+            sizes[broker_id] += size
+            # Its next turn comes after all others'.
+            self._turns[tp] = self._turns.pop(tp)
+        for broker_id, batches in chosen.items():
+            self._send(broker_id, batches)
+        return bool(chosen)
+
+    def _destination(self, queue: PartitionQueue, now_ms: int) -> int | None:
+        """The leader, when the partition's next batch may be sent to it now."""
+        if not queue.may_send(now_ms, one_at_a_time=not self._idempotent and self._acks != 0):
+            return None
+        leader = self._cluster.known_leader(queue.tp)
+        if leader is None:
+            self._lookup.doubt(queue.tp.topic)
+            return None
+        if queue.in_flight and queue.broker_id != leader.broker_id:
+            return None
+        if queue.renew_producer and not queue.waiting[0].perhaps_appended:
+            queue.use_producer(new_producer(self._cluster))
+        return leader.broker_id
+
+    def _has_room(self, broker_id: int) -> bool:
+        lane = self._lanes.get(broker_id)
+        return lane is None or len(lane.requests) < self._max_in_flight
+
+    def _send(self, broker_id: int, batches: dict[TopicPartition, PendingBatch]) -> None:
+        deadline = Deadline.after(self._request_timeout_ms + _ANSWER_GRACE_MS)
+        request = Request(batches, deadline)
+        lane = self._lanes.get(broker_id)
+        try:
+            if lane is None:
+                connection = self._cluster.take(broker_id, deadline)
+                lane = self._lanes[broker_id] = Lane(broker_id, connection)
+            lane.requests.append(request)
+            version = lane.connection.version_for(PRODUCE)
+            name = None
+            if self._transaction is not None:
+                name = self._transaction.transactional_id
+                version = min(version, NEWEST_OF_ENLISTED)
+            message = ProduceRequest(
+                name,
+                self._acks,
+                self._request_timeout_ms,
+                [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
+            )
+            lane.connection.send(
+                PRODUCE, message, deadline, version=version, answered=self._acks != 0
+            )
+        except (KafkaError, DeadlineExceededError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if lane is None:
+                self._set_aside(request, str(error), perhaps_appended=False)
+            else:
+                self._drop(lane, str(error))
+            return
+        if self._acks == 0:
+            lane.requests.pop()
+            for tp, batch in batches.items():
+                self._delivered(tp, batch, -1)
+
+    def _collect(self, wait_ms: int) -> None:
+        """Take the answers that are there; wait up to `wait_ms` for the first."""
+        lanes = [lane for lane in self._lanes.values() if lane.requests]
+        busy: dict[Readable, Lane] = {lane.connection.socket: lane for lane in lanes}
+        wait_ms = min(wait_ms, self._next_timer_ms())
+        if busy or (self._turns and self._wakers):
+            for socket in wait_readable([*busy, *self._wakers], wait_ms):
+                if socket in busy:
+                    self._receive(busy[socket])
+        elif self._turns:
+            sleep_ms(wait_ms)
+        for lane in list(self._lanes.values()):
+            if lane.requests and lane.requests[0].deadline.passed:
+                self._drop(lane, f"{lane.connection.name}: no answer to a Produce request in time")
+
+    def _next_timer_ms(self) -> int:
+        """From now to the first retry or look-up that waits for its time."""
+        now_ms = monotonic_ms()
+        timers = [queue.retry_at_ms for queue in self._turns.values()]
+        if self._lookup.wanted:
+            timers.append(self._lookup.due_at_ms)
+        return min([at_ms - now_ms for at_ms in timers if at_ms > now_ms], default=_LONGEST_WAIT_MS)
+
+    def _receive(self, lane: Lane) -> None:
+        while lane.requests:
+            try:
+                response = lane.connection.receive_nowait()
+            except (KafkaError, DeadlineExceededError) as error:
+                self._drop(lane, str(error))
+                return
+            if response is None:
+                return
+            self._answered(lane.requests.popleft(), response)
+
+    def _drop(self, lane: Lane, reason: str) -> None:
+        """The connection is lost, and with it the knowledge of what the leader has."""
+        lane.connection.close()
+        self._lanes.pop(lane.broker_id, None)
+        for request in lane.requests:
+            self._set_aside(request, reason, perhaps_appended=True)
+        lane.requests.clear()
+
+    def _set_aside(self, request: Request, reason: str, *, perhaps_appended: bool) -> None:
+        for tp, batch in request.batches.items():
+            self._retry(tp, batch, reason, perhaps_appended=perhaps_appended)
+
+    def _retry(
+        self,
+        tp: TopicPartition,
+        batch: PendingBatch,
+        reason: str,
+        *,
+        perhaps_appended: bool,
+        counts: bool = True,
+    ) -> None:
+        """`counts` False: it has failed only because one before it had."""
+        queue = self._queues[tp]
+        batch.tries += counts
+        if counts and self._retries is not None and batch.tries > self._retries:
+            message = f"{tp}: not delivered in {batch.tries} tries (retries={self._retries}): "
+            self._give_up(queue, batch, TriesExhaustedError(message + reason))
+            return
+        queue.failed(batch, reason, perhaps_appended=perhaps_appended)
+        self._turns.setdefault(tp, queue)
+        self._lookup.doubt(tp.topic)
+
+    # Answers.
+
+    def _answered(self, request: Request, response: ProduceResponse) -> None:
+        for answer in response.partitions:
+            tp = TopicPartition(answer.topic, answer.partition)
+            batch = request.batches.pop(tp, None)
+            if batch is not None:
+                self._settle(tp, batch, answer)
+        self._set_aside(request, "the leader's answer left it out", perhaps_appended=True)
+
+    def _settle(
+        self, tp: TopicPartition, batch: PendingBatch, answer: ProducePartitionResponse
+    ) -> None:
+        code = ErrorCode.of(answer.error_code)
+        queue = self._queues[tp]
+        verdict = verdict_on(
+            code,
+            idempotent=self._idempotent,
+            earlier_failed=queue.recovering,
+            perhaps_appended=batch.perhaps_appended,
+            overtaken=queue.overtaken(batch),
+        )
+        if verdict is Verdict.DELIVERED:
+            self._delivered(tp, batch, answer.base_offset)
+            return
+        if verdict is Verdict.RENEW and self._transaction is not None:
+            # Another producer would not be part of the transaction.
+            verdict = Verdict.FINAL
+        if verdict is Verdict.FINAL:
+            error = final_error(tp, len(batch.data), code, answer.error_message)
+            self._give_up(queue, batch, error)
+            return
+        reason = f"{code.name}: {answer.error_message or code.meaning}"
+        self._retry(
+            tp,
+            batch,
+            reason,
+            perhaps_appended=verdict is Verdict.RETRY_UNSURE,
+            counts=code.retriable,
+        )
+        queue.renew_producer |= verdict is Verdict.RENEW
+
+    def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: HeadraceError) -> None:
+        if batch.done is None or self._transaction is not None:
+            raise error
+        queue.given_up(batch)
+        self._buffered_bytes -= len(batch.data)
+        batch.done(-1, error)
+
+    def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
+        self._queues[tp].delivered(batch)
+        self._buffered_bytes -= len(batch.data)
+        self.deliveries[tp].took(base_offset, batch.record_count)
+        if self._on_delivered is not None:
+            self._on_delivered(tp, base_offset, batch.record_count)
+        if batch.done is not None:
+            batch.done(base_offset, None)
+
+    # Timers.
+
+    def _expire(self) -> None:
+        """Fail when a batch waits beyond its delivery timeout."""
+        now_ms = monotonic_ms()
+        for tp, queue in self._turns.items():
+            while not queue.in_flight and queue.waiting:
+                batch = queue.waiting[0]
+                if batch.expires_at_ms > now_ms:
+                    break
+                reason = self._lookup.last_error or queue.last_error or "it has no leader"
+                message = f"{tp}: not delivered within {self._delivery_timeout_ms} ms: {reason}"
+                self._give_up(queue, batch, DeadlineExceededError(message))
+
+    def _look_up(self) -> None:
+        """Not beyond the time when the first batch expires."""
+        queues = self._turns.values()
+        now_ms = monotonic_ms()
+        expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
+        left_ms = min(expiries, default=now_ms) - now_ms
+        self._lookup.look(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))

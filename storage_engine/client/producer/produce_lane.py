@@ -1,0 +1,34 @@
+"""The way to one leader: its connection, and the Produce requests in flight on it.
+
+Rule: answers come in the order of the requests, so the oldest request is the one that is answered
+next.
+"""
+
+from collections import deque
+
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.client.producer.produce_queue import PendingBatch
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+
+
+class Request:
+    """A Produce request: at most one batch of each partition."""
+
+    __slots__ = ("batches", "deadline")
+
+    def __init__(self, batches: dict[TopicPartition, PendingBatch], deadline: Deadline) -> None:
+        # Those that are not settled yet.
+        self.batches = batches
+        self.deadline = deadline
+
+
+class Lane:
+    """`requests` in flight, oldest first."""
+
+    __slots__ = ("broker_id", "connection", "requests")
+
+    def __init__(self, broker_id: int, connection: BrokerConnection) -> None:
+        self.broker_id = broker_id
+        self.connection = connection
+        self.requests: deque[Request] = deque()

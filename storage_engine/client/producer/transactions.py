@@ -1,0 +1,213 @@
+"""The transactions of one producer, as their coordinator has them.
+
+    init -> begin -> enlist, send_offsets -> end(commits) -> begin ...
+
+Rule: a lost or retriable answer is followed by the same request, at whoever coordinates by then,
+until the deadline. Each transaction has an epoch of its own (KIP-890), so that what comes late of
+the one before is refused everywhere. Source: KIP-98, KIP-447, KIP-890. Not for several
+threads at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from storage_engine.client.admin.topics import api_of
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.consumer.consumer_errors import CommitRefusedError
+from storage_engine.client.consumer.group_requests import GroupMetadata
+from storage_engine.client.coordinator_lookup import GROUP, TRANSACTION, find_coordinator
+from storage_engine.client.producer.enlisting import (
+    ENLIST_VERSION,
+    enlist_request,
+    enlisted_codes,
+    worst,
+)
+from storage_engine.client.producer.producer_errors import ProducerFencedError
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from storage_engine.protocol.apis.spec import ApiSpec
+
+_ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
+
+_ADD_OFFSETS_VERSION = 3
+_OFFSET_COMMIT_VERSION = 3
+"""The newest of producers that enlist what they write to."""
+
+_END_VERSION = 5
+"""Each transaction ends under the next epoch."""
+
+_FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+_NO_MEMBERS_WORD = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+
+CodesOf = Callable[[Any], Iterable[int]]
+
+
+class ProducerTransactions:
+    """Of one transactional id; what `BatchWriter` writes in, between `begin` and `end`."""
+
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, *, timeout_ms: int, deadline_ms: int
+    ) -> None:
+        """`timeout_ms`: the coordinator aborts a transaction that is older. `deadline_ms`: of each
+        operation with its retries."""
+        self._cluster = cluster
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._deadline_ms = deadline_ms
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self.producer_id = -1
+        self.epoch = -1
+        self._is_empty = True
+
+    def init(self) -> None:
+        """Take the id over: what its last owner left open is aborted, and that owner is fenced."""
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+        )
+        answer = self._ask(INIT_PRODUCER_ID, request, lambda answer: [answer.error_code])
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    def begin(self) -> None:
+        self._is_empty = True
+
+    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before the first batch for them."""
+        spec, message = enlist_request(
+            self.transactional_id, self.producer_id, self.epoch, partitions
+        )
+        self._is_empty = False
+        self._ask(spec, message, enlisted_codes, version=ENLIST_VERSION)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        """Have the group's offsets, by partition the next one to read, committed with the
+        transaction. CommitRefusedError when the member is not in the present generation."""
+        if not offsets:
+            return
+        spec, request = api_of(_ADD_OFFSETS)
+        message = request(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group.group_id,
+        )
+        self._is_empty = False
+        self._ask(spec, message, lambda answer: [answer.error_code], version=_ADD_OFFSETS_VERSION)
+        spec, request = api_of(_OFFSET_COMMIT)
+        topic_class = request.TxnOffsetCommitRequestTopic
+        topics: dict[str, list[Any]] = {}
+        for tp, offset in offsets.items():
+            row = topic_class.TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+            topics.setdefault(tp.topic, []).append(row)
+        message = request(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=[topic_class(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+        self._ask(
+            spec,
+            message,
+            lambda answer: [row.error_code for each in answer.topics for row in each.partitions],
+            version=_OFFSET_COMMIT_VERSION,
+            key=(GROUP, group.group_id),
+        )
+
+    def end(self, *, commits: bool) -> None:
+        """What nothing was written in ends by itself. Once this returns, the outcome is decided."""
+        if self._is_empty:
+            return
+        spec, request = api_of(_END)
+        message = request(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commits,
+        )
+        answer = self._ask(spec, message, lambda answer: [answer.error_code], version=_END_VERSION)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self._is_empty = True
+
+    def _ask(
+        self,
+        spec: ApiSpec,
+        message: Any,
+        codes_of: CodesOf,
+        *,
+        version: int | None = None,
+        key: tuple[int, str] | None = None,
+    ) -> Any:
+        """The answer of the coordinator of `key`, of the transaction unless told otherwise."""
+        key = key or (TRANSACTION, self.transactional_id)
+        deadline = Deadline.after(self._deadline_ms)
+        retry = Retry(f"{spec.name} of '{self.transactional_id}'", deadline)
+        while True:
+            failure: HeadraceError
+            try:
+                answer = self._cluster.request(
+                    self._find(key, deadline),
+                    spec,
+                    message,
+                    version=version,
+                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
+                )
+            except (KafkaError, DeadlineExceededError) as error:
+                failure = error
+            else:
+                code = worst(codes_of(answer))
+                if code is ErrorCode.NONE:
+                    return answer
+                failure = self._error(spec, code)
+                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    # The coordinator is right, and busy with the one before.
+                    retry.pause(failure)
+                    continue
+            self._coordinators.pop(key, None)
+            retry.pause(failure)
+
+    def _find(self, key: tuple[int, str], deadline: Deadline) -> int:
+        if key not in self._coordinators:
+            kind, name = key
+            what = f"'{name}'"
+            found = find_coordinator(self._cluster, kind, name, what, deadline)
+            self._coordinators[key] = found
+        return self._coordinators[key]
+
+    def _error(self, spec: ApiSpec, code: ErrorCode) -> KafkaError:
+        text = f"{spec.name} of '{self.transactional_id}': {code.meaning}"
+        if code in _FENCED:
+            return ProducerFencedError(text, code)
+        if code in _NO_MEMBERS_WORD:
+            return CommitRefusedError(text, code)
+        return KafkaError(text, code)

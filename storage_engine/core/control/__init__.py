@@ -1,0 +1,1 @@
+"""The controller's state machine: what the cluster should be, derived from what it is."""

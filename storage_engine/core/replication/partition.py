@@ -1,0 +1,373 @@
+"""A partition as its leader drives it: followers' progress, high watermark, ISR.
+
+Rule: `step(event)` returns effects and touches nothing else. The high watermark never moves back
+while a leader leads. Source: R-REP3 to R-REP6, document 003 (1.4.4), KIP-497 (pending ISR), KIP-903
+(stale incarnations stay out).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage_engine.core.ids import NO_TAIL_LOST
+from storage_engine.core.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
+
+UNKNOWN_OFFSET = -1
+"""End offset of a follower that has not fetched from this leader yet (document 003, 1.4.4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The leader's log grew."""
+
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flushed:
+    """What of the leader's log is on the medium, where only that counts as held
+    (`flush.before.ack`)."""
+
+    flushed_end_offset: int | None
+    """None: everything in the log counts, flushed or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFetched:
+    """A follower asked for records from `fetch_offset` on: it holds all below it."""
+
+    replica: int
+    fetch_offset: int
+    log_end_offset: int
+    """The leader's own, when it answered."""
+    now_ms: int
+    eligible: bool = True
+    """False for an incarnation that is not the registered one, or a broker that is shutting
+    down."""
+    broker_epoch: int = NO_TAIL_LOST
+    """The follower's incarnation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrAccepted:
+    """The proposed ISR was written."""
+
+    isr: frozenset[int]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrUndecided:
+    """The write was rejected, or its answer never came: the state has to be read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateObserved:
+    """The partition's state as read back after an undecided proposal."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time went on: look for laggards."""
+
+    now_ms: int
+    log_end_offset: int
+
+
+Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighWatermarkAdvanced:
+    """Everything below is on every in-sync replica: consumers may read it, acks=all may be
+    answered."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeIsr:
+    """Write this ISR, on the condition that the state's version is still `partition_epoch`."""
+
+    isr: frozenset[int]
+    partition_epoch: int
+    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    """See `PartitionState`: of the members of this ISR."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadState:
+    """Read the partition's state and report it as StateObserved."""
+
+
+Effect = HighWatermarkAdvanced | ProposeIsr | ReadState
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What the leader knows of one follower."""
+
+    end_offset: int = UNKNOWN_OFFSET
+    caught_up_ms: int = 0
+    """Last time at which it held everything that the leader had."""
+    fetched_ms: int = 0
+    leader_end_at_fetch: int = 0
+
+    def note_fetch(self, event: FollowerFetched) -> None:
+        """A fetch at the leader's end, or at what was its end one fetch ago, counts as caught up
+        (R-REP4)."""
+        if event.fetch_offset >= event.log_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, event.now_ms)
+        elif self.fetched_ms and event.fetch_offset >= self.leader_end_at_fetch:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.end_offset = event.fetch_offset
+        self.fetched_ms = event.now_ms
+        self.leader_end_at_fetch = event.log_end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagLimits:
+    """When a follower counts as out of sync."""
+
+    lag_max_ms: int
+    lag_max_messages: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """What LeaderAndIsr tells the leader of a partition."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[int]
+    assigned_replicas: tuple[int, ...]
+    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    """See `PartitionState`."""
+
+
+class LeaderPartition:
+    """State of a partition on the broker that leads it."""
+
+    __slots__ = (
+        "_flushed_end_offset",
+        "_followers",
+        "_joined_epochs",
+        "_limits",
+        "_local",
+        "_log_end_offset",
+        "assigned_replicas",
+        "epoch_start_offset",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "partition_epoch",
+    )
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        *,
+        local: int,
+        log_end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+        limits: LagLimits,
+        flushed_end_offset: int | None = None,
+    ) -> None:
+        """`flushed_end_offset`: see `Flushed`."""
+        self._local = local
+        self._limits = limits
+        self._log_end_offset = log_end_offset
+        self._flushed_end_offset = flushed_end_offset
+        self._followers: dict[int, FollowerProgress] = {}
+        self._joined_epochs: dict[int, int] = {}
+        """Of replicas, in the ISR or not: the incarnation that was last seen to hold all that is
+        committed."""
+        self.high_watermark = min(high_watermark, log_end_offset)
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = log_end_offset
+        self.assigned_replicas: tuple[int, ...] = ()
+        self.isr: IsrState = CommittedIsr(members=leadership.isr)
+        self.renew(leadership, now_ms=now_ms)
+
+    def renew(self, leadership: Leadership, *, now_ms: int) -> list[Effect]:
+        """The same broker leads on under a newer epoch: its log is untouched (R-CTL3).
+
+        What followers held counts on if this is the next epoch. In one that this leader has not
+        heard of, another may have led, and followers have cut what they had from here.
+        """
+        assert leadership.leader_epoch >= self.leader_epoch
+        if leadership.leader_epoch > self.leader_epoch + 1:
+            self._followers = {}
+        if leadership.leader_epoch > self.leader_epoch:
+            self.epoch_start_offset = self._log_end_offset
+        self.leader_epoch = leadership.leader_epoch
+        self.partition_epoch = leadership.partition_epoch
+        self.assigned_replicas = leadership.assigned_replicas
+        self.isr = CommittedIsr(members=leadership.isr)
+        for replica, broker_epoch in leadership.joined_epochs.items():
+            self._note_joined(replica, broker_epoch)
+        followers = {}
+        for replica in leadership.assigned_replicas:
+            if replica == self._local:
+                continue
+            progress = self._followers.get(replica)
+            if progress is None:
+                # A member of the ISR gets the whole lag time to show itself.
+                in_sync = replica in leadership.isr
+                progress = FollowerProgress(caught_up_ms=now_ms if in_sync else 0)
+            followers[replica] = progress
+        self._followers = followers
+        return self._advance_high_watermark()
+
+    def step(self, event: Event) -> list[Effect]:
+        """Apply one event; the effects are for the driver to carry out, in order."""
+        match event:
+            case Appended():
+                self._log_end_offset = event.log_end_offset
+                return self._advance_high_watermark()
+            case Flushed():
+                self._flushed_end_offset = event.flushed_end_offset
+                return self._advance_high_watermark()
+            case FollowerFetched():
+                return self._on_follower_fetched(event)
+            case Tick():
+                self._log_end_offset = event.log_end_offset
+                return self._shrink(event.now_ms)
+            case IsrAccepted():
+                return self._commit(event.isr, event.partition_epoch)
+            case IsrUndecided():
+                return [] if isinstance(self.isr, CommittedIsr) else [ReadState()]
+            case StateObserved():
+                return self._on_observed(event)
+
+    def note_fetch_at_end(
+        self, replica: int, end_offset: int, *, now_ms: int, broker_epoch: int
+    ) -> bool:
+        """A member of the ISR, known to hold everything, has fetched from the end again: only its
+        time moves on. What FollowerFetched would do, for a small part of its cost, as a broker's
+        every fetch tells of all idle partitions too. False, and nothing is noted, where it may
+        mean more.
+        """
+        progress = self._followers.get(replica)
+        if (
+            progress is None
+            or not progress.end_offset == self._log_end_offset == end_offset
+            or not isinstance(self.isr, CommittedIsr)
+            or replica not in self.isr.members
+            or self._joined_epochs.get(replica, NO_TAIL_LOST) < broker_epoch
+        ):
+            return False
+        progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+        progress.fetched_ms = now_ms
+        progress.leader_end_at_fetch = end_offset
+        return True
+
+    def follower_end_offset(self, replica: int) -> int:
+        """End offset of a follower, UNKNOWN_OFFSET while it has not fetched."""
+        progress = self._followers.get(replica)
+        return progress.end_offset if progress else UNKNOWN_OFFSET
+
+    def _on_follower_fetched(self, event: FollowerFetched) -> list[Effect]:
+        progress = self._followers.get(event.replica)
+        if progress is None:
+            return []
+        self._log_end_offset = event.log_end_offset
+        progress.note_fetch(event)
+        effects: list[Effect] = []
+        if event.eligible and self._holds_what_is_committed(progress):
+            self._note_joined(event.replica, event.broker_epoch)
+            effects.extend(self._expand(event.replica))
+        effects.extend(self._advance_high_watermark())
+        return effects
+
+    def _holds_what_is_committed(self, progress: FollowerProgress) -> bool:
+        """What is committed may reach as far as this epoch's start, if not told here yet."""
+        return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+
+    def _note_joined(self, replica: int, broker_epoch: int) -> None:
+        known = self._joined_epochs.get(replica, NO_TAIL_LOST)
+        if broker_epoch > known:
+            self._joined_epochs[replica] = broker_epoch
+
+    def _expand(self, replica: int) -> list[Effect]:
+        """Admit a follower that holds what is committed."""
+        isr = self.isr
+        if not isinstance(isr, CommittedIsr) or replica in isr.members:
+            return []
+        self.isr = PendingExpand(members=isr.members, joining=replica)
+        return [self._proposal(self.isr)]
+
+    def _proposal(self, isr: PendingExpand | PendingShrink) -> ProposeIsr:
+        joined = self._joined_epochs
+        return ProposeIsr(
+            isr=isr.proposed,
+            partition_epoch=self.partition_epoch,
+            joined_epochs={r: joined[r] for r in isr.proposed if r in joined},
+        )
+
+    def _shrink(self, now_ms: int) -> list[Effect]:
+        isr = self.isr
+        if not isinstance(isr, CommittedIsr):
+            return []
+        laggards = frozenset(self._laggards(isr.members, now_ms))
+        if not laggards:
+            return []
+        self.isr = PendingShrink(members=isr.members, leaving=laggards)
+        return [self._proposal(self.isr)]
+
+    def _laggards(self, members: Iterable[int], now_ms: int) -> Iterable[int]:
+        limits = self._limits
+        for replica in members:
+            progress = self._followers.get(replica)
+            if progress is None or progress.end_offset == self._log_end_offset:
+                continue
+            lag = self._log_end_offset - max(progress.end_offset, 0)
+            too_long = now_ms - progress.caught_up_ms > limits.lag_max_ms
+            too_far = limits.lag_max_messages is not None and lag > limits.lag_max_messages
+            if too_long or too_far:
+                yield replica
+
+    def _commit(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
+        if partition_epoch <= self.partition_epoch:
+            return []
+        self.isr = CommittedIsr(members=isr)
+        self.partition_epoch = partition_epoch
+        return self._advance_high_watermark()
+
+    def _on_observed(self, event: StateObserved) -> list[Effect]:
+        """Settle an undecided proposal. A newer leader epoch is left to LeaderAndIsr, which will
+        tell."""
+        isr = self.isr
+        if isinstance(isr, CommittedIsr) or event.leader_epoch != self.leader_epoch:
+            return []
+        if event.leader != self._local:
+            return []
+        if event.partition_epoch > self.partition_epoch:
+            return self._commit(event.isr, event.partition_epoch)
+        return [self._proposal(isr)]
+
+    def _advance_high_watermark(self) -> list[Effect]:
+        """The smallest end offset over the maximal ISR (R-REP5); the leader's own is that of what
+        counts as held."""
+        lowest = self._log_end_offset
+        if self._flushed_end_offset is not None:
+            lowest = min(lowest, self._flushed_end_offset)
+        followers = self._followers
+        for replica in self.isr.maximal:
+            if replica == self._local:
+                continue
+            progress = followers.get(replica)
+            if progress is None:
+                # In the ISR but no longer assigned: the controller is about to say so.
+                return []
+            lowest = min(lowest, progress.end_offset)
+        if lowest <= self.high_watermark:
+            return []
+        self.high_watermark = lowest
+        return [HighWatermarkAdvanced(high_watermark=lowest)]

@@ -1,0 +1,1 @@
+"""What a log keeps of its records and its producers: retention, compaction, sequence numbers."""

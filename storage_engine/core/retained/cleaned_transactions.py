@@ -1,0 +1,49 @@
+"""Which batches of a log belong to aborted transactions, and which markers are still needed, while
+the log is gone through from its start. Its one rule: batches are shown to it in the order of their
+offsets, each once.
+
+A marker is needed as long as the log has a batch of its transaction, be it only an empty one that
+tells its producer's sequence: without it the transaction would be open again. Source: KIP-98,
+KIP-534.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+
+
+class CleanedTransactions:
+    """The transactions of one walk through a log."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted`: by ascending last offset, all that touch what is gone through."""
+        self._aborted: dict[int, deque[AbortedTransaction]] = {}
+        for each in aborted:
+            self._aborted.setdefault(each.producer_id, deque()).append(each)
+        self._with_data: set[int] = set()
+        """Producers of whose present transaction a batch was seen."""
+
+    def note_data(self, producer_id: int, base_offset: int) -> bool:
+        """A transactional batch; whether its transaction was aborted."""
+        self._with_data.add(producer_id)
+        aborted = self._current(producer_id, base_offset)
+        return aborted is not None and aborted.first_offset <= base_offset
+
+    def note_marker(self, producer_id: int, offset: int) -> tuple[bool, AbortedTransaction | None]:
+        """A marker: whether the log still has data of its transaction, and then its entry for the
+        index if it was aborted.
+        """
+        if producer_id not in self._with_data:
+            return False, None
+        self._with_data.discard(producer_id)
+        aborted = self._current(producer_id, offset)
+        is_end = aborted is not None and aborted.last_offset == offset
+        return True, aborted if is_end else None
+
+    def _current(self, producer_id: int, offset: int) -> AbortedTransaction | None:
+        """The producer's first aborted transaction that ends at or after `offset`."""
+        coming = self._aborted.get(producer_id)
+        while coming and coming[0].last_offset < offset:
+            coming.popleft()
+        return coming[0] if coming else None

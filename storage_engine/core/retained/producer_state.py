@@ -1,0 +1,396 @@
+"""What a log knows of its idempotent producers. Its one rule: within an epoch a producer's sequence
+has no gap and no repeat.
+
+For each producer id the newest epoch and the last five batches are kept: five, because a client may
+have as many requests in flight, so that any of them may come a second time and is then answered
+with its first offset.
+
+    batch comes with            state has                    outcome
+    older epoch                 a newer one                  InvalidProducerEpochError
+    newer epoch                 an older one                 sequence 0, else OutOfOrderSequence
+    same epoch, same sequences  one of the last five batches duplicate: offset of the first time
+    same epoch                  last sequence + 1 (or wrap)  accepted
+    same epoch                  anything else                OutOfOrderSequenceError
+    any sequence                a refused one before it      OutOfOrderSequenceError
+    any sequence but 0          nothing of the producer      accepted if it may be forgotten
+    no transaction              an open one                  InvalidTxnStateError
+
+    marker comes with           state has                    outcome
+    older producer epoch        a newer one                  InvalidProducerEpochError
+    epoch of its own            data of that epoch, open     InvalidProducerEpochError (KIP-1228)
+    older coordinator epoch     a newer one                  TransactionCoordinatorFencedError
+    anything else               an open transaction or none  accepted; ends it, or is harmless
+
+The lines on an unknown producer are where we are stricter than Kafka, which always accepts: where
+nothing of the producer can have been forgotten, one that does not start at 0 has a batch under way
+that failed and will be sent again, and accepting the later one first would lock the earlier one out
+for good. A producer that may be forgotten begins anywhere, but not behind a batch that was refused
+here and will be sent again.
+Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from storage_engine.core.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from storage_engine.core.transactions.partition_transactions import (
+    NO_COORDINATOR_EPOCH,
+    AbortedTransaction,
+    PartitionTransactions,
+    TransactionMarker,
+)
+from storage_engine.core.transactions.single_use import is_single_use
+
+BATCHES_REMEMBERED = 5
+"""Kafka's clients have at most five requests in flight per connection when they are idempotent."""
+
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_PRODUCER_EPOCH = -1
+
+NONE_FORGOTTEN = -1
+ANY_FORGOTTEN = (1 << 63) - 1
+"""Instead of the highest producer id that may be missing from a table."""
+
+REFUSALS_REMEMBERED = 1000
+"""Producers of one log: more than begin to write while replicas are missing. Each entry takes some
+hundred bytes, and clients choose the ids."""
+
+
+class ProducerBatch(NamedTuple):
+    """One batch of a producer, as it was appended."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """State of one producer id. Invariant: `batches` are all of `epoch`, oldest first."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "producer_id")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_seen_ms: int,
+        batches: Iterable[ProducerBatch] = (),
+        *,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.last_seen_ms = last_seen_ms
+        """By our clock: the times in batches may be those of events long past."""
+        self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
+        self.coordinator_epoch = coordinator_epoch
+        """Of the transaction coordinator that wrote the producer's last marker."""
+
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        """The remembered batch of exactly these sequences."""
+        if epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
+    def copy(self) -> "ProducerEntry":
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            self.last_seen_ms,
+            self.batches,
+            coordinator_epoch=self.coordinator_epoch,
+        )
+
+
+class RefusedBatch(NamedTuple):
+    """The first batch that a producer has to send again."""
+
+    epoch: int
+    first_sequence: int
+
+
+class ProducerStates:
+    """All producers of one log, and their transactions."""
+
+    __slots__ = ("_entries", "_refused", "forgotten_to", "transactions")
+
+    def __init__(
+        self,
+        entries: Iterable[ProducerEntry] = (),
+        *,
+        forgotten_to: int = NONE_FORGOTTEN,
+        transactions: PartitionTransactions | None = None,
+    ) -> None:
+        self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
+        self.transactions = PartitionTransactions() if transactions is None else transactions
+        self.forgotten_to = forgotten_to
+        """No producer of this log with a higher id is missing here: it is that of the highest one
+        that has expired, or ANY_FORGOTTEN where nobody knows what the log had, such as a replica
+        that was made when the log did not begin at offset 0 any more. For those of one transaction
+        see `single_use`: what their log knows of them is never needed again.
+        """
+        self._refused: dict[int, RefusedBatch] = {}
+        """By producer of which nothing is known. In memory only: it matters for as long as later
+        batches are under way on the connection that got the refusal."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        in_transaction: bool = False,
+    ) -> ProducerBatch | None:
+        """None when the batch may be appended, the batch of the first time when it is a duplicate;
+        else raises.
+        """
+        entry = self._entries.get(producer_id)
+        duplicate = self._check_sequence(entry, producer_id, epoch, first_sequence, last_sequence)
+        if duplicate is None and not in_transaction and self.transactions.is_open(producer_id):
+            raise InvalidTxnStateError(
+                f"producer {producer_id} has an open transaction in this partition and sent a batch"
+                " that is not part of one: end the transaction first"
+            )
+        return duplicate
+
+    def _check_sequence(
+        self,
+        entry: ProducerEntry | None,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+    ) -> ProducerBatch | None:
+        if entry is None:
+            self._check_first(producer_id, epoch, first_sequence)
+            return None
+        if epoch != entry.epoch:
+            _check_epoch_change(entry, epoch, first_sequence)
+            return None
+        if not entry.batches:
+            self._check_first(producer_id, epoch, first_sequence)
+            return None
+        expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        if first_sequence == expected:
+            return None
+        duplicate = entry.find(epoch, first_sequence, last_sequence)
+        if duplicate is None:
+            raise _gap(entry, first_sequence, expected)
+        return duplicate
+
+    def _check_first(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """Of a producer without a batch here."""
+        refused = self._refused.get(producer_id)
+        if (
+            refused is not None
+            and refused.epoch == epoch
+            and _is_behind(first_sequence, refused.first_sequence)
+        ):
+            raise OutOfOrderSequenceError(
+                f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, but"
+                f" {refused.first_sequence} was refused here and comes first: send both again"
+            )
+        if first_sequence != 0 and producer_id > self.forgotten_to:
+            raise OutOfOrderSequenceError(
+                f"producer {producer_id} starts with sequence {first_sequence}, but this"
+                " log has nothing of it: expected sequence 0"
+            )
+
+    def note_refused(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """A batch was refused in a way after which it is sent again. What the producer has sent
+        behind it must not be taken before it.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.batches:
+            # Its sequence says what comes next.
+            return
+        known = self._refused.get(producer_id)
+        if known is not None and (
+            known.epoch > epoch
+            or (known.epoch == epoch and _is_behind(first_sequence, known.first_sequence))
+        ):
+            return
+        self._refused[producer_id] = RefusedBatch(epoch, first_sequence)
+        if len(self._refused) > REFUSALS_REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """That of the first record that the producer writes next under this epoch."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch != epoch or not entry.batches:
+            return 0
+        return (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+
+    def check_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        *,
+        has_own_epoch: bool = False,
+    ) -> None:
+        """Raises what the coordinator is to get when its marker may not be appended."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        if epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"a marker for producer {producer_id} has epoch {epoch}, the log has already seen"
+                f" epoch {entry.epoch}"
+            )
+        if has_own_epoch and epoch == entry.epoch and self.transactions.is_open(producer_id):
+            raise InvalidProducerEpochError(
+                f"a marker for producer {producer_id} with epoch {epoch} has come late: the"
+                " transaction that is open under this epoch is the one after it"
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"a marker for producer {producer_id} comes from coordinator epoch"
+                f" {coordinator_epoch}, the log has one of epoch {entry.coordinator_epoch}"
+            )
+
+    def record(
+        self,
+        producer_id: int,
+        epoch: int,
+        batch: ProducerBatch,
+        *,
+        now_ms: int,
+        in_transaction: bool = False,
+    ) -> None:
+        """Takes up a batch that is in the log now; no checks, since a replica takes what its leader
+        has.
+        """
+        if in_transaction:
+            self.transactions.note_data(producer_id, batch.base_offset)
+        if self._refused:
+            self._refused.pop(producer_id, None)
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms, (batch,))
+            return
+        if epoch != entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.batches.append(batch)
+        entry.last_seen_ms = now_ms
+
+    def record_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: TransactionMarker | None,
+        *,
+        offset: int,
+        now_ms: int,
+    ) -> AbortedTransaction | None:
+        """Takes up the end of a transaction, which has no sequence but may raise the epoch; what
+        readers have to know when it is aborted and has data.
+
+        `marker` None: a control batch that ends nothing.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms)
+        elif epoch > entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.last_seen_ms = now_ms
+        if marker is None:
+            return None
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        ended = self.transactions.end(producer_id, offset)
+        if is_single_use(producer_id):
+            # Nothing of it comes any more, but for what is refused as unverified.
+            del self._entries[producer_id]
+        return None if marker.commits else ended
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that have been silent for longer and have no open transaction; their
+        number.
+        """
+        gone = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.last_seen_ms >= expiration_ms
+            and not self.transactions.is_open(producer_id)
+        ]
+        for producer_id in gone:
+            del self._entries[producer_id]
+            self._note_forgotten(producer_id)
+        return len(gone)
+
+    def _note_forgotten(self, producer_id: int) -> None:
+        if not is_single_use(producer_id):
+            self.forgotten_to = max(self.forgotten_to, producer_id)
+
+    def cut_from(self, before: "ProducerStates") -> None:
+        """This is the table of the same log as `before`, cut off: what that one knew, or had
+        forgotten, is all that can be missing.
+        """
+        if self.forgotten_to == ANY_FORGOTTEN:
+            self.forgotten_to = before.forgotten_to
+            for producer_id in before._entries.keys() - self._entries.keys():
+                self._note_forgotten(producer_id)
+
+    def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
+        """A small table with copies of these producers, to try several batches of one request
+        on.
+        """
+        wanted = set(producer_ids)
+        entries = (self._entries.get(producer_id) for producer_id in wanted)
+        ongoing = (each for each in self.transactions.ongoing.items() if each[0] in wanted)
+        copy = ProducerStates(
+            (entry.copy() for entry in entries if entry is not None),
+            forgotten_to=self.forgotten_to,
+            transactions=PartitionTransactions(ongoing),
+        )
+        for producer_id in wanted & self._refused.keys():
+            copy._refused[producer_id] = self._refused[producer_id]
+        return copy
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether a batch with `sequence` comes after one with `other`; sequences wrap."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
+
+
+def _check_epoch_change(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
+    if epoch < entry.epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id} writes with epoch {epoch}, the log has already seen"
+            f" epoch {entry.epoch}: a newer instance has taken over"
+        )
+    if first_sequence != 0:
+        raise OutOfOrderSequenceError(
+            f"producer {entry.producer_id} begins epoch {epoch} with sequence {first_sequence},"
+            " expected 0"
+        )
+
+
+def _gap(entry: ProducerEntry, first_sequence: int, expected: int) -> OutOfOrderSequenceError:
+    return OutOfOrderSequenceError(
+        f"producer {entry.producer_id} epoch {entry.epoch} sent sequence {first_sequence},"
+        f" expected {expected}"
+    )

@@ -1,0 +1,137 @@
+"""Numbers of named batch writes that are committed, by sink and part. Its one rule: a committed
+number is never forgotten, and numbers that follow each other cost nothing.
+
+    newest numbers   each has a ledger, with run and rows          some 2 * LEDGERS_KEPT
+    all others       intervals, each with the query it belongs to  up to MOST_PIECES
+
+A number's ledger ends in an interval: both records are appended together. Which query has committed
+a number is kept for ever, so neighbours of different queries are not merged; its run and its rows
+are kept as long as its ledger. Source: R-SPARK2.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transactions.transaction_state import (
+    NumberInterval,
+    NumbersKey,
+    NumbersRecord,
+)
+
+LEDGERS_KEPT = 100
+"""A replay is nearly always of one of the last numbers. So many more may gather before they are
+moved together: a record of all intervals is written once in a hundred commits."""
+
+MOST_MOVED = 500
+"""At once: more may have gathered under an earlier version, or behind one that was busy."""
+
+MOST_PIECES = 4_096
+"""Intervals of one part, with those that its numbers with a ledger will make: their record has
+80 kB then, and is made in a few milliseconds. A number a day, with a gap every month, comes so far
+in three hundred years."""
+
+
+class _Part:
+    """One part of one sink."""
+
+    __slots__ = ("newest", "record")
+
+    def __init__(self) -> None:
+        self.record = NumbersRecord()
+        self.newest: dict[int, str] = {}
+        """Owner by number, of those that have a ledger; in the order of their commits."""
+
+
+class CommittedNumbers:
+    """All that one coordinator knows."""
+
+    def __init__(self, log: StateLog) -> None:
+        self._log = log
+        self._parts: dict[NumbersKey, _Part] = {}
+
+    def restore(self, key: NumbersKey, record: NumbersRecord) -> None:
+        self._part(key).record = record
+
+    def record(self, key: NumbersKey) -> NumbersRecord | None:
+        """What the log says of the part, without the newest numbers."""
+        part = self._parts.get(key)
+        return None if part is None else part.record
+
+    def note(self, key: NumbersKey, number: int, owner: str) -> None:
+        """It has a ledger that says that it is committed."""
+        self._part(key).newest[number] = owner
+
+    def owner(self, key: NumbersKey, number: int) -> str | None:
+        """Of a number that is committed; None for one that is not."""
+        part = self._parts.get(key)
+        return None if part is None else _owner(part, number)
+
+    def has_room(self, key: NumbersKey, number: int, owner: str) -> bool:
+        """For a number that is not committed: one that continues others takes no room."""
+        part = self._parts.get(key)
+        if part is None or len(part.record.intervals) + len(part.newest) < MOST_PIECES:
+            return True
+        if len(part.record.intervals) + _pieces(part) < MOST_PIECES:
+            return True
+        return owner in (_owner(part, number - 1), _owner(part, number + 1))
+
+    def move(self, key: NumbersKey, is_settled: Callable[[int], bool]) -> list[int]:
+        """Move the oldest numbers with a ledger into the intervals, when there are many; whoever
+        calls writes their tombstones. `is_settled`: nothing may happen to that ledger any more."""
+        part = self._parts[key]
+        if len(part.newest) < 2 * LEDGERS_KEPT:
+            return []
+        many = min(len(part.newest) - LEDGERS_KEPT, MOST_MOVED)
+        oldest = list(islice(part.newest, many))
+        moved = [number for number in oldest if is_settled(number)]
+        if moved:
+            added = [
+                NumberInterval(each, each, part.newest[each])
+                for each in moved
+                if _owner_within(part.record.intervals, each) is None
+            ]
+            for each in moved:
+                del part.newest[each]
+            part.record = NumbersRecord(intervals=merged([*part.record.intervals, *added]))
+            self._log.append(key, part.record)
+        return moved
+
+    def _part(self, key: NumbersKey) -> _Part:
+        return self._parts.setdefault(key, _Part())
+
+
+def merged(intervals: Iterable[NumberInterval]) -> tuple[NumberInterval, ...]:
+    """The same numbers in as few intervals as there can be; of disjoint ones, in any order."""
+    found: list[NumberInterval] = []
+    for each in sorted(intervals, key=_first):
+        if found and found[-1].last + 1 == each.first and found[-1].owner == each.owner:
+            found[-1] = NumberInterval(found[-1].first, each.last, each.owner)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def _pieces(part: _Part) -> int:
+    """How many intervals more there would be without ledgers; less than none where they close
+    gaps."""
+    joints = 0
+    for number, owner in part.newest.items():
+        joints += _owner(part, number - 1) == owner
+        joints += _owner_within(part.record.intervals, number + 1) == owner
+    return len(part.newest) - joints
+
+
+def _owner(part: _Part, number: int) -> str | None:
+    owner = part.newest.get(number)
+    return _owner_within(part.record.intervals, number) if owner is None else owner
+
+
+def _owner_within(intervals: Sequence[NumberInterval], number: int) -> str | None:
+    at = bisect_right(intervals, number, key=_first) - 1
+    return intervals[at].owner if at >= 0 and number <= intervals[at].last else None
+
+
+def _first(interval: NumberInterval) -> int:
+    return interval.first

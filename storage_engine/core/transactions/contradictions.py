@@ -1,0 +1,44 @@
+"""Records of the state log that can each be read, and can't be true together. Its one rule: they
+are treated as records that can't be read, so that what they are about is refused and all else goes
+on; a coordinator that took them up would fail, and so would the next one.
+
+A producer id ends in one place: under its transactional id, or once in the ledger that has swept
+it. With two places, its markers could not be told apart.
+"""
+
+from collections.abc import Mapping
+
+from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.transactions.transaction_state import (
+    LedgerRecord,
+    StateKey,
+    StateRecord,
+    TransactionRecord,
+)
+
+
+def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
+    """Producer ids whose markers are still to be written, as the record says."""
+    match record:
+        case TransactionRecord() if record.state.is_ending:
+            return [record.producer_id]
+        case LedgerRecord():
+            return [end.producer_id for end in record.ends]
+        case _:
+            return []
+
+
+def contradictions(
+    content: Mapping[StateKey, StateRecord | UnreadableRecord],
+) -> dict[StateKey, UnreadableRecord]:
+    """What takes the place of the records that contradict others."""
+    places: dict[int, list[StateKey]] = {}
+    for key, record in content.items():
+        for producer_id in ending_ids(record):
+            places.setdefault(producer_id, []).append(key)
+    return {
+        key: UnreadableRecord(f"producer id {producer_id} ends in several places")
+        for producer_id, keys in places.items()
+        if len(keys) > 1
+        for key in keys
+    }

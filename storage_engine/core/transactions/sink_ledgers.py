@@ -1,0 +1,289 @@
+"""The ledgers of all sinks of one coordinator, and what is asked of them: who has committed a
+batch, which run is the newest, how far the sources are copied. Its one rule: each question costs
+the same, whatever was committed before.
+
+    ledger of              ends as
+    streaming query        never; one that has only tried, after a time
+    named batch write      its number in an interval (`committed_numbers`)
+    batch write without a  nothing, after a time
+      name
+    NO_QUERY               never: it keeps the origins of batch writes, once for each sink
+    FORMER_SEQUENCE        never: an older version counted the named batch writes of all parts of a
+                           sink there, and kept the last number alone, not whose it was
+
+Source: R-SPARK2, R-SPARK3.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import islice
+
+from storage_engine.core.coordination import Moment
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transactions.committed_numbers import CommittedNumbers
+from storage_engine.core.transactions.query_runs import is_replaced, with_run
+from storage_engine.core.transactions.sink_names import (
+    FORMER_SEQUENCE,
+    NO_QUERY,
+    is_once,
+    named_write,
+    part_and_number,
+)
+from storage_engine.core.transactions.sink_origins import SinkOrigins, folded, origin_bytes
+from storage_engine.core.transactions.transaction_events import (
+    CommitBatch,
+    CommittedBatch,
+    JoinBatch,
+)
+from storage_engine.core.transactions.transaction_state import (
+    NO_BATCH,
+    NO_TIME,
+    LedgerKey,
+    LedgerRecord,
+    NumbersKey,
+    NumbersRecord,
+    StateKey,
+)
+
+MOST_FORGOTTEN = 200
+"""Ledgers in one tick."""
+
+
+class Ledger:
+    """One query's commits to one sink, with all records that were appended for it."""
+
+    __slots__ = ("left_alone_at", "members", "origins_stay", "record", "seen_at", "unmarked")
+
+    def __init__(self, record: LedgerRecord, seen_at: int) -> None:
+        self.record = record
+        self.seen_at = seen_at
+        """Number of its newest record."""
+        self.unmarked: dict[int, set[TopicPartition]] = {}
+        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
+        self.members: set[int] = set()
+        """The open ones, by producer id."""
+        self.left_alone_at: int | None = None
+        """Since when nobody has asked, where nothing is committed, as far as this coordinator
+        knows; monotonic."""
+        self.origins_stay = False
+        """They found no room in the record of all such origins."""
+
+
+class SinkLedgers:
+    """By sink and query."""
+
+    def __init__(self, log: StateLog, most_origin_bytes: int) -> None:
+        self._log = log
+        self._most_origin_bytes = most_origin_bytes
+        self._ledgers: dict[LedgerKey, Ledger] = {}
+        self._origins: dict[str, SinkOrigins] = {}
+        """By sink; of those that have any."""
+        self.numbers = CommittedNumbers(log)
+        self._unreadable: Set[StateKey] = frozenset()
+        """Keys whose record means nothing here: nothing may take its place."""
+
+    def __getitem__(self, key: LedgerKey) -> Ledger:
+        return self._ledgers[key]
+
+    def __iter__(self) -> Iterator[tuple[LedgerKey, Ledger]]:
+        return iter(self._ledgers.items())
+
+    def get(self, key: LedgerKey) -> Ledger | None:
+        return self._ledgers.get(key)
+
+    def of(self, key: LedgerKey) -> Ledger:
+        """An empty one when there is none; `keep` it as soon as there is something in it."""
+        ledger = self._ledgers.get(key)
+        return Ledger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
+
+    def keep(self, key: LedgerKey, ledger: Ledger) -> None:
+        self._ledgers[key] = ledger
+
+    def drop_empty(self, key: LedgerKey) -> None:
+        """Of a query that has committed nothing and is not at work, as after an abort."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
+            del self._ledgers[key]
+
+    def restore(
+        self,
+        ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
+        numbers: Iterable[tuple[NumbersKey, NumbersRecord]],
+        unreadable: Set[StateKey],
+    ) -> None:
+        """Take up what the log says."""
+        self._unreadable = unreadable
+        for numbers_key, record in numbers:
+            self.numbers.restore(numbers_key, record)
+        # Nothing says in which order they came; numbers mostly grow.
+        for key, ledger_record in sorted(ledgers, key=lambda each: each[1].last):
+            self._ledgers[key] = Ledger(ledger_record, 0)
+            self._note(key, self._ledgers[key])
+
+    def write(self, key: LedgerKey, ledger: Ledger, record: LedgerRecord) -> None:
+        """Keep it with a new record."""
+        assert key not in self._unreadable, "a record that nobody can read is not written over"
+        self._ledgers[key] = ledger
+        ledger.record = record
+        ledger.seen_at = self._log.append(key, record)
+        self._note(key, ledger)
+
+    def forget(self, keys: Sequence[LedgerKey]) -> None:
+        """Of queries that ask for nothing more; their origins are kept, in one record of each sink
+        that comes before the tombstones."""
+        by_sink: dict[str, list[Ledger]] = {}
+        for key in keys:
+            by_sink.setdefault(key.sink, []).append(self._ledgers[key])
+        for sink, ledgers in by_sink.items():
+            self._keep_origins(sink, ledgers)
+        for key in keys:
+            if self.can_forget(key):
+                del self._ledgers[key]
+                self._log.append(key, None)
+
+    def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
+        """What nobody can ask for any more; others have to wait for this turn, so only a part of
+        it where much has gathered."""
+        found = (key for key, each in self if self._is_over(key, each, at, expiration_ms))
+        return list(islice(found, MOST_FORGOTTEN))
+
+    def _is_over(self, key: LedgerKey, ledger: Ledger, at: Moment, expiration_ms: int) -> bool:
+        record = ledger.record
+        if record.once_ms == NO_TIME and record.last != NO_BATCH:
+            return False
+        if record.ends or ledger.members or self._log.in_flight(ledger.seen_at):
+            return False
+        if record.once_ms != NO_TIME:
+            return at.wall_ms - record.once_ms >= expiration_ms and self.can_forget(key)
+        # It has nothing but the runs of a query that only tried, if any.
+        if record != LedgerRecord(runs=record.runs):
+            return False
+        if ledger.left_alone_at is None:
+            ledger.left_alone_at = at.now_ms
+        return at.now_ms - ledger.left_alone_at >= expiration_ms
+
+    def can_forget(self, key: LedgerKey) -> bool:
+        """Whether there is a place for its origins."""
+        ledger = self._ledgers[key]
+        is_blind = LedgerKey(key.sink, NO_QUERY) in self._unreadable
+        return not ledger.record.origins or not (is_blind or ledger.origins_stay)
+
+    def has_room(self, key: LedgerKey, origins: Mapping[TopicPartition, int]) -> bool:
+        """For the origins of a commit, in the record in which they will be kept."""
+        ends = part_and_number(key.query) is not None or is_once(key.query)
+        kept = self.of(LedgerKey(key.sink, NO_QUERY) if ends else key).record.origins
+        return self._fits(kept.keys() | origins.keys())
+
+    def _fits(self, sources: Iterable[TopicPartition]) -> bool:
+        return origin_bytes(sources) <= self._most_origin_bytes
+
+    # --- questions ---
+
+    def origins_of(self, sink: str) -> SinkOrigins:
+        """To look at."""
+        return self._origins.get(sink) or SinkOrigins()
+
+    def committed(self, key: LedgerKey, batch: int) -> CommittedBatch | None:
+        """Who has committed the batch, by its ledger or by what is left of it; None: nobody."""
+        record = self.of(key).record
+        if batch == record.last:
+            return CommittedBatch(
+                owner=record.owner, run=record.run, rows=record.rows, winner=record.winner
+            )
+        if batch < record.last:
+            return CommittedBatch()
+        named = part_and_number(key.query)
+        if named is None:
+            return None
+        part, number = named
+        owner = self.numbers.owner(NumbersKey(key.sink, part), number)
+        return None if owner is None else CommittedBatch(owner=owner)
+
+    def number_refusal(self, key: LedgerKey, owner: str) -> ErrorCode:
+        """Why a number that is not known to be committed can't be written, either."""
+        named = part_and_number(key.query)
+        if named is None:
+            return ErrorCode.NONE
+        part, number = named
+        if number <= self._last_of_sequence(key.sink):
+            return ErrorCode.BATCH_ID_UNKNOWN
+        if not self.numbers.has_room(NumbersKey(key.sink, part), number, owner):
+            return ErrorCode.TOO_MANY_BATCH_IDS
+        return ErrorCode.NONE
+
+    def note_run(self, event: JoinBatch | CommitBatch) -> tuple[bool, int]:
+        """Whether the run is replaced, and the number of the record that says so, or that it is the
+        newest. A batch write within `foreachBatch` is a part of the query that runs it."""
+        query = event.owner if part_and_number(event.query) is not None else event.query
+        if event.run is None or query == NO_QUERY:
+            return False, self._log.replicated
+        key = LedgerKey(event.sink, query)
+        ledger = self.of(key)
+        if is_replaced(ledger.record, event.run):
+            return True, ledger.seen_at
+        ledger.left_alone_at = None
+        record = with_run(ledger.record, event.run)
+        if record is not ledger.record:
+            self.write(key, ledger, record)
+        return False, ledger.seen_at
+
+    # --- what is left of a batch write ---
+
+    def settle(self, key: LedgerKey) -> None:
+        """Every end of the ledger's commit is written, or it has none."""
+        ledger = self._ledgers[key]
+        named = part_and_number(key.query)
+        record = replace(ledger.record, ends=())
+        if named is not None or is_once(key.query):
+            self._keep_origins(key.sink, [ledger])
+            record = replace(record, origins={} if self.can_forget(key) else record.origins)
+        if record != ledger.record:
+            self.write(key, ledger, record)
+        if named is not None:
+            self._move_numbers(key.sink, named[0])
+
+    def _keep_origins(self, sink: str, ended: Sequence[Ledger]) -> None:
+        """Where there is no room for them they stay in their ledgers, which stay."""
+        of_all = LedgerKey(sink, NO_QUERY)
+        having = [ledger for ledger in ended if ledger.record.origins]
+        if not having or of_all in self._unreadable:
+            return
+        kept = self.of(of_all)
+        origins = folded(kept.record, [ledger.record for ledger in having])
+        if self._fits(origins):
+            self.write(of_all, kept, replace(kept.record, origins=origins))
+        else:
+            for ledger in having:
+                ledger.origins_stay = True
+
+    def _move_numbers(self, sink: str, part: str) -> None:
+        """When many have gathered; the records of a ledger that goes may not be lost any more."""
+
+        def is_settled(number: int) -> bool:
+            key = LedgerKey(sink, named_write(part, number))
+            ledger = self._ledgers.get(key)
+            if ledger is None or ledger.record.ends or ledger.members or not self.can_forget(key):
+                return False
+            return not self._log.in_flight(ledger.seen_at)
+
+        if NumbersKey(sink, part) in self._unreadable:
+            return
+        moved = self.numbers.move(NumbersKey(sink, part), is_settled)
+        self.forget([LedgerKey(sink, named_write(part, number)) for number in moved])
+
+    def _last_of_sequence(self, sink: str) -> int:
+        ledger = self._ledgers.get(LedgerKey(sink, FORMER_SEQUENCE))
+        return NO_BATCH if ledger is None else ledger.record.last
+
+    def _note(self, key: LedgerKey, ledger: Ledger) -> None:
+        """Gather what is asked for by sink and by part."""
+        record = ledger.record
+        if record.origins:
+            origins = self._origins.setdefault(key.sink, SinkOrigins())
+            origins.note(key.query, record.origins, ledger.seen_at)
+        named = part_and_number(key.query)
+        if named is not None and record.last != NO_BATCH:
+            part, number = named
+            self.numbers.note(NumbersKey(key.sink, part), number, record.owner)

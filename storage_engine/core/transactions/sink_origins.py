@@ -1,0 +1,91 @@
+"""Up to where the partitions of a source have been copied to a sink, by all its queries together.
+Its one rule: origins only advance, and each move has a number, the sink's clock.
+
+The clock tells a task attempt what it could not know when it joined: origins that have moved since.
+Both lie in the ledgers, so that they outlive a coordinator; here they are gathered by sink, so that
+a question costs the same whatever was committed before. Source: R-SPARK2, R-SPARK3.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transactions.transaction_state import LedgerRecord, Origin
+
+MOST_ORIGIN_BYTES = 15 << 20
+"""That fit into a record, unless the log takes smaller ones only."""
+_TOPIC_BYTES = 8
+"""Beside its name: two counts."""
+_PARTITION_BYTES = 20
+
+_Move = tuple[int, str]
+"""(clock, query)."""
+
+
+class SinkOrigins:
+    """One sink."""
+
+    __slots__ = ("_moves", "clock", "offsets", "seen_at")
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, int] = {}
+        """By source partition the highest offset of any query, inclusive."""
+        self.clock = 0
+        """How many commits have moved the origins."""
+        self.seen_at = 0
+        """Number of the newest record that has moved them."""
+        self._moves: dict[TopicPartition, tuple[_Move, ...]] = {}
+        """The last move, and the last one of another query; whoever asks, made one of them at
+        most."""
+
+    def note(self, query: str, origins: Mapping[TopicPartition, Origin], number: int) -> None:
+        """The record of that number says so."""
+        self.seen_at = max(self.seen_at, number)
+        for source, origin in origins.items():
+            self.offsets[source] = max(origin.offset, self.offsets.get(source, origin.offset))
+            self.clock = max(self.clock, origin.clock)
+            last = {name: clock for clock, name in self._moves.get(source, ())}
+            last[query] = max(origin.clock, last.get(query, 0))
+            moves = sorted(((clock, name) for name, clock in last.items()), reverse=True)
+            self._moves[source] = tuple(moves[:2])
+
+    def moved_since(self, clock: int, query: str, sources: Iterable[TopicPartition]) -> bool:
+        """Whether another query has moved one of the sources after that clock."""
+        return any(
+            moved > clock and name != query
+            for source in sources
+            for moved, name in self._moves.get(source, ())
+        )
+
+
+def advanced(
+    present: Mapping[TopicPartition, Origin], offsets: Mapping[TopicPartition, int], clock: int
+) -> Mapping[TopicPartition, Origin]:
+    """A query's origins after a commit up to these offsets, at that clock."""
+    origins = dict(present)
+    for source, offset in offsets.items():
+        known = origins.get(source)
+        if known is None or offset > known.offset:
+            origins[source] = Origin(offset, clock)
+    return origins
+
+
+def folded(into: LedgerRecord, ended: Iterable[LedgerRecord]) -> Mapping[TopicPartition, Origin]:
+    """The origins of a record that keeps those of queries that have ended, with some more."""
+    origins = dict(into.origins)
+    for record in ended:
+        for source, origin in record.origins.items():
+            known = origins.get(source, origin)
+            origins[source] = Origin(
+                max(known.offset, origin.offset), max(known.clock, origin.clock)
+            )
+    return origins
+
+
+def origin_bytes(origins: Iterable[TopicPartition]) -> int:
+    """How much room the sources take in a record at most."""
+    topics = Counter(source.topic for source in origins)
+    return sum(
+        _TOPIC_BYTES + len(topic.encode()) + _PARTITION_BYTES * count
+        for topic, count in topics.items()
+    )

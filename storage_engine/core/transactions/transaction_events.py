@@ -1,0 +1,256 @@
+"""What goes into a transaction coordinator and what comes out of it.
+
+Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
+once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from storage_engine.core.coordination import AppendRecord, Moment, Replicated
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transactions.transaction_state import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_ROWS,
+    StateKey,
+)
+
+# --- requests of transactional producers ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducer:
+    """InitProducerId with a transactional id."""
+
+    request: int
+    transactional_id: str
+    timeout_ms: int
+    now_ms: int
+    fresh_producer_id: int
+    """Never given out before; used when the transactional id needs one."""
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    """What the producer has at present, to go on after an error (KIP-360)."""
+    client_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """AddPartitionsToTxn; AddOffsetsToTxn too, with the group's partition of the offsets topic.
+
+    `by_leader`: who is written to asks, for a client whose transactions each have an epoch of their
+    own."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+    by_leader: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyPartitions:
+    """A partition leader asks whether a producer may write: open, and these partitions
+    enlisted."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """EndTxn. `bumps_epoch`: of a client whose transactions each have an epoch of their own."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    now_ms: int
+    fresh_producer_id: int
+    bumps_epoch: bool = False
+
+
+# --- requests of the exactly-once sink ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinBatch:
+    """A task attempt wants a transaction in a micro-batch."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    timeout_ms: int
+    now_ms: int
+    """Monotonic, as in the other requests by which a batch is heard of."""
+    fresh_producer_id: int
+    owner: str = ""
+    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    run: UUID | None = None
+    """Of the streaming query; None where nobody tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnlistPartitions:
+    """AddPartitionsToTxn of a member."""
+
+    request: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyMember:
+    """As VerifyPartitions, for a member."""
+
+    request: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """An attempt of the batch is at work: all its transactions stay open."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitBatch:
+    """The driver names the attempts that make up the micro-batch."""
+
+    request: int
+    sink: str
+    query: str
+    batch: int
+    members: frozenset[tuple[int, int]]
+    """(producer id, epoch) of each."""
+    drained: int
+    """Tasks that were told ALREADY_COMMITTED, and wrote nothing."""
+    now_ms: int
+    origins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """By source partition the highest offset in the batch, inclusive; empty without
+    `idempotentKey`."""
+    owner: str = ""
+    run: UUID | None = None
+    """Both as in JoinBatch."""
+    rows: int = NO_ROWS
+    """That the tasks had, with those that the sink has by origin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortMembers:
+    """The driver gives attempts up: by producer id, never by batch."""
+
+    request: int
+    sink: str
+    query: str
+    members: frozenset[tuple[int, int]]
+
+
+# --- other events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkersWritten:
+    """Leaders have acknowledged the markers of a producer in these partitions, or the partitions
+    are no more."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Look for transactions whose time is over, and ids that nobody uses."""
+
+    at: Moment
+
+
+Event = (
+    InitProducer
+    | AddPartitions
+    | VerifyPartitions
+    | EndTransaction
+    | JoinBatch
+    | EnlistPartitions
+    | VerifyMember
+    | Heartbeat
+    | CommitBatch
+    | AbortMembers
+    | Replicated
+    | MarkersWritten
+    | Tick
+)
+
+# --- effects ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMarkers:
+    """Have the leaders of the partitions write the marker, as often as it takes, and tell with
+    MarkersWritten."""
+
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    partitions: frozenset[TopicPartition]
+    has_own_epoch: bool = False
+    """Nothing of the transaction was written under the epoch (KIP-890)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedBatch:
+    """Who has committed a batch, as far as it is still known."""
+
+    owner: str = ""
+    """Of a named batch write, as in JoinBatch."""
+    run: UUID | None = None
+    rows: int = NO_ROWS
+    winner: int = NO_PRODUCER_ID
+    """One of its members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a request."""
+
+    request: int
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    origins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of JoinBatch, also when the batch is committed: by source partition the highest offset that
+    the sink has, inclusive."""
+    committed: CommittedBatch | None = None
+    """With ALREADY_COMMITTED and BATCH_ID_TAKEN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """To be told to the operator: requests for the key are refused from now on."""
+
+    key: StateKey
+    reason: str
+
+
+Effect = AppendRecord | SendMarkers | Answer | Contradiction

@@ -1,0 +1,229 @@
+"""The transaction coordinator of one partition of the state log, from the election of its leader to
+the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
+that the next coordinator would not find in the log.
+
+    producers          transactional_ids.py   KIP-98, KIP-890
+    exactly-once sink  batch_commits.py       R-SPARK2
+    both               state_log.py           what waits for which record
+
+The driver appends the records in order, tells when they are replicated, has markers written, and
+drops the coordinator when an append fails or the partition is led elsewhere: requests that have no
+answer then are answered NOT_COORDINATOR, and the log says what became of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.state_log import StateLog
+from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.contradictions import contradictions, ending_ids
+from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, part_and_number
+from storage_engine.core.transactions.transaction_events import (
+    AbortMembers,
+    AddPartitions,
+    Answer,
+    CommitBatch,
+    Contradiction,
+    Effect,
+    EndTransaction,
+    EnlistPartitions,
+    Event,
+    Heartbeat,
+    InitProducer,
+    JoinBatch,
+    MarkersWritten,
+    Tick,
+    VerifyMember,
+    VerifyPartitions,
+)
+from storage_engine.core.transactions.transaction_state import (
+    LedgerKey,
+    LedgerRecord,
+    MemberKey,
+    MemberRecord,
+    NumbersKey,
+    NumbersRecord,
+    StateKey,
+    StateRecord,
+    TransactionalIdKey,
+    TransactionRecord,
+)
+from storage_engine.core.transactions.transactional_ids import TransactionalIds
+
+PRODUCER_TIMEOUT_MAX_MS = 15 * 60 * 1000
+"""`transaction.max.timeout.ms`: the longest that a transaction of a producer may stay open."""
+
+SINK_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
+"""The same of the exactly-once sink, whose transactions last as long as a micro-batch."""
+
+EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
+"""`transactional.id.expiration.ms`: how long an id is kept that nobody uses."""
+
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""`max.message.bytes` of the log: no record may be larger."""
+
+OTHER_BYTES = 128 << 10
+"""What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
+
+
+class TransactionCoordinator:
+    """Both kinds of transactions over one log."""
+
+    def __init__(
+        self,
+        *,
+        producer_timeout_max_ms: int = PRODUCER_TIMEOUT_MAX_MS,
+        sink_timeout_max_ms: int = SINK_TIMEOUT_MAX_MS,
+        expiration_ms: int = EXPIRATION_MS,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        self._log = StateLog(lambda request, error: Answer(request=request, error=error))
+        self.producers = TransactionalIds(
+            self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
+        )
+        self.batches = BatchCommits(
+            self._log,
+            timeout_max_ms=sink_timeout_max_ms,
+            expiration_ms=expiration_ms,
+            most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
+        )
+        """To look at, as `producers` is."""
+        self._unreadable: set[StateKey] = set()
+        """What has a record that means nothing here, and members that such a record may have
+        committed: they stay as they are until a coordinator that can read it leads."""
+        self._blind_sinks: set[str] = set()
+        """With a ledger among them, whose origins nobody knows."""
+
+    def restore(
+        self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
+    ) -> list[Effect]:
+        """Begin with the newest record of each key in the log; once, before any event.
+
+        What follows from them waits until they are replicated: `Replicated(number=0)`.
+        """
+        self.producers.begin(at)
+        members: list[tuple[int, MemberRecord]] = []
+        ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
+        numbers: list[tuple[NumbersKey, NumbersRecord]] = []
+        untrue = contradictions(content)
+        for key, unreadable in untrue.items():
+            self._log.emit(Contradiction(key=key, reason=unreadable.reason))
+            # Whether these have ended, and how, can't be told.
+            self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
+        for key, record in {**content, **untrue}.items():
+            match key, record:
+                case TransactionalIdKey(), TransactionRecord():
+                    self.producers.restore(key.transactional_id, record, at)
+                case MemberKey(), MemberRecord():
+                    members.append((key.producer_id, record))
+                case LedgerKey(), LedgerRecord():
+                    ledgers.append((key, record))
+                case NumbersKey(), NumbersRecord():
+                    numbers.append((key, record))
+                case _, UnreadableRecord():
+                    self._unreadable.add(key)
+                case _:
+                    raise AssertionError(f"the record of {key} is of another kind: {record}")
+        self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
+        self.batches.restore(
+            ledgers, self._not_ended_unseen(members), at.now_ms, numbers, self._unreadable
+        )
+        return self._log.take_effects()
+
+    def _not_ended_unseen(
+        self, members: list[tuple[int, MemberRecord]]
+    ) -> list[tuple[int, MemberRecord]]:
+        """But for those that a ledger may have committed, with an answer, and that can't be read:
+        after its time one would be aborted. One that is aborting was never committed."""
+        known = []
+        for producer_id, record in members:
+            if MemberKey(producer_id) in self._unreadable:
+                continue
+            if record.ledger in self._unreadable and not record.aborting:
+                self._unreadable.add(MemberKey(producer_id))
+            else:
+                known.append((producer_id, record))
+        return known
+
+    def step(self, event: Event) -> list[Effect]:
+        if self._unreadable and self._needs_unreadable(event):
+            request: int = event.request  # type: ignore[union-attr]
+            return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
+        match event:
+            case InitProducer():
+                self.producers.init_producer(event)
+            case AddPartitions():
+                self.producers.add_partitions(event)
+            case VerifyPartitions():
+                self.producers.verify(event)
+            case EndTransaction():
+                self.producers.end(event)
+            case MarkersWritten():
+                if not self.producers.note_markers(event):
+                    self.batches.note_markers(event)
+            case Replicated():
+                self._log.note_replicated(event.number)
+            case Tick():
+                self.producers.tick(event.at)
+                self.batches.tick(event.at)
+            case _:
+                self._step_batches(event)
+        return self._log.take_effects()
+
+    def _needs_unreadable(self, event: Any) -> bool:
+        """Whether its answer would depend on a record that means nothing here."""
+        if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
+            return True
+        # Each join is told up to where sources are copied, which any ledger of the sink may say.
+        needs_origins = isinstance(event, JoinBatch) or (
+            isinstance(event, CommitBatch) and bool(event.origins)
+        )
+        return needs_origins and event.sink in self._blind_sinks
+
+    def _step_batches(
+        self,
+        event: JoinBatch | EnlistPartitions | VerifyMember | Heartbeat | CommitBatch | AbortMembers,
+    ) -> None:
+        match event:
+            case JoinBatch():
+                self.batches.join(event)
+            case EnlistPartitions():
+                self.batches.enlist(event)
+            case VerifyMember():
+                self.batches.verify(event)
+            case Heartbeat():
+                self.batches.heartbeat(event)
+            case CommitBatch():
+                self.batches.commit(event)
+            case AbortMembers():
+                self.batches.abort(event)
+            case _:
+                assert_never(event)
+
+
+def _member_keys(event: Any) -> Iterator[StateKey]:
+    """Of the members that a request is about. A commit is not among them: it is told that a member
+    is lost, and the batch is written again."""
+    match event:
+        case EnlistPartitions() | VerifyMember():
+            yield MemberKey(event.producer_id)
+        case AbortMembers():
+            for producer_id, _ in event.members:
+                yield MemberKey(producer_id)
+
+
+def _keys(event: Any) -> Iterator[StateKey]:
+    """Of what a request is about, or what is looked at or written for it."""
+    if hasattr(event, "transactional_id"):
+        yield TransactionalIdKey(event.transactional_id)
+    if hasattr(event, "query"):
+        yield LedgerKey(event.sink, event.query)
+        named = part_and_number(event.query)
+        # Who gives attempts up, or says that they live, asks for no number.
+        if named is not None and hasattr(event, "owner"):
+            yield NumbersKey(event.sink, named[0])
+            yield LedgerKey(event.sink, FORMER_SEQUENCE)
+            yield LedgerKey(event.sink, event.owner)

@@ -1,0 +1,1 @@
+"""Sends dead letters back to the topics they came from: `headrace replay-dead-letters`."""

@@ -1,0 +1,56 @@
+"""Batches that are appended as columns: what the producers' state makes of them, all at once.
+
+Its one rule: the state afterwards is the same as after `producer_replay.record_batch` of each.
+Source: KIP-98, R-LOG12.
+"""
+
+from storage_engine.core.errors import KafkaError
+from storage_engine.core.retained.producer_state import (
+    BATCHES_REMEMBERED,
+    ProducerBatch,
+    ProducerStates,
+)
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.record_batch import advance_sequence
+
+
+def producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
+    """Whether all batches may be appended, none of them for the second time."""
+    if columns.have_no_producer:
+        return True
+    if not columns.are_in_sequence:
+        return False
+    sequence = columns.sequences[0]
+    last_sequence = advance_sequence(sequence, columns.last_offset_deltas[0])
+    try:
+        duplicate = states.check(
+            columns.producer_ids[0], columns.producer_epochs[0], sequence, last_sequence
+        )
+    except KafkaError:
+        # It is told by whoever looks at the batches one by one.
+        return False
+    return duplicate is None
+
+
+def record_producers(
+    states: ProducerStates, columns: BatchColumns, offsets: list[int], now_ms: int
+) -> None:
+    """Takes up batches that are in the log, and that `producers_allow` was true of."""
+    if columns.have_no_producer:
+        return
+    count = len(columns)
+    # Those before would be forgotten at once.
+    for number in range(max(0, count - BATCHES_REMEMBERED), count):
+        sequence = columns.sequences[number]
+        states.record(
+            columns.producer_ids[number],
+            columns.producer_epochs[number],
+            ProducerBatch(
+                sequence,
+                advance_sequence(sequence, columns.last_offset_deltas[number]),
+                offsets[number],
+                offsets[number + 1] - 1,
+                columns.max_timestamps[number],
+            ),
+            now_ms=now_ms,
+        )

@@ -1,0 +1,1 @@
+"""Closed segments that are replaced: compaction, scrubbing, and the repair of damage."""

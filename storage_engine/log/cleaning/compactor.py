@@ -1,0 +1,237 @@
+"""The work of a compaction pass, on any thread. Its one rule: it reads closed segments and writes
+files that nobody knows of yet.
+
+First the newest offset of every dirty key is learned, as far as memory allows; then each group of
+segments is copied without what is out of date or aborted. Records are decoded about a MiB at a
+time. A batch stays although it is empty when it is among the last of its producer, whose sequence
+it tells; a marker stays when it alone tells its producer's epoch. Source: R-LOG10, KIP-98, KIP-534.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage_engine.core.retained.cleaned_transactions import CleanedTransactions
+from storage_engine.core.retained.compaction import (
+    NO_HORIZON,
+    CompactionRules,
+    kept_records,
+    new_delete_horizon,
+    tombstones_are_due,
+)
+from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.key_hashes import KeyHasher, KeyHashes
+from storage_engine.log.cleaning.newest_offsets import NewestOffsets
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.segments.closed_segment import ClosedSegment
+from storage_engine.log.segments.log_segment import LogSegment
+from storage_engine.protocol.records.control_record import read_marker, with_delete_horizon
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, BytesLike
+from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, emptied
+
+GROUP_BYTES = 1 << 20
+"""Decompressed, of batches decoded in one pass: a pass costs some hundred microseconds however
+few they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOrder:
+    """What a pass needs to know, fixed when it begins."""
+
+    disk: Disk
+    segments: tuple[ClosedSegment, ...]
+    """All that lie below the first uncleanable offset, clean ones too."""
+    first_dirty_offset: int
+    rules: CompactionRules
+    now_ms: int
+    keys_max_bytes: int
+    kept_batches: frozenset[int]
+    """Last offsets of batches that stay even when they are empty."""
+    kept_markers: frozenset[tuple[int, int]]
+    """(producer id, epoch) of producers of which the log knows nothing but a marker."""
+    aborted: tuple[AbortedTransaction, ...]
+    """All with data in `segments`; the markers may lie behind them."""
+
+
+class Compactor:
+    """One pass over one log."""
+
+    def __init__(self, order: PassOrder, is_cancelled: Callable[[], bool]) -> None:
+        self._order = order
+        self._is_cancelled = is_cancelled
+        self._hasher = KeyHasher()
+        self._newest = NewestOffsets(order.keys_max_bytes)
+        self.end_offset = order.first_dirty_offset
+        """Up to here the pass knows all keys, and will have cleaned."""
+        self.dropped_records = 0
+        self._transactions = CleanedTransactions(order.aborted)
+
+    def prepare(self) -> None:
+        """Finds the newest offset of every key from the first dirty offset on, until memory is
+        full.
+        """
+        order = self._order
+        transactions = CleanedTransactions(order.aborted)
+        for segment in order.segments:
+            if segment.next_offset <= order.first_dirty_offset:
+                continue
+            for batches in _groups(segment.batches(order.disk, order.first_dirty_offset)):
+                self._check_cancelled()
+                self._learn(
+                    [
+                        batch
+                        for batch in batches
+                        if not _is_aborted(transactions, batch) and batch.has_records
+                    ]
+                )
+                self.end_offset = batches[-1].header.next_offset
+                if self._newest.is_full:
+                    return
+            self.end_offset = segment.next_offset
+
+    def _learn(self, batches: list[StoredBatch]) -> None:
+        if not batches:
+            return
+        opened = OpenBatches(batches)
+        has_key = opened.has_key
+        hashes = self._hasher.hash(opened.keys)
+        if not has_key.all():
+            hashes = KeyHashes(hashes.high[has_key], hashes.low[has_key])
+        self._newest.add(hashes, opened.offsets[has_key])
+
+    def copy(
+        self,
+        group: slice,
+        write: Callable[[BytesLike], None],
+        note_aborted: Callable[[AbortedTransaction], None],
+    ) -> bool:
+        """Gives what stays of those segments to `write`, batch by batch, and what is left of
+        aborted transactions to `note_aborted`; whether the batches differ. Called for all segments
+        in order.
+        """
+        changed = False
+        for source in self._order.segments[group]:
+            for batches in _groups(source.batches(self._order.disk)):
+                self._check_cancelled()
+                for batch, data in self._cleaned(batches, note_aborted):
+                    changed = changed or data is not batch.data
+                    if data is not None:
+                        write(data)
+        return changed
+
+    def _cleaned(
+        self, batches: list[StoredBatch], note_aborted: Callable[[AbortedTransaction], None]
+    ) -> Iterator[tuple[StoredBatch, BytesLike | None]]:
+        """Each batch and what becomes of it; None when it goes."""
+        judged = [(batch, self._judge(batch, note_aborted)) for batch in batches]
+        inside = [
+            batch
+            for batch, is_live in judged
+            if is_live and batch.has_records and batch.header.next_offset <= self.end_offset
+        ]
+        rewritten = iter(self._filtered(inside)) if inside else iter(())
+        for batch, is_live in judged:
+            header = batch.header
+            if header.next_offset > self.end_offset:
+                data: BytesLike | None = batch.data
+            elif header.is_control:
+                data = self._marker(batch, has_data=is_live)
+            else:
+                if not is_live:
+                    self.dropped_records += header.records_count
+                data = next(rewritten) if is_live and header.records_count else None
+                if data is None and header.last_offset in self._order.kept_batches:
+                    data = emptied(header) if header.records_count else batch.data
+            yield batch, data
+
+    def _judge(
+        self, batch: StoredBatch, note_aborted: Callable[[AbortedTransaction], None]
+    ) -> bool:
+        """Of data whether its transaction was not aborted, of a marker whether the log has data of
+        its transaction.
+        """
+        header = batch.header
+        if not header.is_control:
+            return not _is_aborted(self._transactions, batch)
+        has_data, aborted = self._transactions.note_marker(header.producer_id, header.base_offset)
+        if aborted is not None:
+            note_aborted(aborted)
+        return has_data
+
+    def _marker(self, batch: StoredBatch, *, has_data: bool) -> BytesLike | None:
+        header, order = batch.header, self._order
+        if (
+            has_data
+            or header.last_offset in order.kept_batches
+            or (header.producer_id, header.producer_epoch) in order.kept_markers
+            or read_marker(batch.data) is None
+        ):
+            return batch.data
+        horizon = batch.delete_horizon_ms
+        if horizon is None:
+            return with_delete_horizon(batch.data, new_delete_horizon(order.now_ms, order.rules))
+        return None if tombstones_are_due(horizon, order.now_ms) else batch.data
+
+    def _filtered(self, batches: list[StoredBatch]) -> list[BytesLike | None]:
+        order = self._order
+        opened = OpenBatches(batches)
+        has_key, is_tombstone = opened.has_key, opened.is_tombstone
+        horizons = [batch.delete_horizon_ms for batch in batches]
+        due = [
+            tombstones_are_due(NO_HORIZON if horizon is None else horizon, order.now_ms)
+            for horizon in horizons
+        ]
+        newest = self._newest.newest(self._hasher.hash(opened.keys))
+        newest[~has_key] = -1
+        kept = kept_records(
+            offsets=opened.offsets,
+            newest_offsets=newest,
+            is_tombstone=is_tombstone,
+            tombstone_is_due=opened.per_record(np.array(due, np.bool_)),
+        )
+        self.dropped_records += len(opened) - int(np.count_nonzero(kept))
+        new_tombstones = opened.per_batch(kept & is_tombstone)
+        new_horizon = new_delete_horizon(order.now_ms, order.rules)
+        return opened.rewritten(
+            kept,
+            [
+                new_horizon if horizon is None and new_tombstones[number] else None
+                for number, horizon in enumerate(horizons)
+            ],
+        )
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise CancelledError
+
+
+def _is_aborted(transactions: CleanedTransactions, batch: StoredBatch) -> bool:
+    header = batch.header
+    if not header.is_transactional or header.is_control:
+        return False
+    return transactions.note_data(header.producer_id, header.base_offset)
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
+    """What a pass needs to know of them."""
+    return tuple(
+        ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
+        for segment in segments
+    )
+
+
+def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
+    """Decompressed, until they have GROUP_BYTES."""
+    group: list[StoredBatch] = []
+    size = 0
+    for batch in batches:
+        opened = batch.decompressed() if batch.has_records else batch
+        group.append(opened)
+        size += len(opened.records) + HEADER_BYTES
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,112 @@
+"""128-bit hashes of keys, for many at once. Its one rule: no two keys are ever taken for one.
+
+Four multilinear hashes of 32 bits, each with random coefficients of its own:
+
+    h = (c0 + c1 * length + c2 * word1 + c3 * word2 + …  mod 2^64) >> 32
+
+This family is strongly universal: for any two different keys the chance of equal hashes, taken over
+the coefficients, is 2^-32 for one and 2^-128 for four. Nothing more is promised: with a draw that
+is bad for it, a bit may be the same in most hashes of similar keys. The coefficients are drawn anew
+for every pass, so that nobody can choose keys that collide. Long keys are few, and hashed by
+BLAKE2b.
+Source: R-LOG10; Lemire and Kaser, "Strongly universal string hashing is fast" (2014).
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage_engine.protocol.records.arrow_binary import binary_array, join, writable_bytes
+from storage_engine.protocol.records.varints import Ints
+
+Words = npt.NDArray[np.uint64]
+
+LONG_KEY_BYTES = 4096
+"""From here on hashing by the piece costs less than the call."""
+
+SLICE_BYTES = 1 << 20
+"""Of keys hashed in one pass: the columns with an entry per word take ten times that."""
+
+_WORD_BYTES = 4
+_LANES = 4
+_HALF = np.uint64(32)
+_SEED_BYTES = 16
+_PADDING = pa.array([b"", bytes(3), bytes(2), bytes(1)], pa.binary())
+"""By length modulo 4: what fills the last word."""
+
+
+class KeyHashes(NamedTuple):
+    """A hash per key, in two halves."""
+
+    high: Words
+    low: Words
+
+
+class KeyHasher:
+    """One choice of coefficients."""
+
+    def __init__(self, seed: bytes | None = None) -> None:
+        """`seed`: 16 bytes that settle the choice; without it nobody knows them."""
+        self._seed = secrets.token_bytes(_SEED_BYTES) if seed is None else seed
+        generator = np.random.default_rng(int.from_bytes(self._seed))
+        # c0, that of the length, and one for each word of the longest key hashed this way.
+        count = 2 + LONG_KEY_BYTES // _WORD_BYTES
+        self._coefficients = generator.integers(0, 1 << 64, (_LANES, count), dtype=np.uint64)
+
+    def hash(self, keys: Any) -> KeyHashes:
+        """The hashes of a pa.BinaryArray; a null counts as an empty key."""
+        if keys.null_count:
+            keys = pc.fill_null(keys, b"")
+        lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
+        is_long = lengths >= LONG_KEY_BYTES
+        long_rows = np.flatnonzero(is_long)
+        long_keys = keys.take(pa.array(long_rows)) if len(long_rows) else keys
+        if len(long_rows):
+            keys = pc.if_else(pa.array(is_long), b"", keys)
+            lengths[is_long] = 0
+        hashes = KeyHashes(np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint64))
+        for start, stop in _slices(lengths):
+            high, low = self._hash_short(keys.slice(start, stop - start), lengths[start:stop])
+            hashes.high[start:stop] = high
+            hashes.low[start:stop] = low
+        for number, row in enumerate(long_rows.tolist()):
+            hashes.high[row], hashes.low[row] = self._hash_long(long_keys[number].as_buffer())
+        return hashes
+
+    def _hash_short(self, keys: Any, lengths: Ints) -> KeyHashes:
+        count = len(keys)
+        length_words = binary_array(
+            np.arange(0, _WORD_BYTES * (count + 1), _WORD_BYTES, dtype=np.int32),
+            pa.py_buffer(lengths.astype(np.uint32)),
+        )
+        padding = _PADDING.take(pa.array(lengths % _WORD_BYTES))
+        data, ends = writable_bytes(join(length_words, keys, padding))
+        words = np.frombuffer(data, np.uint32).astype(np.uint64)
+        firsts = ends[:-1].astype(np.int64) // _WORD_BYTES
+        sizes = np.diff(ends) // _WORD_BYTES
+        number_in_key = np.arange(len(words)) - np.repeat(firsts, sizes)
+        lanes = []
+        for coefficients in self._coefficients:
+            products = words * coefficients[1:][number_in_key]
+            lanes.append((np.add.reduceat(products, firsts) + coefficients[0]) >> _HALF)
+        return KeyHashes((lanes[0] << _HALF) | lanes[1], (lanes[2] << _HALF) | lanes[3])
+
+    def _hash_long(self, key: Any) -> tuple[int, int]:
+        digest = hashlib.blake2b(key, digest_size=16, key=self._seed).digest()
+        return int.from_bytes(digest[:8]), int.from_bytes(digest[8:])
+
+
+def _slices(lengths: Ints) -> Iterator[tuple[int, int]]:
+    """Runs of rows with about SLICE_BYTES of keys each."""
+    ends = np.cumsum(lengths + _WORD_BYTES)
+    start = done = 0
+    while start < len(lengths):
+        stop = max(start + 1, int(np.searchsorted(ends, done + SLICE_BYTES, side="right")))
+        yield start, stop
+        start, done = stop, int(ends[stop - 1])

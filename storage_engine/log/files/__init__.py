@@ -1,0 +1,1 @@
+"""Files of the log: the disk below them, what is open and mapped, checkpoints, and room."""

@@ -1,0 +1,76 @@
+"""Room in one data folder. Its one rule: appends stop while a reserve is left, so that a full disk
+is refused and not met in the middle of a write.
+
+The reserve is what goes on being written meanwhile: indexes, checkpoints, epochs, what other logs'
+appends have on their way. An append only subtracts from an allowance; the operating system is asked
+when that is used up. Source: R-LOG8, issue 3 ("refused early with a typed error").
+"""
+
+import logging
+from pathlib import Path
+
+from storage_engine.core.errors import LogFullError
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.storage_errors import storage_error
+
+ALLOWANCE_BYTES = 8 << 20
+"""What may be appended before the operating system is asked again; small beside the
+usual reserve, since others fill the disk too."""
+
+logger = logging.getLogger(__name__)
+
+
+class FreeSpace:
+    """The room of one data folder, shared by its logs."""
+
+    __slots__ = ("_allowance", "_disk", "_path", "is_full", "reserve_bytes")
+
+    def __init__(self, disk: Disk, path: Path, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes` 0: nothing is asked and nothing refused."""
+        self._disk = disk
+        self._path = path
+        self.reserve_bytes = reserve_bytes
+        self._allowance = 0
+        self.is_full = False
+        """The last append was refused."""
+
+    def take(self, size: int) -> None:
+        """Before an append of `size` bytes; LogFullError when that would reach into the reserve."""
+        left = self._allowance - size
+        if left < 0 and self.reserve_bytes:
+            left = self._ask(size)
+        self._allowance = left
+
+    def has(self, size: int) -> bool:
+        """Whether an append of `size` bytes is sure to be taken, without a question to the
+        system."""
+        return self._allowance >= size or not self.reserve_bytes
+
+    def look_again(self) -> None:
+        """Time has passed: what others wrote counts with the next append."""
+        self._allowance = 0
+
+    def _ask(self, size: int) -> int:
+        try:
+            free = self._disk.free_bytes(self._path)
+        except OSError as error:
+            raise storage_error("ask for the free space of", self._path, error) from error
+        room = free - self.reserve_bytes
+        if room < size:
+            if not self.is_full:
+                self.is_full = True
+                logger.error(
+                    "data folder full, appends are refused folder=%s free_bytes=%d reserve_bytes=%d"
+                    ": make room, or lower log.dir.min.free.bytes",
+                    self._path,
+                    free,
+                    self.reserve_bytes,
+                )
+            raise LogFullError(
+                f"no room for {size} bytes in the data folder {self._path}: {free} bytes are free,"
+                f" log.dir.min.free.bytes={self.reserve_bytes} of them are kept"
+            )
+        if self.is_full:
+            self.is_full = False
+            logger.info("data folder has room again folder=%s free_bytes=%d", self._path, free)
+        return min(room, ALLOWANCE_BYTES) - size

@@ -1,0 +1,62 @@
+"""Brings bytes of a file into the page cache. Its one rule: it may run on any thread, so it holds a
+descriptor of its own.
+
+Whoever must not wait for a disk is told by a ColdBytesError what to load before he tries again.
+
+Source: R-LOG5.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from storage_engine.core.errors import LogStorageError
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.storage_errors import storage_error
+
+LOOK_BYTES = 16 << 10
+"""What finding the end of a read may look at beyond it: two looks at headers."""
+
+
+class LoadJob:
+    """One run of bytes. `run` is called once."""
+
+    __slots__ = ("_descriptor", "_disk", "_path", "_position", "_size")
+
+    def __init__(self, disk: Disk, descriptor: int, path: Path, position: int, size: int) -> None:
+        """Takes over `descriptor`."""
+        self._disk = disk
+        self._descriptor = descriptor
+        self._path = path
+        self._position = position
+        self._size = size
+
+    def run(self) -> LogStorageError | None:
+        """Waits for the medium; what went wrong, for the one who takes care of the log."""
+        try:
+            self._disk.load(self._descriptor, self._size, self._position)
+        except OSError as error:
+            return storage_error("read", self._path, error)
+        finally:
+            self._disk.close(self._descriptor)
+        return None
+
+
+class Loadable(Protocol):
+    """A file that makes jobs."""
+
+    def load_job(self, position: int, size: int, end: int) -> LoadJob: ...
+
+
+class ColdBytesError(Exception):
+    """A look at bytes that are not in the page cache, by someone who must not wait for them."""
+
+    def __init__(self, file: Loadable, position: int, end: int) -> None:
+        super().__init__(f"bytes at {position} are not in the page cache")
+        self._file = file
+        self._position = position
+        self._end = end
+
+    def load_job(self, read_bytes: int) -> LoadJob:
+        """What to do before the next try, which will then read `read_bytes` from about there."""
+        size = min(read_bytes + LOOK_BYTES, self._end - self._position)
+        return self._file.load_job(self._position, size, self._end)

@@ -1,0 +1,1 @@
+"""From files to a log again, and what an unclean stop left."""

@@ -1,0 +1,97 @@
+"""How far the recovery of a data folder is, for whoever waits. Its one rule: it guesses before,
+and counts what was done.
+
+Source: R-LOG8.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from storage_engine.core.ports import Clock
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.segments.log_segment import LOG_SUFFIX, offset_in_name
+
+INTERVAL_MS = 2000
+"""A recovery that takes longer tells how far it is."""
+
+MARK = "recovering folder="
+"""How a line begins; whoever starts brokers looks for it in their logs."""
+
+_MIB = 1 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class RecoveryProgress:
+    """That of one data folder."""
+
+    def __init__(self, path: Path, clock: Clock, *, partitions: int, total_bytes: int) -> None:
+        self._path = path
+        self._clock = clock
+        self._partitions = partitions
+        self._total_bytes = total_bytes
+        self._done_partitions = 0
+        self._done_bytes = 0
+        self._start_ms = self._told_ms = clock.monotonic_ms()
+
+    def checked(self, size: int) -> None:
+        """So many bytes more were gone through."""
+        self._done_bytes += size
+        self._tell()
+
+    def opened(self) -> None:
+        """A log more is open."""
+        self._done_partitions += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._told_ms >= INTERVAL_MS:
+            self._told_ms = now_ms
+            logger.info("%s%s", MARK, self.text(now_ms))
+
+    def text(self, now_ms: int) -> str:
+        """The folder, and how far it is."""
+        total = max(self._total_bytes, self._done_bytes)
+        seconds = max(1, now_ms - self._start_ms) / 1000
+        rate = self._done_bytes / seconds
+        if rate:
+            left = f"about {(total - self._done_bytes) / rate:.0f} s left"
+        else:
+            of_partitions = self._partitions - self._done_partitions
+            left = f"about {seconds * of_partitions / max(1, self._done_partitions):.0f} s left"
+        return (
+            f"{self._path}: {self._done_partitions} of {self._partitions} partitions,"
+            f" {self._done_bytes // _MIB} of {total // _MIB} MiB, {rate / _MIB:.0f} MiB/s, {left}"
+        )
+
+
+def begin_progress(
+    disk: Disk, clock: Clock, path: Path, recovery_points: Mapping[Path, int], *, clean: bool
+) -> RecoveryProgress:
+    """For the data folder `path`, whose logs' folders have these recovery points; `clean`: they
+    will only be opened.
+    """
+    try:
+        total = 0 if clean else bytes_to_check(disk, recovery_points.items())
+    except OSError:
+        # Opening the logs will meet it again.
+        total = 0
+    return RecoveryProgress(path, clock, partitions=len(recovery_points), total_bytes=total)
+
+
+def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:
+    """What is to be gone through in the logs of these folders, given their recovery points."""
+    total = 0
+    for path, recovery_point in folders:
+        bases = sorted(
+            offset
+            for name in disk.list_names(path)
+            if (offset := offset_in_name(name, LOG_SUFFIX)) is not None
+        )
+        for number, base in enumerate(bases):
+            is_last = number == len(bases) - 1
+            if is_last or bases[number + 1] > recovery_point:
+                total += disk.file_size(path / f"{base:020d}{LOG_SUFFIX}")
+    return total

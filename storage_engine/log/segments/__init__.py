@@ -1,0 +1,1 @@
+"""Segments: files of record batches and their indexes, and searches in them."""

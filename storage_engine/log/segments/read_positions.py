@@ -1,0 +1,37 @@
+"""Where recent reads ended. Its one rule: a hint that is wrong never leaves this file; an entry is
+for one segment only.
+
+A consumer or follower that keeps up asks next for the offset where its last read ended, and all of
+them are bounded by the same high watermark; both are found here without a look at the index.
+Truncation forgets everything.
+"""
+
+from storage_engine.log.segments.log_segment import LogSegment
+
+POSITIONS_MAX = 64
+"""More than the readers that usually follow one partition."""
+
+
+class ReadPositions:
+    """Offsets and the byte positions that were found for them."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[LogSegment, int]] = {}
+
+    def get(self, segment: LogSegment, offset: int) -> int | None:
+        """Position in `segment` of the first batch that ends at or after `offset`, or of the end of
+        the file.
+        """
+        place = self._places.get(offset)
+        return place[1] if place is not None and place[0] is segment else None
+
+    def put(self, segment: LogSegment, offset: int, position: int) -> None:
+        places = self._places
+        if len(places) >= POSITIONS_MAX and offset not in places:
+            del places[next(iter(places))]
+        places[offset] = (segment, position)
+
+    def clear(self) -> None:
+        self._places.clear()

@@ -1,0 +1,230 @@
+"""The segments of one log, oldest first. Its one rule: the tuple is replaced, never changed, so
+that readers keep theirs.
+
+Deleted files are renamed at once and removed `file.delete.delay.ms` later. Deletions at the end go
+from the newest segment to the oldest and at the beginning the other way round, so that a crash in
+between leaves a log without holes. Source: R-LOG2, R-LOG9.
+"""
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from storage_engine.core.errors import LogShortageError
+from storage_engine.core.ports import Clock
+from storage_engine.log.recovery.log_loader import LogFolder
+from storage_engine.log.segments.log_segment import LogSegment
+from storage_engine.log.segments.swap_files import sync_names
+from storage_engine.log.segments.transaction_index import TransactionIndex
+
+SEGMENTS_PER_FLUSH = 32
+"""A flush opens all its files at once; more segments take several flushes."""
+
+
+class Unflushed(NamedTuple):
+    """What a flush is to bring to the medium."""
+
+    paths: list[Path]
+    indexes: list[TransactionIndex]
+    """Those of transactions whose files are among `paths`."""
+    end_offset: int
+    """Where the segments end."""
+
+
+class SegmentList:
+    """Invariant: not empty, base offsets ascending, `active` is the last one."""
+
+    __slots__ = (
+        "_clock",
+        "_deletions",
+        "_doomed",
+        "_moved",
+        "_synced_name_changes",
+        "active",
+        "all",
+        "folder",
+        "is_cut_short",
+        "name_changes",
+    )
+
+    def __init__(self, folder: LogFolder, segments: tuple[LogSegment, ...], clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+        self.all = segments
+        self.active = segments[-1]
+        self.name_changes = 1
+        """In the folder, so far; counted once where several belong together."""
+        self._synced_name_changes = 0
+        self._doomed: list[tuple[int, LogSegment, list[Path]]] = []
+        self._deletions = itertools.count()
+        self._moved: list[Path] = []
+        """Files of segments that are about to be replaced."""
+        self.is_cut_short = False
+        """See `PartitionLog.is_cut_short`."""
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self.all)
+
+    def check_whole(self) -> None:
+        """LogShortageError while `is_cut_short`."""
+        if self.is_cut_short:
+            raise LogShortageError(
+                f"a change of the log in {self.folder.path} was cut short, it is to be opened again"
+            )
+
+    @property
+    def unsynced_names(self) -> bool:
+        """Whether the folder has names that are not yet known to be on the medium."""
+        return self._synced_name_changes < self.name_changes
+
+    def names_are_synced(self, name_changes: int) -> None:
+        """That many changes of names are on the medium, in the folder above too."""
+        self._synced_name_changes = max(self._synced_name_changes, name_changes)
+
+    @property
+    def first(self) -> LogSegment:
+        return self.all[0]
+
+    def number_of(self, offset: int) -> int:
+        """Which segment `offset` belongs to."""
+        if offset >= self.active.base_offset:
+            return len(self.all) - 1
+        return max(0, bisect_right(self.all, offset, key=_base_offset_of) - 1)
+
+    def roll(self, base_offset: int) -> None:
+        """Seals the active segment and begins one at `base_offset`; on OSError all is as before."""
+        self.active.seal()
+        self._sync_names()
+        segment = self.folder.new_segment(base_offset, created_ms=self._clock.wall_ms())
+        self.active.next_offset = base_offset
+        self.all = (*self.all, segment)
+        self.active = segment
+        self.name_changes += 1
+
+    def start_anew_at(self, offset: int) -> None:
+        """Deletes all; one empty segment at `offset`."""
+        has_records = any(segment.size for segment in self.all)
+        self._delete_from(0)
+        if has_records:
+            # Else a crash could leave the oldest and the new one: a hole, or a gap of compaction.
+            sync_names(self.folder.disk, self.folder.path)
+        self.active = self.folder.new_segment(offset, created_ms=self._clock.wall_ms())
+        self.all = (self.active,)
+        self.name_changes += 1
+
+    def cut_to(self, offset: int) -> int:
+        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
+        batch.
+        """
+        self._delete_from(self.number_of(offset) + 1)
+        # Also of snapshots: none from before the cut may be back when something stands above it.
+        self.name_changes += 1
+        self.active = active = self.all[-1]
+        found = active.find(offset)
+        position = active.size if found is None else found[0]
+        active.truncate(position, active.end_offset_at(position))
+        return active.next_offset
+
+    def drop_oldest(self, count: int) -> None:
+        """Deletes the first `count` segments, not all of them."""
+        assert count < len(self.all)
+        if count:
+            self._sync_names()
+        dropped, self.all = self.all[:count], self.all[count:]
+        for segment in dropped:
+            self._doom(segment)
+
+    def move_away(self, segments: Sequence[LogSegment]) -> None:
+        """Renames the files of segments that are about to be replaced; they are read on."""
+        for segment in segments:
+            self._moved += segment.mark_deleted(next(self._deletions))
+
+    def replace(self, segments: Sequence[LogSegment], replacement: LogSegment) -> None:
+        """Puts one segment, which has its files, into the place of some that were moved away."""
+        number = self.all.index(segments[0])
+        following = number + len(segments)
+        assert self.all[number:following] == tuple(segments)
+        self.all = (*self.all[:number], replacement, *self.all[following:])
+        self.name_changes += 1
+        due_ms = self._due_ms()
+        for segment in segments:
+            self._doomed.append((due_ms, segment, []))
+        self._doomed.append((due_ms, segments[0], self._moved))
+        self._moved = []
+
+    def take_doomed_files(self, now_ms: int) -> list[Path]:
+        """Files of deleted segments whose delay is over; the caller removes them."""
+        due = [entry for entry in self._doomed if entry[0] <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        for _, segment, _ in due:
+            # An open file would keep its space.
+            segment.close()
+        return [path for _, _, paths in due for path in paths]
+
+    def unflushed(
+        self, recovery_point: int, most_segments: int, *, with_indexes: bool
+    ) -> Unflushed:
+        """Of the oldest few segments that may have something unflushed. The active segment's
+        indexes can wait until it is sealed or closed (`with_indexes`).
+        """
+        # A segment that was sealed at the recovery point has indexes that were never flushed.
+        above = [
+            segment
+            for segment in self.all
+            if segment is self.active or segment.next_offset >= recovery_point
+        ]
+        paths: list[Path] = []
+        indexes: list[TransactionIndex] = []
+        end_offset = recovery_point
+        for segment in above[:most_segments]:
+            index = segment.transaction_index
+            waits = segment is self.active and not with_indexes
+            paths += segment.paths()[:1] if waits else segment.paths()[:-1]
+            if index.is_unsynced:
+                index.file.flush()
+                indexes.append(index)
+                paths.append(index.file.path)
+            end_offset = segment.next_offset
+        return Unflushed(paths, indexes, end_offset)
+
+    def folder_is_renamed(self, path: Path) -> None:
+        """The files have their names still."""
+        assert not self._doomed and not self._moved, "nothing was deleted yet"
+        self.folder = replace(self.folder, path=path)
+        for segment in self.all:
+            segment.folder_is_renamed(path)
+
+    def close(self) -> None:
+        for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):
+            segment.close()
+
+    def _sync_names(self) -> None:
+        """Before the next segment gets a name or the oldest ones lose theirs: a crash could leave a
+        segment without those before it, or nothing that tells where the log ends. Mostly a flush
+        was there first.
+        """
+        if self.unsynced_names:
+            sync_names(self.folder.disk, self.folder.path)
+
+    def _delete_from(self, number: int) -> None:
+        while len(self.all) > number:
+            segment = self.all[-1]
+            self.all = self.all[:-1]
+            self._doom(segment)
+
+    def _doom(self, segment: LogSegment) -> None:
+        paths = segment.mark_deleted(next(self._deletions))
+        self._doomed.append((self._due_ms(), segment, paths))
+
+    def _due_ms(self) -> int:
+        return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms
+
+
+def _base_offset_of(segment: LogSegment) -> int:
+    return segment.base_offset

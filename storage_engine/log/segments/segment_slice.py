@@ -1,0 +1,89 @@
+"""A run of whole batches in a segment file: what a read returns. Its one rule: the bytes are
+fetched only when asked for.
+
+Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
+of the page cache through the segment's mapped window. A slice from before a truncation refuses to
+be viewed after it; a view taken before must not be touched after it, because the bytes are gone and
+the touch would fault (a system call on it fails in order). Deleted segments do no harm, the pages
+live as long as the view. Source: R-LOG5, R-LOG9.
+"""
+
+from typing import Protocol
+
+from storage_engine.core.errors import LogStorageError
+from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.segments.log_file import COPY_MAX_BYTES, LogFile
+
+
+class SliceSource(Protocol):
+    """The segment, as its slices see it."""
+
+    base_offset: int
+    next_offset: int
+    cuts: int
+    """Grows with every truncation."""
+    file: LogFile
+    size: int
+
+    def view(self, position: int, size: int) -> memoryview: ...
+
+    def read_bytes(self, position: int, size: int) -> bytes: ...
+
+
+class SegmentSlice:
+    """Implements `core.ports.LogSlice`."""
+
+    __slots__ = ("_copy", "_cuts", "_position", "_size", "_source", "end_offset", "start_offset")
+
+    def __init__(
+        self, source: SliceSource, position: int, size: int, start_offset: int, end_offset: int
+    ) -> None:
+        self._source = source
+        self._cuts = source.cuts
+        self._copy: bytearray | None = None
+        """The bytes, when they were few and warm."""
+        self._position = position
+        self._size = size
+        self.start_offset = start_offset
+        """The offset that was asked for; the first batch may begin before it."""
+        self.end_offset = end_offset
+        """Where to read on: the offset after the last batch's last, or a later one when a gap
+        follows.
+        """
+
+    def __len__(self) -> int:
+        return self._size
+
+    def view(self) -> memoryview:
+        """The bytes; LogStorageError when they are no longer there."""
+        self._check()
+        if self._copy is not None:
+            return memoryview(self._copy)
+        return self._source.view(self._position, self._size)
+
+    def is_warm(self) -> bool:
+        """Whether a view of the bytes comes from the page cache, as far as samples tell. Few
+        bytes are copied on the way.
+        """
+        if self._size > COPY_MAX_BYTES:
+            return self._source.file.is_cached(self._position, self._size)
+        self._copy = self._source.file.read_cached(self._position, self._size)
+        return self._copy is not None
+
+    def load_job(self) -> LoadJob:
+        """What makes it warm, on another thread; LogStorageError when the file can't be opened."""
+        return self._source.file.load_job(self._position, self._size, self._source.size)
+
+    def nearest_offset(self, offset: int) -> int:
+        """That of the segment which is nearest to the given one: damage is told of a segment by
+        one of its offsets, and a damaged batch may say any."""
+        return max(self._source.base_offset, min(offset, self._source.next_offset - 1))
+
+    def read_bytes(self) -> bytes:
+        """A copy of the bytes."""
+        self._check()
+        return self._source.read_bytes(self._position, self._size)
+
+    def _check(self) -> None:
+        if self._source.cuts != self._cuts:
+            raise LogStorageError("the log was truncated since these batches were looked up")

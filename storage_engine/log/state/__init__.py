@@ -1,0 +1,1 @@
+"""What a log knows beside its batches: producers, leader epochs, aborted transactions, flushes."""

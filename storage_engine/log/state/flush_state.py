@@ -1,0 +1,178 @@
+"""How far a log is on the medium. Its one rule: `recovery_point` never claims more than was
+flushed.
+
+Source: R-LOG4, R-LOG8.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from storage_engine.core.errors import LogFolderError, LogShortageError
+from storage_engine.core.ports import Clock
+from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH, SegmentList
+from storage_engine.log.state.flush_job import FlushJob
+from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
+from storage_engine.log.state.partition_metadata import PARTITION_METADATA_FILE
+
+
+class FlushState:
+    """The recovery point of one log and the flushes that move it."""
+
+    __slots__ = (
+        "_clock",
+        "_cut_unsynced",
+        "_epochs",
+        "_generation",
+        "_is_settling",
+        "_is_topic_id_flushed",
+        "_is_used",
+        "_last_flush_ms",
+        "_on_lowered",
+        "_segments",
+        "_unfinished",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        epochs: LeaderEpochCheckpoint,
+        clock: Clock,
+        *,
+        recovery_point: int,
+        is_recovered: bool,
+        on_lowered: Callable[[], None],
+    ) -> None:
+        """`is_recovered`: opening has changed files, so that they are not what is on the medium."""
+        self._segments = segments
+        self._epochs = epochs
+        self._clock = clock
+        self._on_lowered = on_lowered
+        self._generation = 0
+        self._unfinished: dict[int, tuple[list[Path], list[Path]]] = {}
+        """Files and folders of the flushes under way: what they bring to the medium is not there
+        yet for a flush that overtakes them."""
+        self._cut_unsynced = is_recovered
+        self._is_topic_id_flushed = False
+        self._is_used = False
+        self._is_settling = False
+        self._last_flush_ms = clock.monotonic_ms()
+        self.recovery_point = min(recovery_point, segments.active.next_offset)
+
+    def is_behind(self, log_end_offset: int) -> bool:
+        """Whether a stop in order has something to write: unflushed records, a cut, or indexes."""
+        return self.recovery_point < log_end_offset or self._cut_unsynced or self._is_settling
+
+    def settle(self, log_end_offset: int) -> bool:
+        """Before the log is closed: whether it was written to, so that the newest segment's indexes
+        are to be written, and flushed with the rest.
+        """
+        self._is_settling = self._is_used or self.is_behind(log_end_offset)
+        return self._is_settling
+
+    def is_due(self, now_ms: int, log_end_offset: int, config: LogConfig) -> bool:
+        """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
+        unflushed = log_end_offset - self.recovery_point
+        return unflushed > 0 and (
+            unflushed >= config.flush_messages
+            or now_ms - self._last_flush_ms >= config.flush_ms
+            or self.recovery_point < self._segments.active.base_offset
+        )
+
+    def prepare(self) -> FlushJob:
+        """A job for what is in the log now, or for the oldest part if that is a lot; a cut that
+        comes before its end makes it count for nothing. Where descriptors are short it takes one
+        segment, so that a log of many is flushed in the end.
+        """
+        try:
+            return self._prepare(SEGMENTS_PER_FLUSH)
+        except LogShortageError:
+            return self._prepare(1)
+
+    def _prepare(self, most_segments: int) -> FlushJob:
+        segments, generation = self._segments, self._generation
+        is_settling = self._is_settling
+        with storage_errors("flush", segments.folder.path):
+            unflushed = segments.unflushed(
+                self.recovery_point, most_segments, with_indexes=is_settling
+            )
+        paths, end_offset = unflushed.paths, unflushed.end_offset
+        is_last = segments.active.file.path in paths
+        self._is_used = True
+        if self._cut_unsynced and segments.active.file.path not in paths:
+            paths.append(segments.active.file.path)
+        disk, directory = segments.folder.disk, segments.folder.path
+        segments.name_changes += len(unflushed.indexes)
+        name_changes = segments.name_changes
+        with_names = segments.unsynced_names
+
+        number = max(self._unfinished, default=0) + 1
+
+        def on_flushed() -> None:
+            self._unfinished.pop(number, None)
+            if with_names:
+                segments.names_are_synced(name_changes)
+            if is_settling and is_last:
+                self._is_settling = False
+            if self._generation == generation:
+                self._cut_unsynced = False
+                self.recovery_point = max(self.recovery_point, end_offset)
+
+        folders: list[Path] = []
+        takes_topic_id = False
+        self._epochs.save()
+        with storage_errors("flush", directory):
+            if self._epochs.unsynced and disk.exists(self._epochs.path):
+                # Replaced files count when their name does.
+                paths.append(self._epochs.path)
+                folders = [directory]
+            if not self._is_topic_id_flushed and disk.exists(directory / PARTITION_METADATA_FILE):
+                # Records without it would pass for those of another topic of the same name.
+                takes_topic_id = True
+                paths.append(directory / PARTITION_METADATA_FILE)
+                folders = [directory]
+            if is_settling:
+                folders = [directory]
+            if with_names:
+                folders = [directory, directory.parent]
+            for other_paths, other_folders in self._unfinished.values():
+                folders += [path for path in other_folders if path not in folders]
+                paths += [p for p in other_paths if p not in paths and disk.exists(p)]
+            job = FlushJob(disk, paths, folders, end_offset, on_flushed)
+        # Only now: without the job nobody would bring these to the medium.
+        self._unfinished[number] = paths, folders
+        self._is_topic_id_flushed = self._is_topic_id_flushed or takes_topic_id
+        for index in unflushed.indexes:
+            index.is_unsynced = False
+        self._epochs.unsynced = False
+        self._last_flush_ms = self._clock.monotonic_ms()
+        return job
+
+    def run(self, job: FlushJob) -> None:
+        """The job at once, on this thread. One that fails stays among the unfinished, so that the
+        next one does its work too.
+        """
+        try:
+            job.run()
+        except OSError as error:
+            # Whatever its number: the kernel may count the pages as clean.
+            raise LogFolderError(f"can't flush {self._segments.folder.path}: {error}") from error
+        job.finish()
+
+    def log_is_cut_to(self, end_offset: int) -> None:
+        """The recovery point goes down before the log does, on the medium: files of which some
+        are cut and some are not must be gone through when they are opened.
+        """
+        self._generation += 1
+        self._cut_unsynced = True
+        known = self.recovery_point
+        if known > end_offset:
+            self.recovery_point = end_offset
+            try:
+                self._on_lowered()
+            except OSError:
+                # The log is not cut yet, and the next try must come here again.
+                self.recovery_point = known
+                raise

@@ -1,0 +1,86 @@
+"""The leader epochs of a log and their file. Its one rule: the file knows every epoch below the
+recovery point.
+
+Above it recovery learns the epochs from the batches that it goes through, after a killed process as
+after a crash of the machine. So neither an election nor its first batch writes a file: a failover
+of a thousand partitions would be a thousand of them, on each broker. Source: KIP-101; R-REP8.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError
+from storage_engine.core.replication.leader_epochs import EpochStart, LeaderEpochCache
+from storage_engine.log.files.checkpoints import LEADER_EPOCHS_FILE, write_epochs
+from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.recovery.log_loader import LogFolder
+from storage_engine.protocol.records.record_batch import BatchHeader
+
+
+class LeaderEpochCheckpoint:
+    """Changes `cache`, and the file with it."""
+
+    __slots__ = ("_disk", "cache", "path", "unsaved", "unsynced")
+
+    def __init__(self, folder: LogFolder, cache: LeaderEpochCache) -> None:
+        self._disk = folder.disk
+        self.path = folder.path / LEADER_EPOCHS_FILE
+        self.cache = cache
+        self.unsaved = False
+        """Whether the file is not what the cache is: `save` before the recovery point goes up."""
+        self.unsynced = True
+        """Whether the file has something that is not known to be on the medium."""
+
+    def start_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader of `epoch` will write from `start_offset` on."""
+        latest = self.cache.latest_epoch
+        if epoch < latest:
+            raise KafkaError(
+                f"leader epoch {epoch} is older than epoch {latest} in {self.path.parent}",
+                ErrorCode.FENCED_LEADER_EPOCH,
+            )
+        if self.cache.assign(epoch, start_offset):
+            self.unsaved = True
+
+    def replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """The epochs of another log with the same records."""
+        if entries != self.cache.entries:
+            self.cache.clear()
+            for epoch, start_offset in entries:
+                self.cache.assign(epoch, start_offset)
+            self.unsaved = True
+
+    def folder_is_renamed(self, path: Path) -> None:
+        self.path = path / LEADER_EPOCHS_FILE
+
+    def save(self) -> None:
+        """What is in the cache is in the file when this returns."""
+        if self.unsaved:
+            self._save()
+
+    def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Batches that a follower is about to append, with the epochs of their leaders."""
+        cache = self.cache
+        for _, header in batches:
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != cache.latest_epoch:
+                self.unsaved |= cache.assign(epoch, header.base_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        if self.cache.truncate_from_end(end_offset):
+            self._save_if_it_can_be()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        if self.cache.truncate_from_start(start_offset):
+            self._save_if_it_can_be()
+
+    def _save_if_it_can_be(self) -> None:
+        """For what opening the log would find out as well: epochs outside the log."""
+        with suppress(LogBusyError):
+            self._save()
+
+    def _save(self) -> None:
+        self.unsynced = self.unsaved = True
+        with storage_errors("write", self.path, unchanged=True):
+            write_epochs(self._disk, self.path, self.cache.entries, sync=False)
+        self.unsaved = False

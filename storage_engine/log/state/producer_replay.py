@@ -1,0 +1,154 @@
+"""Learns from the batches of a log what it knows of its producers and their transactions. Its one
+rule: the state after a batch is the same whether it was appended here, replicated or read back.
+
+Source: KIP-98; R-LOG8.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.retained.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerBatch,
+    ProducerStates,
+)
+from storage_engine.core.transactions.partition_transactions import (
+    AbortedTransaction,
+    TransactionMarker,
+)
+from storage_engine.log.segments.log_segment import LogSegment
+from storage_engine.log.state.producer_snapshots import ProducerSnapshots
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+def record_batch(
+    states: ProducerStates,
+    header: BatchHeader,
+    base_offset: int,
+    timestamp_ms: int,
+    marker: TransactionMarker | None,
+    *,
+    now_ms: int,
+) -> AbortedTransaction | None:
+    """Takes up a batch of a producer that stands in the log at `base_offset`, whatever offset and
+    time its header has in memory; the transaction that it aborts.
+
+    `marker`: what a control batch says.
+    """
+    if header.is_control:
+        return states.record_marker(
+            header.producer_id, header.producer_epoch, marker, offset=base_offset, now_ms=now_ms
+        )
+    last_offset = base_offset + header.last_offset_delta
+    states.record(
+        header.producer_id,
+        header.producer_epoch,
+        ProducerBatch(
+            header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms
+        ),
+        now_ms=now_ms,
+        in_transaction=header.is_transactional,
+    )
+    return None
+
+
+def load_producers(
+    snapshots: ProducerSnapshots,
+    segments: Sequence[LogSegment],
+    *,
+    log_start_offset: int,
+    has_gaps: bool,
+    now_ms: int,
+    damaged: Collection[LogSegment] = (),
+) -> ProducerStates:
+    """The producers at the log's end: the newest snapshot, and the batches that came after it.
+
+    The transaction indexes of `damaged` segments are written anew, in the same pass if it begins
+    early enough.
+    """
+    loaded = snapshots.load_newest(segments[-1].next_offset)
+    start = segments[0].base_offset if loaded is None else loaded[0]
+    if any(segment.base_offset < start for segment in damaged):
+        rebuild_transaction_indexes(snapshots, segments, damaged)
+        damaged = ()
+    if loaded is None:
+        is_whole = log_start_offset == 0 and not has_gaps
+        states = ProducerStates(forgotten_to=NONE_FORGOTTEN if is_whole else ANY_FORGOTTEN)
+    else:
+        states = loaded[1]
+    _replay_into(states, segments, start, damaged, now_ms)
+    return states
+
+
+def rebuild_transaction_indexes(
+    snapshots: ProducerSnapshots, segments: Sequence[LogSegment], damaged: Collection[LogSegment]
+) -> None:
+    """Writes the transaction indexes of `damaged` segments anew, from what the log says."""
+    first = min(segment.base_offset for segment in damaged)
+    last = max(segment.base_offset for segment in damaged)
+    loaded = snapshots.newest_before(first)
+    start, states = (segments[0].base_offset, ProducerStates()) if loaded is None else loaded
+    concerned = [segment for segment in segments if segment.base_offset <= last]
+    _replay_into(states, concerned, start, damaged, 0)
+
+
+def _replay_into(
+    states: ProducerStates,
+    segments: Sequence[LogSegment],
+    start: int,
+    damaged: Collection[LogSegment],
+    now_ms: int,
+) -> None:
+    for segment in damaged:
+        segment.transaction_index.is_being_rebuilt = True
+        segment.transaction_index.is_checked = False
+        segment.transaction_index.clear()
+    for segment, aborted in _replay(states, segments, start, now_ms):
+        if segment in damaged:
+            segment.transaction_index.append(aborted)
+    for segment in damaged:
+        segment.transaction_index.seal()
+        segment.transaction_index.sync()
+        segment.transaction_index.is_being_rebuilt = False
+        segment.transaction_index.is_checked = True
+
+
+def _replay(
+    states: ProducerStates, segments: Sequence[LogSegment], start: int, now_ms: int
+) -> Iterator[tuple[LogSegment, AbortedTransaction]]:
+    """Takes up the batches from offset `start` on; the aborted transactions among them."""
+    for segment in segments:
+        if segment.next_offset <= start or segment.size == 0:
+            continue
+        try:
+            found = segment.find(start)
+            if found is None:
+                continue
+            for position, header in segment.scan(found[0]):
+                if header.producer_id < 0 or header.base_offset < start:
+                    continue
+                aborted = record_batch(
+                    states,
+                    header,
+                    header.base_offset,
+                    header.max_timestamp,
+                    _marker_at(segment, position, header),
+                    now_ms=now_ms,
+                )
+                if aborted is not None:
+                    yield segment, aborted
+        except CorruptRecordError as error:
+            # What is behind the damage can't be read by anybody either.
+            states.forgotten_to = ANY_FORGOTTEN
+            logger.error("producers unknown from here on segment=%s: %s", segment.file.path, error)
+
+
+def _marker_at(segment: LogSegment, position: int, header: BatchHeader) -> TransactionMarker | None:
+    if not header.is_control:
+        return None
+    return read_marker(segment.read_bytes(position, header.size_in_bytes))

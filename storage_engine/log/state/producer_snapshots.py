@@ -1,0 +1,228 @@
+"""Snapshots of a log's producers on disk. Their one rule: a snapshot that is not intact does not
+exist.
+
+`<offset>.snapshot` holds the producers as they were when the log ended at `offset` (big endian):
+
+    field            bytes  meaning
+    magic             4     "HPS3"
+    crc               4     CRC-32C of all that follows
+    forgotten_to      8     highest producer id that may be missing (see core.producer_state)
+    count             4     number of producers
+    ongoing           4     number of open transactions
+    ended             4     number of ended ones (see core.partition_transactions)
+    then per producer:
+      producer_id     8
+      epoch           2
+      last_seen_ms    8     timestamp of the last batch
+      coordinator_epoch 4   of its last marker; -1: none
+      batches         1     0 to 5, oldest first
+      then per batch:
+        first_sequence 4, last_sequence 4, base_offset 8, last_offset 8, timestamp_ms 8
+    then per open transaction:
+        producer_id 8, first_offset 8
+    then per ended one:
+        first_offset 8, last_offset 8
+
+"HPS2" has a byte instead of `forgotten_to`: 1 when any producer may be missing, 0 when none is.
+"HPS1", of versions without transactions, has that byte, and neither the two numbers of transactions
+nor what belongs to them, nor coordinator epochs.
+
+Written when the log rolls and when it is closed, so that opening a log scans one segment's headers
+at most. Source: KIP-98.
+"""
+
+import logging
+import struct
+from pathlib import Path
+
+from crc32c import crc32c
+
+from storage_engine.core.retained.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerStates,
+)
+from storage_engine.core.system_errors import passes_by_itself
+from storage_engine.core.transactions.partition_transactions import (
+    NO_COORDINATOR_EPOCH,
+    EndedTransaction,
+    PartitionTransactions,
+)
+from storage_engine.log.files.disk import Disk, replace_file
+from storage_engine.log.segments.log_segment import file_name, offset_in_name
+
+SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOTS_KEPT = 3
+"""The newest few: for the next opening, and for truncations near the end. Older state is scanned
+for.
+"""
+
+_MAGIC = b"HPS3"
+_MAGIC_WITHOUT_ID = b"HPS2"
+_MAGIC_WITHOUT_TRANSACTIONS = b"HPS1"
+_START = struct.Struct(">4sI")
+_TABLE = struct.Struct(">qI")
+_TABLE_WITHOUT_ID = struct.Struct(">BI")
+_TRANSACTIONS = struct.Struct(">II")
+_PRODUCER = struct.Struct(">qhqiB")
+_PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
+_PAIR = struct.Struct(">qq")
+_BATCH = struct.Struct(">iiqqq")
+
+logger = logging.getLogger(__name__)
+
+
+def encode(states: ProducerStates) -> bytes:
+    ongoing, ended = states.transactions.ongoing, states.transactions.ended
+    body = bytearray(_TABLE.pack(states.forgotten_to, len(states)))
+    body += _TRANSACTIONS.pack(len(ongoing), len(ended))
+    for entry in states:
+        body += _PRODUCER.pack(
+            entry.producer_id,
+            entry.epoch,
+            entry.last_seen_ms,
+            entry.coordinator_epoch,
+            len(entry.batches),
+        )
+        for batch in entry.batches:
+            body += _BATCH.pack(*batch)
+    for pair in (*ongoing.items(), *ended):
+        body += _PAIR.pack(*pair)
+    return _START.pack(_MAGIC, crc32c(body)) + body
+
+
+def decode(data: bytes) -> ProducerStates:
+    """The inverse of `encode`; ValueError when the bytes are not intact."""
+    if len(data) < _START.size:
+        raise ValueError("it is cut off")
+    magic, crc = _START.unpack_from(data)
+    if magic not in (_MAGIC, _MAGIC_WITHOUT_ID, _MAGIC_WITHOUT_TRANSACTIONS):
+        raise ValueError("it is of another format")
+    if crc != crc32c(memoryview(data)[_START.size :]):
+        raise ValueError("its CRC does not match")
+    try:
+        return _decode(data, magic)
+    except struct.error as error:
+        raise ValueError(f"its counts do not fit its length ({error})") from error
+
+
+def _decode(data: bytes, magic: bytes) -> ProducerStates:
+    at = _START.size
+    table = _TABLE if magic == _MAGIC else _TABLE_WITHOUT_ID
+    forgotten_to, count = table.unpack_from(data, at)
+    at += table.size
+    if magic != _MAGIC:
+        forgotten_to = ANY_FORGOTTEN if forgotten_to else NONE_FORGOTTEN
+    ongoing_count = ended_count = 0
+    with_transactions = magic != _MAGIC_WITHOUT_TRANSACTIONS
+    if with_transactions:
+        ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
+        at += _TRANSACTIONS.size
+    entries = []
+    for _ in range(count):
+        entry, at = _decode_producer(data, at, with_transactions=with_transactions)
+        entries.append(entry)
+    ongoing_end = at + ongoing_count * _PAIR.size
+    ended_end = ongoing_end + ended_count * _PAIR.size
+    if ended_end != len(data):
+        raise ValueError(f"it has {len(data)} bytes, its counts say {ended_end}")
+    return ProducerStates(
+        entries,
+        forgotten_to=forgotten_to,
+        transactions=PartitionTransactions(
+            _PAIR.iter_unpack(data[at:ongoing_end]),
+            map(EndedTransaction._make, _PAIR.iter_unpack(data[ongoing_end:ended_end])),
+        ),
+    )
+
+
+def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
+    """The producer at `at`, and where the next one begins."""
+    if with_transactions:
+        producer_id, epoch, last_seen_ms, coordinator_epoch, count = _PRODUCER.unpack_from(data, at)
+        at += _PRODUCER.size
+    else:
+        fields = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
+        producer_id, epoch, last_seen_ms, count = fields
+        coordinator_epoch = NO_COORDINATOR_EPOCH
+        at += _PRODUCER_WITHOUT_TRANSACTIONS.size
+    end = at + count * _BATCH.size
+    batches = map(ProducerBatch._make, _BATCH.iter_unpack(data[at:end]))
+    entry = ProducerEntry(
+        producer_id, epoch, last_seen_ms, batches, coordinator_epoch=coordinator_epoch
+    )
+    return entry, end
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition's folder."""
+
+    __slots__ = ("_directory", "_disk", "_offsets")
+
+    def __init__(self, disk: Disk, directory: Path, names: list[str]) -> None:
+        self._disk = disk
+        self._directory = directory
+        offsets = (offset_in_name(name, SNAPSHOT_SUFFIX) for name in names)
+        self._offsets = sorted(offset for offset in offsets if offset is not None)
+
+    def write(self, offset: int, states: ProducerStates) -> None:
+        """Keeps `states` as those at `offset`, and only the newest few snapshots.
+
+        Without fsync: a snapshot that a crash of the machine tears has the wrong CRC.
+        """
+        replace_file(self._disk, self._path(offset), encode(states), sync=False)
+        if offset not in self._offsets:
+            self._offsets = sorted([*self._offsets, offset])
+        for old in self._offsets[:-SNAPSHOTS_KEPT]:
+            self._remove(old)
+
+    def load_newest(self, max_offset: int) -> tuple[int, ProducerStates] | None:
+        """The newest intact snapshot at or before `max_offset`; later ones and damaged ones are
+        removed.
+        """
+        for offset in reversed(self._offsets.copy()):
+            if offset <= max_offset:
+                path = self._path(offset)
+                try:
+                    return offset, decode(self._disk.read_file(path))
+                except (OSError, ValueError) as error:
+                    if isinstance(error, OSError) and passes_by_itself(error):
+                        # It says nothing about the file, which may be sound.
+                        raise
+                    logger.warning("snapshot ignored, it is damaged file=%s reason=%s", path, error)
+            self._remove(offset)
+        return None
+
+    def newest_before(self, offset: int) -> tuple[int, ProducerStates] | None:
+        """The newest intact snapshot at or before `offset`; nothing is removed."""
+        for known in reversed(self._offsets):
+            if known <= offset:
+                try:
+                    return known, decode(self._disk.read_file(self._path(known)))
+                except (OSError, ValueError) as error:
+                    if isinstance(error, OSError) and passes_by_itself(error):
+                        raise
+        return None
+
+    def remove_above(self, offset: int) -> None:
+        """Those after the recovery point of a log that was not stopped in order: a crash of the
+        machine may have brought back one of records that were cut off.
+        """
+        for later in [kept for kept in self._offsets if kept > offset]:
+            self._remove(later)
+
+    def folder_is_renamed(self, path: Path) -> None:
+        self._directory = path
+
+    def remove_all(self) -> None:
+        for offset in self._offsets.copy():
+            self._remove(offset)
+
+    def _remove(self, offset: int) -> None:
+        self._offsets.remove(offset)
+        self._disk.remove(self._path(offset))
+
+    def _path(self, offset: int) -> Path:
+        return self._directory / file_name(offset, SNAPSHOT_SUFFIX)

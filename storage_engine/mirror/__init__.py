@@ -1,0 +1,1 @@
+"""Copies topics of some clusters into another, each record once: `headrace mirror`."""

@@ -1,0 +1,127 @@
+"""Has groups of the sources go on in the target where they are: their offsets, translated.
+
+Rule: an offset in the target is never moved back, and never under a group that has members there,
+which reads on by itself. What can't be told or stored now is tried again the next time, for nothing
+but the groups themselves waits for it. Source: R-CLI6, KIP-545.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from storage_engine.client.admin.groups import group_offsets, list_groups
+from storage_engine.client.cluster import EARLIEST, Cluster
+from storage_engine.client.consumer.group_offsets import GroupOffsets
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.ids import TopicPartition
+from storage_engine.mirror.mirror import Mirror
+from storage_engine.mirror.source import Tell
+from storage_engine.net.deadline import monotonic_ms
+
+DEADLINE_MS = 5_000
+"""Of each request: a coordinator that is away must not stop the copying for long."""
+
+LOOK_AGAIN_MS = 3_600_000
+"""At a group that has not moved: brokers forget offsets that nobody commits for a week
+(offsets.retention.minutes)."""
+
+_SIMPLE = ""
+"""The protocol of a group that only stores offsets."""
+
+
+class SyncedGroup(NamedTuple):
+    """What one round has done for a group."""
+
+    source: str
+    group: str
+    partitions: int
+    """Whose offset was moved in the target."""
+
+
+class MirroredGroups:
+    """The groups whose whole name matches."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        pattern: re.Pattern[str],
+        target: str,
+        sources: Mapping[str, str],
+        tell: Tell,
+    ) -> None:
+        """`target` and `sources`, these by name: bootstrap servers."""
+        self._mirror = mirror
+        self._pattern = pattern
+        self._tell = tell
+        self._target = Cluster(target, deadline_ms=DEADLINE_MS)
+        self._sources = {
+            name: Cluster(servers, deadline_ms=DEADLINE_MS) for name, servers in sources.items()
+        }
+        # What each was moved to the last time, and until when that need not be asked for again.
+        self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
+
+    def sync(self) -> list[SyncedGroup]:
+        """One round over all groups; those that were moved. What fails is told."""
+        moved = []
+        for source, cluster in self._sources.items():
+            try:
+                groups = [
+                    each.group
+                    for each in list_groups(cluster)
+                    if each.protocol_type in (CONSUMER, _SIMPLE)
+                    and self._pattern.fullmatch(each.group)
+                ]
+            except HeadraceError as error:
+                self._tell(f"groups of {source}: {error}")
+                continue
+            for group in groups:
+                try:
+                    count = self._sync(source, cluster, group)
+                except HeadraceError as error:
+                    self._tell(f"group '{group}' of {source}: {error}")
+                    continue
+                if count:
+                    moved.append(SyncedGroup(source, group, count))
+        return moved
+
+    def _sync(self, source: str, cluster: Cluster, group: str) -> int:
+        wanted = self._translated(source, group_offsets(cluster, group))
+        now_ms = monotonic_ms()
+        known, until_ms = self._known.get((source, group), ({}, now_ms))
+        if not wanted or (wanted == known and now_ms < until_ms):
+            return 0
+        # A reader before the beginning would be sent to the end by `auto.offset.reset`.
+        starts = self._target.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        present = group_offsets(self._target, group)
+        later = {
+            tp: max(offset, starts[tp])
+            for tp, offset in wanted.items()
+            if present.get(tp, -1) < max(offset, starts[tp])
+        }
+        if later:
+            try:
+                GroupOffsets(self._target, group).commit(later)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                    raise
+                return 0
+        self._known[source, group] = wanted, now_ms + LOOK_AGAIN_MS
+        return len(later)
+
+    def _translated(
+        self, source: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """By partition of the target; of those that are copied, and have been at all."""
+        found = {}
+        for tp, offset in offsets.items():
+            copy = self._mirror.copy_of(source, tp)
+            translated = None if copy is None else self._mirror.progress.translate(copy, offset)
+            if copy is not None and translated is not None:
+                found[copy.target] = translated
+        return found
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for cluster in (self._target, *self._sources.values()):
+            cluster.close()

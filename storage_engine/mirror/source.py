@@ -1,0 +1,195 @@
+"""One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
+
+Rule: after an error the reader is made anew from the positions that the mirror has, because what it
+had fetched by then may be lost with it. A source that has answered once may be away for as long as
+it likes: others are copied meanwhile. Source: R-CLI6.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+
+DEADLINE_MS = 10_000
+"""Of what is asked of a source: longer than a failover, and others wait for it."""
+
+ANSWER_MS = 5_000
+"""A source none of whose brokers answers within this time is away."""
+
+AWAY_MS = 15_000
+"""It is not asked again for so long."""
+
+READ_COMMITTED = "read_committed"
+
+FETCH_BYTES = 4 << 20
+
+Tell = Callable[[str], None]
+"""Takes a line for the operator."""
+
+
+class SourceShrunkError(HeadraceError):
+    """A source has fewer records than were copied from it."""
+
+
+class MirrorSource:
+    """`name` is how the operator calls it."""
+
+    def __init__(self, name: str, cluster: Cluster, tell: Tell) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.skipped = 0
+        """Offsets that retention, or somebody's command, has deleted before they were copied."""
+        self._tell = tell
+        self._positions: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, UUID] = {}
+        self._jumped: dict[TopicPartition, int] = {}
+        self._topics: dict[str, tuple[UUID, int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._has_answered = False
+        self._away_until_ms = 0
+        self._ends_due_ms = 0
+        self._reader: FetchReader | None = None
+
+    def topics(self) -> dict[str, tuple[UUID, int]]:
+        """Id and number of partitions of those that are not the brokers' own, asked for anew, but
+        as they were while the source is away."""
+        if not self._is_away:
+            try:
+                wait_ms = ANSWER_MS if self._has_answered else self.cluster.deadline_ms
+                self.cluster.refresh(None, Deadline.after(wait_ms))
+            except HeadraceError as error:
+                self._raise_if_final(error)
+                self._away_until_ms = monotonic_ms() + AWAY_MS
+                self._tell(f"{self.name} is asked again in {AWAY_MS // 1000} s: {error}")
+            else:
+                self._has_answered = True
+                self._topics = {
+                    name: (topic.topic_id, len(topic.partitions))
+                    for name, topic in self.cluster.view.topics.items()
+                    if not topic.is_internal
+                }
+        return self._topics
+
+    @property
+    def _is_away(self) -> bool:
+        return monotonic_ms() < self._away_until_ms
+
+    def _raise_if_final(self, error: HeadraceError) -> None:
+        """Unless the source has answered before, and may again."""
+        silent = isinstance(error, DeadlineExceededError) or (
+            isinstance(error, KafkaError)
+            and (error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE)
+        )
+        if not silent or not self._has_answered:
+            raise error
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Their first offsets."""
+        return self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where those that are read end for read_committed, exclusive."""
+        wanted = dict.fromkeys(self._positions, LATEST)
+        return self.cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+
+    def known_ends(self) -> dict[TopicPartition, int]:
+        """As `ends`, but as it was where the source does not tell."""
+        if not self._is_away and monotonic_ms() >= self._ends_due_ms:
+            try:
+                self._ends = self.ends()
+            except HeadraceError as error:
+                self._raise_if_final(error)
+                self._ends_due_ms = monotonic_ms() + AWAY_MS
+                self._tell(f"lag of {self.name}: {error}")
+        return {tp: self._ends.get(tp, offset) for tp, offset in self._positions.items()}
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """By partition that is read, the next offset that `poll` brings."""
+        return self._positions
+
+    def jumps(self) -> dict[TopicPartition, int]:
+        """Positions that have moved without records since this was asked before."""
+        jumped, self._jumped = self._jumped, {}
+        return jumped
+
+    def read(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> None:
+        """From now on these, each from its offset on, and no others; of topics with these ids,
+        whatever else has their names by then."""
+        self._positions = dict(positions)
+        self._topic_ids = dict(topic_ids)
+        self.close()
+
+    def poll(self, wait_ms: int) -> list[FetchedBatches]:
+        """What has come. An error of which `is_gone` is true when a topic is gone, or is another
+        one now."""
+        if not self._positions or self._is_away:
+            sleep_ms(wait_ms)
+            return []
+        if self._reader is None:
+            self._reader = FetchReader(
+                self.cluster,
+                {tp: (offset, None) for tp, offset in self._positions.items()},
+                max_bytes=FETCH_BYTES,
+                isolation=READ_COMMITTED,
+                on_out_of_range=self._go_on_at,
+                on_truncated=self._truncated,
+                topic_ids=self._topic_ids,
+            )
+        try:
+            found = self._reader.poll(wait_ms)
+        except HeadraceError as error:
+            self.close()
+            if is_gone(error):
+                raise
+            self._raise_if_final(error)
+            self._tell(f"{self.name}: {error}")
+            return []
+        for fetched in found:
+            self._positions[fetched.tp] = fetched.next_offset
+        return found
+
+    def _go_on_at(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
+        if offset > end:
+            raise SourceShrunkError(
+                f"{tp} of {self.name} ends at offset {end}, but was copied up to {offset}: the "
+                "source has lost records (an unclean election?); delete the topic in the target to "
+                "copy it anew"
+            )
+        self._tell(
+            f"{tp} of {self.name}: offsets {offset} to {start - 1} were deleted in the source "
+            "before they were copied"
+        )
+        self.skipped += start - offset
+        self._positions[tp] = self._jumped[tp] = start
+        return start
+
+    def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
+        raise SourceShrunkError(
+            f"{tp} of {self.name} was copied up to offset {offset}, but has other records from "
+            f"offset {truncation_offset} on: the source has lost records (an unclean election?); "
+            "delete the topic in the target to copy it anew"
+        )
+
+    def close(self) -> None:
+        """Give the connections back; `poll` takes new ones."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def is_gone(error: HeadraceError) -> bool:
+    """Whether `poll` has failed because a topic was deleted, and perhaps created again."""
+    return isinstance(error, KafkaError) and error.code in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )

@@ -1,0 +1,1 @@
+"""Record batches: their bytes, and their records as Arrow columns."""

@@ -1,0 +1,243 @@
+"""Compresses and decompresses the records block of a batch.
+
+Its one rule: what is decompressed never grows beyond the limit given.
+
+Codecs as Kafka's clients read and write them:
+
+    gzip     a gzip stream
+    snappy   written in xerial's framing (what Java writes); read in that framing or raw
+    lz4      an LZ4 frame; written with independent blocks, because Java refuses dependent ones
+    zstd     a zstd frame
+
+    xerial framing      bytes  meaning
+    magic                  8   0x82 'SNAPPY' 0x00
+    version                4   1
+    oldest reader          4   1
+    blocks: length         4   big endian, of the raw snappy block that follows
+
+    LZ4 frame           bytes  meaning
+    magic                  4   0x184D2204, little endian like all of the frame
+    FLG, BD, HC            3   version and flags; largest block; a checksum of FLG and BD
+    blocks: length         4   top bit set: the block that follows is stored, not compressed
+    end mark               4   0
+
+Source: KIP-57 (LZ4 framing), KIP-110 (zstd), the snappy-java and LZ4 frame formats; R-LOG7.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    DecompressedTooLargeError,
+    UnsupportedCompressionError,
+)
+from storage_engine.protocol.records.record_batch import BytesLike, Codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_DECOMPRESSED_BYTES = 64 << 20
+"""Of what a broker looks into, one batch or one append: what a producer packed must not fill a
+broker. Kafka has no such bound; its clients' batches are a sixtieth of this."""
+
+BLOCK_BYTES = 64 * 1024
+"""Input of one snappy or LZ4 block: the window of both formats, and what Java chooses for LZ4."""
+
+_FIRST_READ_RATIO = 8
+"""A stream is first read with room for this many times its size: one read, for most batches."""
+_LEAST_READ_BYTES = 64 * 1024
+
+_JOINED_ALONE_BYTES = 1 << 20
+
+_GZIP_LEVEL = 6
+"""Kafka's, and the library's own default. Arrow's is 9: up to sixteen times the work, for no less
+bytes."""
+
+_SNAPPY_LARGEST_RATIO = 64
+"""A snappy element of 3 bytes yields at most 64: nothing is allocated for a larger claim."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_LENGTH = struct.Struct(">i")
+
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+"""Version 1, independent blocks, no checksums, no content size; blocks of at most 64 KiB."""
+_LZ4_LENGTH = struct.Struct("<I")
+_LZ4_STORED = 0x8000_0000
+_LZ4_END = bytes(4)
+
+_STREAM_NAMES = {Codec.GZIP: "gzip", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
+
+
+def codec_named(name: str) -> Codec:
+    """The codec of a `compression.type`; UnsupportedCompressionError names the possible ones."""
+    try:
+        return Codec[name.upper()]
+    except KeyError:
+        names = ", ".join(codec.name.lower() for codec in Codec)
+        raise UnsupportedCompressionError(
+            f"the compression type '{name}' is unknown: use one of {names}"
+        ) from None
+
+
+def compress(codec: Codec, data: BytesLike) -> BytesLike:
+    """`data` compressed; with Codec.NONE itself."""
+    match codec:
+        case Codec.NONE:
+            return data
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            return _compress_lz4(data)
+        case Codec.GZIP:
+            return _view(_arrow_codec("gzip", _GZIP_LEVEL).compress(data))
+        case Codec.ZSTD:
+            return _view(_arrow_codec("zstd").compress(data))
+
+
+def decompress(codec: int, data: BytesLike, *, max_bytes: int) -> BytesLike:
+    """The records block in `data`; CorruptRecordError when damaged or larger than `max_bytes`."""
+    if codec == Codec.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return data
+    if codec == Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), max_bytes)
+    try:
+        name = _STREAM_NAMES[Codec(codec)]
+    except ValueError:
+        raise UnsupportedCompressionError(
+            f"the compression codec {codec} is unknown: it needs a newer client"
+        ) from None
+    return _decompress_stream(name, data, max_bytes)
+
+
+def _decompress_stream(name: str, data: BytesLike, max_bytes: int) -> BytesLike:
+    import pyarrow as pa
+
+    parts: list[BytesLike] = []
+    total = 0
+    room = max(_LEAST_READ_BYTES, _FIRST_READ_RATIO * len(data))
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
+            while True:
+                wanted = min(room, max_bytes + 1 - total)
+                part = _view(stream.read_buffer(wanted))
+                total += len(part)
+                if total > max_bytes:
+                    raise _too_large(max_bytes)
+                parts.append(part)
+                if len(part) < wanted:
+                    break
+                room *= 2
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(name, error) from None
+    return _joined(parts)
+
+
+def _compress_xerial(data: BytesLike) -> BytesLike:
+    codec = _arrow_codec("snappy")
+    framed = bytearray(_XERIAL_HEADER)
+    for block in _blocks(data):
+        compressed = codec.compress(block)
+        framed += _XERIAL_LENGTH.pack(compressed.size)
+        framed += compressed
+    return framed
+
+
+def _compress_lz4(data: BytesLike) -> BytesLike:
+    codec = _arrow_codec("lz4_raw")
+    framed = bytearray(_LZ4_HEADER)
+    for block in _blocks(data):
+        compressed = codec.compress(block)
+        if compressed.size < len(block):
+            framed += _LZ4_LENGTH.pack(compressed.size)
+            framed += compressed
+        else:
+            framed += _LZ4_LENGTH.pack(len(block) | _LZ4_STORED)
+            framed += block
+    framed += _LZ4_END
+    return framed
+
+
+def _blocks(data: BytesLike) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for start in range(0, len(view), BLOCK_BYTES):
+        yield view[start : start + BLOCK_BYTES]
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> BytesLike:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, max_bytes, max_bytes)
+    position = len(_XERIAL_HEADER)
+    blocks: list[BytesLike] = []
+    room = max_bytes
+    while position < len(data):
+        if len(data) - position < _XERIAL_LENGTH.size:
+            raise _damaged("snappy", "a block length is cut off")
+        (length,) = _XERIAL_LENGTH.unpack_from(data, position)
+        position += _XERIAL_LENGTH.size
+        if not 0 <= length <= len(data) - position:
+            raise _damaged("snappy", f"a block of {length} bytes, {len(data) - position} are left")
+        block = _decompress_snappy_block(data[position : position + length], room, max_bytes)
+        room -= len(block)
+        blocks.append(block)
+        position += length
+    return _joined(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> BytesLike:
+    """One raw snappy block; its first bytes are a varint of the size that it yields."""
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    else:
+        raise _damaged("snappy", "a block without a valid size")
+    if size > room:
+        raise _too_large(max_bytes)
+    if size > _SNAPPY_LARGEST_RATIO * len(block):
+        raise _damaged("snappy", f"a block of {len(block)} bytes claims to yield {size}")
+    try:
+        return _view(_arrow_codec("snappy").decompress(block, size))
+    except (OSError, ValueError) as error:
+        raise _damaged("snappy", error) from None
+
+
+def _joined(parts: list[BytesLike]) -> BytesLike:
+    """One after the other. Large ones by numpy, which lets other threads run meanwhile: a broker's
+    event loop does not wait for the copy."""
+    if len(parts) == 1:
+        return parts[0]
+    if sum(map(len, parts)) < _JOINED_ALONE_BYTES:
+        return b"".join(parts)
+    import numpy as np
+
+    return np.concatenate([np.frombuffer(part, np.uint8) for part in parts]).data
+
+
+def _arrow_codec(name: str, level: int | None = None) -> "pa.Codec":
+    """A new one each time: gzip's has a state, and two threads in one codec end the process."""
+    import pyarrow as pa
+
+    return pa.Codec(name, level)
+
+
+def _view(buffer: Any) -> memoryview:
+    """The bytes of a pa.Buffer. A codec shrinks its output buffer, and a view of that buffer itself
+    would still have the old length (seen with PyArrow 26); a view of a slice has the right one."""
+    return memoryview(buffer.slice(0, buffer.size)).cast("B")
+
+
+def _too_large(max_bytes: int) -> DecompressedTooLargeError:
+    return DecompressedTooLargeError(
+        f"its records decompress to more than the {max_bytes} bytes allowed"
+    )
+
+
+def _damaged(name: str, reason: Any) -> CorruptRecordError:
+    text = " ".join(str(reason).split())
+    return CorruptRecordError(f"its {name} data is damaged: {text}")

@@ -1,0 +1,28 @@
+"""A record batch with another codec: its records as one block, compressed anew.
+
+Its one rule: the records are the same bytes as before. Of the header only the codec, the length and
+the CRC change; whoever sent the batch, when and in which transaction stays as it is. Source: the
+record batch format of the Kafka protocol.
+"""
+
+from storage_engine.protocol.records.compression import compress
+from storage_engine.protocol.records.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    BytesLike,
+    Codec,
+    seal,
+)
+
+
+def recompressed(header: BatchHeader, section: BytesLike, codec: Codec) -> bytearray:
+    """The whole batch of that header; `section` has its records, decompressed."""
+    block = compress(codec, section)
+    batch = bytearray(HEADER_BYTES) + block
+    fresh = header._replace(
+        length=len(batch) - LENGTH_END, attributes=header.attributes & ~CODEC_MASK | codec
+    )
+    seal(batch, 0, fresh)
+    return batch

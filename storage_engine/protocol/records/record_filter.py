@@ -1,0 +1,313 @@
+"""Record batches -> the same batches with fewer records: what compaction needs of the codec. And
+their records anew in another batch, for another log.
+
+Its one rule: what stays is copied byte for byte. Offsets in a batch count from its base offset,
+which never changes, so that records are left out by leaving out their bytes; a batch that loses
+none is not touched at all.
+
+    header field             of a batch that lost records
+    base_offset              as it was
+    last_offset_delta        as it was, so that sequences and the next offset stay right
+    records_count            what is left, 0 possible
+    max_timestamp            of what is left; as it was when nothing is, or it is the append time
+    base_timestamp           the delete horizon when attribute bit 6 says so, with all deltas moved
+    codec, producer, epochs  as they were
+
+Source: the record format of the Kafka protocol (drawn in record_encoder.py); KIP-534.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.protocol.records.arrow_binary import gather, join, varint_rows
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
+from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
+from storage_engine.protocol.records.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    BatchHeader,
+    BytesLike,
+    Codec,
+    seal,
+)
+from storage_engine.protocol.records.record_chain import (
+    LEAST_RECORD_BYTES,
+    BrokenChainError,
+    RecordRegions,
+    find_records,
+)
+from storage_engine.protocol.records.record_fields import (
+    DamagedRecordError,
+    RecordFields,
+    read_fields,
+)
+from storage_engine.protocol.records.varints import (
+    VARLONG_BYTES,
+    Ints,
+    constant_column,
+    read_column,
+    zigzag_column,
+)
+
+Mask = npt.NDArray[np.bool_]
+
+_ATTRIBUTES = constant_column(0)
+
+
+class StoredBatch(NamedTuple):
+    """A batch as it lies in the log."""
+
+    header: BatchHeader
+    data: memoryview
+    records: BytesLike = b""
+    """Decompressed; see `decompressed`."""
+
+    @property
+    def has_records(self) -> bool:
+        """Whether it has records of producers."""
+        return self.header.records_count > 0 and not self.header.is_control
+
+    def decompressed(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "StoredBatch":
+        """With its records; CorruptRecordError when they are damaged or more than `max_bytes`."""
+        return self._replace(records=_decompressed(self, max_bytes))
+
+    def holding(self, records: BytesLike) -> "StoredBatch":
+        """With its records, which are decompressed already; CorruptRecordError when they are too
+        few."""
+        _check_size(self.header, records)
+        return self._replace(records=records)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """None: its tombstones were not yet kept by a pass."""
+        has_horizon = self.header.attributes & DELETE_HORIZON_BIT
+        return self.header.base_timestamp if has_horizon else None
+
+
+class OpenBatches:
+    """Some decompressed batches, with a column per property and a row per record."""
+
+    def __init__(self, batches: Sequence[StoredBatch]) -> None:
+        """All of them have records. CorruptRecordError names the offset of a batch that does not
+        hold what it says.
+        """
+        self.batches = batches
+        self._source, regions = _lay_out(batches)
+        self._counts = regions.counts
+        self._bytes = np.frombuffer(self._source, np.uint8)
+        try:
+            self._spans = find_records(self._bytes, regions)
+            self._fields: RecordFields = read_fields(self._bytes, self._spans)
+        except BrokenChainError as error:
+            raise _corrupt(batches[error.region].header, error.reason) from None
+        except DamagedRecordError as error:
+            region = int(np.searchsorted(np.cumsum(self._counts), error.row, side="right"))
+            raise _corrupt(batches[region].header, error.reason) from None
+        self._starts = np.empty_like(self._spans.stops)
+        self._starts[1:] = self._spans.stops[:-1]
+        self._starts[np.cumsum(self._counts) - self._counts] = regions.starts
+        self._check_offset_deltas()
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self._starts)
+
+    @property
+    def has_key(self) -> Mask:
+        return self._fields.key_lengths >= 0
+
+    @property
+    def is_tombstone(self) -> Mask:
+        return (self._fields.value_lengths < 0) & self.has_key
+
+    @property
+    def offsets(self) -> Ints:
+        bases: Ints = self.per_record(self._of_headers("base_offset"))
+        return bases + self._fields.offset_deltas
+
+    @property
+    def timestamps_ms(self) -> Ints:
+        """As readers see them."""
+        bases: Ints = self.per_record(self._of_headers("base_timestamp"))
+        created = bases + self._fields.timestamp_deltas
+        appended = self.per_record(self._of_headers("timestamp_type")) == 1
+        if not appended.any():
+            return created
+        return np.where(appended, self.per_record(self._of_headers("max_timestamp")), created)
+
+    @property
+    def sizes(self) -> Ints:
+        """In bytes, of each record."""
+        sizes: Ints = self._spans.stops - self._starts
+        return sizes
+
+    def renumbered(self, rows: Ints) -> BytesLike:
+        """These records as those of one batch: offsets count from 0, times from the first one's.
+        Key, value and headers are copied byte for byte."""
+        times = self.timestamps_ms[rows]
+        stops = self._spans.stops[rows]
+        # The attributes byte is skipped, then both deltas.
+        _, at = read_column(
+            self._bytes, self._spans.bodies[rows] + 1, stops, max_bytes=VARLONG_BYTES
+        )
+        _, rests = read_column(self._bytes, at, stops)
+        time, offset = zigzag_column(times - times[0]), zigzag_column(np.arange(len(rows)))
+        sizes = 1 + time.sizes + offset.sizes + (stops - rests)
+        prefix = varint_rows(
+            zigzag_column(sizes), _ATTRIBUTES, time, offset, rooms=np.zeros(len(rows), np.int64)
+        )
+        return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
+
+    @property
+    def keys(self) -> Any:
+        """A pa.BinaryArray; a record without a key has null."""
+        keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
+        return keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary())
+
+    def per_record(self, per_batch: Any) -> Any:
+        """A column with a value per batch, as one with a value per record."""
+        return np.repeat(per_batch, self._counts)
+
+    def per_batch(self, per_record: Mask) -> Ints:
+        """For how many records of each batch it is true."""
+        ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
+        return np.diff(ends, prepend=0)
+
+    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
+        """Each batch with its `kept` records only; None for one that keeps none.
+
+        `horizons`: for a batch that gets a delete horizon, the time.
+        """
+        counts = self.per_batch(kept)
+        ends = np.cumsum(self._counts)
+        results: list[BytesLike | None] = []
+        for number, batch in enumerate(self.batches):
+            count, horizon = int(counts[number]), horizons[number]
+            if not count:
+                results.append(None)
+            elif count == batch.header.records_count and horizon is None:
+                results.append(batch.data)
+            else:
+                begin, end = int(ends[number] - self._counts[number]), int(ends[number])
+                rows = begin + np.flatnonzero(kept[begin:end])
+                results.append(self._rewrite(batch.header, rows, horizon))
+        return results
+
+    def _rewrite(self, header: BatchHeader, rows: Ints, horizon: int | None) -> BytesLike:
+        deltas = self._fields.timestamp_deltas[rows]
+        if header.timestamp_type == 0:
+            largest = header.base_timestamp + int(deltas.max())
+            header = header._replace(max_timestamp=largest)
+        if horizon is None:
+            records = self._copied(rows)
+        else:
+            records = self._with_base_timestamp(rows, deltas + (header.base_timestamp - horizon))
+            header = header._replace(
+                base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_BIT
+            )
+        return sealed(header, records, len(rows))
+
+    def _copied(self, rows: Ints) -> BytesLike:
+        """The bytes of these records, in one piece."""
+        starts = self._starts[rows]
+        return _bytes_of(
+            gather(pa.py_buffer(self._source), starts, self._spans.stops[rows] - starts)
+        )
+
+    def _with_base_timestamp(self, rows: Ints, deltas: Ints) -> BytesLike:
+        """The same, with other timestamp deltas."""
+        stops = self._spans.stops[rows]
+        # The attributes byte is skipped, then the old delta.
+        _, rests = read_column(
+            self._bytes, self._spans.bodies[rows] + 1, stops, max_bytes=VARLONG_BYTES
+        )
+        column = zigzag_column(deltas)
+        sizes = 1 + column.sizes + (stops - rests)
+        prefix = varint_rows(
+            zigzag_column(sizes), _ATTRIBUTES, column, rooms=np.zeros(len(rows), np.int64)
+        )
+        return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
+
+    def _of_headers(self, name: str) -> Ints:
+        return np.array([getattr(batch.header, name) for batch in self.batches], np.int64)
+
+    def _check_offset_deltas(self) -> None:
+        """They ascend within each batch, from 0 on at most to the batch's last."""
+        deltas = self._fields.offset_deltas
+        bad = (deltas < 0) | (deltas > self.per_record(self._of_headers("last_offset_delta")))
+        descends = deltas[1:] <= deltas[:-1]
+        descends[np.cumsum(self._counts)[:-1] - 1] = False
+        bad[1:] |= descends
+        if bad.any():
+            row = int(np.argmax(bad))
+            region = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
+            raise _corrupt(
+                self.batches[region].header, f"offset delta {int(deltas[row])} is out of order"
+            )
+
+
+def emptied(header: BatchHeader) -> BytesLike:
+    """The batch without records: it still tells its producer's epoch and sequence."""
+    return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
+
+
+def sealed(header: BatchHeader, records: BytesLike, count: int) -> bytearray:
+    """A batch of uncompressed records, with the codec of `header` unless that makes it larger."""
+    codec = Codec(header.compression)
+    if codec is not Codec.NONE:
+        compressed = compress(codec, records)
+        if len(compressed) < len(records):
+            records = compressed
+        else:
+            header = header._replace(attributes=header.attributes & ~CODEC_MASK)
+    batch = bytearray(HEADER_BYTES)
+    batch += records
+    header = header._replace(length=len(batch) - LENGTH_END, crc=0, records_count=count)
+    seal(batch, 0, header)
+    return batch
+
+
+def _lay_out(batches: Sequence[StoredBatch]) -> tuple[BytesLike, RecordRegions]:
+    parts = [batch.records for batch in batches]
+    sizes = np.array([len(part) for part in parts], np.int64)
+    counts = np.array([batch.header.records_count for batch in batches], np.int64)
+    stops = np.cumsum(sizes)
+    source = parts[0] if len(parts) == 1 else b"".join(parts)
+    return source, RecordRegions(stops - sizes, stops, counts)
+
+
+def _decompressed(batch: StoredBatch, max_bytes: int) -> BytesLike:
+    header = batch.header
+    if header.magic != MAGIC or not 0 < header.records_count <= header.last_offset_delta + 1:
+        raise _corrupt(header, f"magic {header.magic}, {header.records_count} records")
+    try:
+        records = decompress(header.compression, batch.data[HEADER_BYTES:], max_bytes=max_bytes)
+    except CorruptRecordError as error:
+        raise _corrupt(header, str(error)) from None
+    _check_size(header, records)
+    return records
+
+
+def _check_size(header: BatchHeader, records: BytesLike) -> None:
+    if len(records) < header.records_count * LEAST_RECORD_BYTES:
+        raise _corrupt(header, f"{header.records_count} records in {len(records)} bytes")
+
+
+def _bytes_of(array: Any) -> BytesLike:
+    """All bytes of a fresh pa.BinaryArray."""
+    _, offsets, data = array.buffers()
+    end = int(np.frombuffer(offsets, np.int32)[len(array)])
+    return memoryview(data).cast("B")[:end]
+
+
+def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the record batch at offset {header.base_offset} is damaged: {reason}"
+    )

@@ -1,0 +1,58 @@
+"""Rows <-> record batches: the door to the codec of clients.
+
+Its one rule: no Python per record, both ways. Rows are Arrow arrays, batches are bytes.
+
+    column         type
+    key            binary
+    value          binary
+    offset         int64
+    timestamp      timestamp[us, UTC]
+    timestampType  int32
+    headers        list<struct<key: string, value: binary>>
+
+Source: R-LOG6, R-LOG7; Spark's Kafka connector has these columns, and topic and partition.
+"""
+
+import pyarrow as pa
+
+from storage_engine.protocol.records.record_decoder import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    GROUP_BYTES,
+    DecodedRecords,
+    decode_batches,
+    iter_decoded,
+)
+from storage_engine.protocol.records.record_encoder import (
+    DEFAULT_BATCH_BYTES,
+    EncodedBatch,
+    encode_batches,
+    iter_encoded,
+    set_producer,
+)
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+        pa.field("headers", HEADERS_TYPE),
+    ]
+)
+
+__all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "GROUP_BYTES",
+    "HEADERS_TYPE",
+    "RECORD_SCHEMA",
+    "DecodedRecords",
+    "EncodedBatch",
+    "decode_batches",
+    "encode_batches",
+    "iter_decoded",
+    "iter_encoded",
+    "set_producer",
+]

@@ -1,0 +1,103 @@
+"""The group coordinator's log as record batches, and the whole log back as what it says. Its one
+rule: reading in pieces, in order, is the same as reading at once, whether compaction has been there
+or not.
+
+Batches of transactions wait for their markers. Keys of later versions are skipped. Source: KIP-98.
+"""
+
+from collections.abc import Iterable
+
+from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
+from storage_engine.protocol.state.group_records import (
+    decode_key,
+    decode_record,
+    encode_key,
+    encode_record,
+)
+from storage_engine.protocol.state.state_batches import encode_parts, readable
+
+Entry = tuple[RecordKey, Record | None]
+"""A key with its new record; None: a tombstone."""
+
+LOG = "log of group offsets"
+
+
+def new_content() -> GroupContent:
+    """Of an empty log."""
+    return GroupContent()
+
+
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
+    )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
+
+
+def replay(batches: BytesLike, content: GroupContent) -> list[str]:
+    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    troubles: list[str] = []
+    of_transactions = _OfTransactions(batches)
+    for offset, raw_key, raw in readable(batches, LOG, troubles):
+        of_transactions.end_before(offset, content)
+        try:
+            key = decode_key(raw_key)
+        except CorruptRecordError as failure:
+            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
+            continue
+        if key is not None:
+            record = None if raw is None else _record(key, raw, offset, troubles)
+            content.put(key, record, of_transactions.producer_at(offset))
+    of_transactions.end_before(None, content)
+    return troubles
+
+
+def _record(
+    key: RecordKey, raw: bytes, offset: int, troubles: list[str]
+) -> Record | UnreadableRecord:
+    try:
+        return decode_record(key, raw)
+    except CorruptRecordError as failure:
+        what = "it begins anew" if isinstance(key, GroupKey) else "commit another offset"
+        troubles.append(f"the record of {key} at offset {offset} is lost, {what}: {failure}")
+        return UnreadableRecord(str(failure))
+
+
+class _OfTransactions:
+    """The batches of transactions among others, gone through once in the order of offsets."""
+
+    def __init__(self, batches: BytesLike) -> None:
+        self._batches = memoryview(batches)
+        self._left: list[tuple[int, BatchHeader]] = [
+            (position, header)
+            for position, header in iter_headers(batches)
+            if header.is_transactional
+        ]
+        self._left.reverse()
+
+    def end_before(self, offset: int | None, content: GroupContent) -> None:
+        """Carry out the markers below the offset; None: all that are left."""
+        while self._left:
+            position, header = self._left[-1]
+            if offset is not None and header.last_offset >= offset:
+                return
+            self._left.pop()
+            if header.is_control:
+                marker = read_marker(self._batches[position : position + header.size_in_bytes])
+                if marker is not None:
+                    content.end_transaction(header.producer_id, commits=marker.commits)
+
+    def producer_at(self, offset: int) -> int | None:
+        """The producer in whose transaction the record is."""
+        if self._left and self._left[-1][1].base_offset <= offset:
+            return self._left[-1][1].producer_id
+        return None

@@ -1,0 +1,149 @@
+"""A coordinator's records as record batches, and back. Its one rule: what a batch has is appended
+as a whole or not at all.
+
+The records of one step are one batch, unless that would be larger than the log takes.
+
+A tombstone is a null value. What a key and a value are is told by the records of each kind of
+coordinator: `transaction_records`, `group_records`. Source: KIP-98.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.protocol.records.control_record import varint
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    BytesLike,
+    iter_headers,
+    seal,
+)
+from storage_engine.protocol.records.record_decoder import iter_decoded
+from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
+
+RawEntry = tuple[bytes, bytes | None]
+"""Key and value; None: a tombstone."""
+
+FEW = 16
+"""Up to so many entries are cheaper one by one than as columns."""
+
+ENTRY_BYTES = 32
+"""What an entry takes in a batch beside its key and value, at most."""
+
+_SAME_TIME = b"\0\0"
+"""No attributes; at the base timestamp."""
+_NULL = b"\x01"
+_NO_HEADERS = b"\0"
+
+
+def encode_raw(entries: Iterable[RawEntry], *, now_ms: int) -> memoryview:
+    """One batch; writable, at least one entry."""
+    keys, values = zip(*entries, strict=True)
+    if len(keys) <= FEW:
+        return _encode_few(keys, values, now_ms)
+    (batch,) = encode_batches(
+        pa.array(values, pa.binary()),
+        pa.array(keys, pa.binary()),
+        now_ms=now_ms,
+        batch_bytes=LARGEST_BATCH_BYTES,
+    )
+    return batch.data
+
+
+def encode_parts(
+    entries: Iterable[RawEntry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """As `encode_raw`, in several batches of about `part_bytes` at most, in order, each with the
+    number of its entries; an entry that is larger has a batch of its own."""
+    parts: list[tuple[int, memoryview]] = []
+    part: list[RawEntry] = []
+    size = 0
+    for key, value in entries:
+        entry_bytes = len(key) + len(value or b"") + ENTRY_BYTES
+        if part and size + entry_bytes > part_bytes:
+            parts.append((len(part), encode_raw(part, now_ms=now_ms)))
+            part, size = [], 0
+        part.append((key, value))
+        size += entry_bytes
+    if part:
+        parts.append((len(part), encode_raw(part, now_ms=now_ms)))
+    return parts
+
+
+def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: int) -> memoryview:
+    """The same bytes."""
+    data = bytearray(HEADER_BYTES)
+    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+        record = bytearray(_SAME_TIME)
+        record += varint(number)
+        record += varint(len(key))
+        record += key
+        if value is None:
+            record += _NULL
+        else:
+            record += varint(len(value))
+            record += value
+        record += _NO_HEADERS
+        data += varint(len(record))
+        data += record
+    header = BatchHeader(
+        base_offset=0,
+        length=len(data) - LENGTH_END,
+        partition_leader_epoch=0,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=len(keys) - 1,
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=len(keys),
+    )
+    seal(data, 0, header)
+    return memoryview(data)
+
+
+def readable(
+    batches: BytesLike, log: str, troubles: list[str]
+) -> list[tuple[int, bytes, bytes | None]]:
+    """As `iter_raw`, without the batches that can't be read: why is put into `troubles`."""
+    try:
+        return list(iter_raw(batches, log))
+    except CorruptRecordError:
+        pass
+    view = memoryview(batches)
+    found: list[tuple[int, bytes, bytes | None]] = []
+    for position, header in iter_headers(view):
+        try:
+            found += list(iter_raw(view[position : position + header.size_in_bytes], log))
+        except CorruptRecordError as failure:
+            troubles.append(
+                f"the batch at offset {header.base_offset} counts for nothing: {failure}"
+            )
+    return found
+
+
+def iter_raw(batches: BytesLike, log: str) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Offset, key and value of each record in whole batches of a log, which `log` names.
+
+    CorruptRecordError for what can't be read.
+    """
+    for records in iter_decoded([memoryview(batches)]):
+        for key, value, offset in zip(
+            records.keys.to_pylist(),
+            records.values.to_pylist(),
+            records.offsets.to_pylist(),
+            strict=True,
+        ):
+            if key is None:
+                raise CorruptRecordError(f"the record at offset {offset} of the {log} has no key")
+            yield offset, key, value

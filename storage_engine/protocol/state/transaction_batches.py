@@ -1,0 +1,71 @@
+"""The transaction coordinator's log as record batches, and the whole log back as its newest record
+of each key. Its one rule: reading in pieces, in order, is the same as reading at once, whether
+compaction has been there or not.
+
+Keys of later versions are skipped. Source: KIP-98.
+"""
+
+from collections.abc import Iterable, MutableMapping
+
+from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.transactions.transaction_state import StateKey, StateRecord
+from storage_engine.protocol.records.record_batch import BytesLike
+from storage_engine.protocol.state.state_batches import encode_parts, readable
+from storage_engine.protocol.state.transaction_records import (
+    decode_key,
+    decode_record,
+    encode_key,
+    encode_record,
+)
+
+Entry = tuple[StateKey, StateRecord | None]
+"""A key with its new record; None: a tombstone."""
+
+Known = StateRecord | UnreadableRecord
+
+Content = dict[StateKey, Known]
+
+LOG = "transaction state log"
+
+
+def new_content() -> Content:
+    """Of an empty log."""
+    return {}
+
+
+def encode_entries(
+    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+) -> list[tuple[int, memoryview]]:
+    """Batches, in order, each with the number of its entries: one, unless it would have more than
+    `part_bytes`. All entries of a batch are appended or none; writable."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
+    )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
+
+
+def replay(batches: BytesLike, content: MutableMapping[StateKey, Known]) -> list[str]:
+    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    troubles: list[str] = []
+    for offset, raw_key, raw in readable(batches, LOG, troubles):
+        try:
+            key = decode_key(raw_key)
+        except CorruptRecordError as failure:
+            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
+            continue
+        if key is None:
+            continue
+        if raw is None:
+            content.pop(key, None)
+            continue
+        try:
+            content[key] = decode_record(key, raw)
+        except CorruptRecordError as failure:
+            content[key] = UnreadableRecord(str(failure))
+            troubles.append(
+                f"requests for {key} are refused until a broker that can read its record at offset "
+                f"{offset} leads: {failure}"
+            )
+    return troubles

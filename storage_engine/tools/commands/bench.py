@@ -1,0 +1,71 @@
+"""Measure a part of Headrace, each figure beside a ceiling from the same run, or its goal.
+
+The benchmarks are in the folder benchmarks/ of the repository, and not installed with Headrace.
+
+benchmarks:
+  codec       rows to record batches and back, without a broker
+  consume     records a second, beside other clients for Python
+  failover    how long partitions are without a leader when brokers die or stop
+  hostile     what a producer notices of clients that send the most expensive requests
+  log         the log on its disk: appends, reads, recovery, memory, shared flushes
+  produce     records a second, beside other clients for Python
+  replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
+  requests    what the largest request of each kind costs a broker
+  spark-read  batch and streaming reads through Spark, with a broker
+  spark-write batch and streaming writes through Spark, exactly once and at least once
+  wire        produce and fetch over TCP, with a broker
+
+examples:
+  headrace bench codec
+  headrace bench spark-read --help
+"""
+
+import argparse
+import importlib
+import importlib.util
+
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.local.signals import signals_interrupt
+
+NAMES = (
+    "codec",
+    "consume",
+    "failover",
+    "hostile",
+    "log",
+    "produce",
+    "replication",
+    "requests",
+    "spark-read",
+    "spark-write",
+    "wire",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench`: each benchmark has its own, read by `run`."""
+    parser.add_argument("benchmark", choices=NAMES, help="what to measure")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark, such as --help"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench`, importing only the benchmark that was asked for."""
+    if importlib.util.find_spec("benchmarks") is None:
+        raise UsageError(
+            "the benchmarks are not installed with Headrace: run this command in a clone of its "
+            "repository, where they are in the folder benchmarks/"
+        )
+    module = importlib.import_module(f"benchmarks.{args.benchmark.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"headrace bench {args.benchmark}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    arguments = parser.parse_args(args.arguments)
+    with signals_interrupt():
+        status: int = module.run(arguments)
+    return status

@@ -1,0 +1,126 @@
+"""Run one broker in the foreground, for production. SIGTERM or Ctrl-C is a controlled shutdown.
+
+Logs go to stderr, or with --log-file to a file that rotates. Changes of leadership go to
+state-change.log: beside the --log-file, else in the first folder of log.dirs; 'headrace
+merge-state-log' reads it. SIGUSR1 writes the stack of every thread to stderr.
+
+examples:
+  headrace broker conf/server.properties
+  headrace broker conf/server.properties --set broker.id=2 --log-file /var/log/headrace/broker.log
+"""
+
+import argparse
+import faulthandler
+import logging
+import logging.handlers
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
+from storage_engine.tools.local.broker_settings import parse_setting
+from storage_engine.tools.log_format import OneLineFormatter
+
+LOG_FILE_BYTES = 16 << 20
+"""A broker logs a few lines per change of the cluster: this is weeks of a calm one."""
+LOG_FILE_COUNT = 5
+"""Rotated files kept beside the current one."""
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LEVELS = ("debug", "info", "warning", "error")
+
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace broker`."""
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="the broker's .properties file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over the file; may be repeated",
+    )
+    parser.add_argument(
+        "--log-file", type=Path, metavar="FILE", help="log there instead of to stderr"
+    )
+    parser.add_argument(
+        "--log-file-bytes",
+        type=positive_integer,
+        default=LOG_FILE_BYTES,
+        metavar="N",
+        help=f"start a new log file at this size, keep {LOG_FILE_COUNT} old ones "
+        f"(default {LOG_FILE_BYTES})",
+    )
+    parser.add_argument("--log-level", choices=_LEVELS, default="info", help="default: info")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace broker`."""
+    config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
+    set_up_logging(args.log_file, file_bytes=args.log_file_bytes, level=args.log_level)
+    write_state_changes_to(
+        _state_change_folder(args.log_file, config.log_dirs) / FILE_NAME,
+        broker_id=config.broker_id,
+        file_bytes=args.log_file_bytes,
+        file_count=LOG_FILE_COUNT,
+    )
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    descriptors = raise_descriptor_limit()
+    log.info("broker starts config=%s descriptors=%d", args.config, descriptors)
+    # Late: its imports are most of the start, and a wrong setting is told without them.
+    from storage_engine.broker.main import run as run_broker
+
+    try:
+        return run_broker(config)
+    except HeadraceError as error:
+        log.error("%s", error)
+        raise
+    except Exception:
+        log.critical("the broker ends by an error of its own", exc_info=True)
+        raise
+
+
+def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
+    """Log to a file that rotates, or to stderr."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.handlers.RotatingFileHandler(
+            file, maxBytes=file_bytes, backupCount=LOG_FILE_COUNT, encoding="utf-8"
+        )
+    handler.setFormatter(OneLineFormatter(_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+
+
+def _state_change_folder(log_file: Path | None, log_dirs: Sequence[Path]) -> Path:
+    """Beside the log; else in the first data folder that can be written, as far as that is known
+    before the broker looks at them.
+    """
+    if log_file is not None:
+        return log_file.parent
+    return next((path for path in log_dirs if os.access(path, os.W_OK)), log_dirs[0])
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns what counts now.
+
+    A broker has a descriptor per connection and up to three per segment.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return soft
+    return hard

@@ -1,0 +1,222 @@
+"""Print the records of a topic to stdout, and go on with new ones until Ctrl-C.
+
+Without --json a line per record: its value as it is, a null value as an empty line. With --json a
+document per line: topic, partition, offset, timestamp (milliseconds), key, value, headers; bytes
+that are no text in UTF-8 are null there, and in base64 under key_base64 or value_base64.
+
+examples:
+  headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 10
+  headrace consume flights --bootstrap-server 127.0.0.1:9092 --from latest --json
+  headrace consume flights --bootstrap-server 127.0.0.1:9092 --partition 0 --from 42 --exit-at-end
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
+from storage_engine.core.errors import OffsetOutOfRangeError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.tools.arguments import (
+    add_bootstrap_server,
+    natural_number,
+    positive_integer,
+)
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.line_records import join_lines
+from storage_engine.tools.record_text import documents
+from storage_engine.tools.table import write_bytes
+
+_POLL_MS = 200
+_STARTS = {"earliest": EARLIEST, "latest": LATEST}
+
+Format = Callable[[TopicPartition, DecodedRecords], bytes]
+Range = tuple[int, int | None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace consume`."""
+    parser.add_argument("topic", metavar="TOPIC", help="an existing topic")
+    add_bootstrap_server(parser)
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="earliest",
+        metavar="earliest|latest|OFFSET",
+        help="where to begin (default: earliest); an OFFSET needs --partition, unless there is "
+        "but one",
+    )
+    parser.add_argument(
+        "--partition", type=natural_number, metavar="P", help="that partition alone"
+    )
+    parser.add_argument("--max", type=positive_integer, metavar="N", help="end after N records")
+    parser.add_argument(
+        "--exit-at-end",
+        action="store_true",
+        help="end at what is the end of the log now, instead of waiting for more",
+    )
+    parser.add_argument(
+        "--timeout-ms",
+        type=positive_integer,
+        metavar="MS",
+        help="end when no record has come for that long",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=list(ISOLATION_LEVELS),
+        default="read_uncommitted",
+        help="read_committed leaves out records of open and aborted transactions "
+        "(default: read_uncommitted)",
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print one JSON document per record")
+    shape.add_argument("--key-separator", metavar="S", help="print key, S and value")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace consume`."""
+    try:
+        with Cluster(args.bootstrap_server) as cluster:
+            _consume(cluster, args)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
+    ranges = find_ranges(
+        cluster,
+        args.topic,
+        start=args.start,
+        partition=args.partition,
+        isolation=args.isolation,
+        to_end=args.exit_at_end,
+    )
+    form = _format(args)
+    left: int | None = args.max
+    reader = FetchReader(cluster, ranges, isolation=args.isolation)
+    try:
+        last_s = time.monotonic()
+        while not reader.done:
+            for fetched in reader.poll(_POLL_MS):
+                last_s = time.monotonic()
+                end_offset = ranges[fetched.tp][1]
+                for records in _decoded(fetched, end_offset, args, left):
+                    write_bytes(form(fetched.tp, records))
+                    if left is not None:
+                        left -= len(records)
+                        if left == 0:
+                            return
+            silent_ms = (time.monotonic() - last_s) * 1000
+            if args.timeout_ms is not None and silent_ms >= args.timeout_ms:
+                return
+    finally:
+        reader.close()
+
+
+def find_ranges(
+    cluster: Cluster,
+    topic: str,
+    *,
+    start: str,
+    partition: int | None,
+    isolation: str,
+    to_end: bool,
+) -> dict[TopicPartition, Range]:
+    """Where to read each partition from, and up to where (None: on and on)."""
+    if partition is None:
+        partitions = [TopicPartition(topic, number) for number in cluster.topic(topic).partitions]
+    else:
+        partitions = [TopicPartition(topic, partition)]
+        cluster.leader(partitions[0])
+    latest = dict.fromkeys(partitions, LATEST)
+    ends = cluster.list_offsets(latest, isolation=isolation) if to_end else {}
+    if start in _STARTS:
+        starts = cluster.list_offsets(
+            dict.fromkeys(partitions, _STARTS[start]), isolation=isolation
+        )
+    elif start.isascii() and start.isdigit():
+        if len(partitions) > 1:
+            raise UsageError(
+                f"--from {start} needs --partition: topic '{topic}' has {len(partitions)} "
+                "partitions, and each has offsets of its own"
+            )
+        _check_offset(cluster, partitions[0], int(start), isolation)
+        starts = {partitions[0]: int(start)}
+    else:
+        raise UsageError(f"--from '{start}' is neither earliest nor latest nor an offset")
+    return {tp: (starts[tp], ends.get(tp)) for tp in partitions}
+
+
+def _check_offset(cluster: Cluster, tp: TopicPartition, offset: int, isolation: str) -> None:
+    first = cluster.list_offsets({tp: EARLIEST})[tp]
+    end = cluster.list_offsets({tp: LATEST}, isolation=isolation)[tp]
+    if not first <= offset <= end:
+        raise OffsetOutOfRangeError(
+            f"offset {offset} is outside of {tp}, which has offsets from {first} to below {end}",
+            log_start_offset=first,
+            log_end_offset=end,
+        )
+
+
+def _decoded(
+    fetched: FetchedBatches, end_offset: int | None, args: argparse.Namespace, left: int | None
+) -> Iterator[DecodedRecords]:
+    """The records of a fetch, at most `left` of them."""
+    for records in iter_decoded(
+        fetched.committed(),
+        start_offset=fetched.start_offset,
+        end_offset=end_offset,
+        include_headers=args.json,
+    ):
+        if left is not None and len(records) >= left:
+            yield _first(records, left)
+            return
+        yield records
+        if left is not None:
+            left -= len(records)
+
+
+def _first(records: DecodedRecords, count: int) -> DecodedRecords:
+    return DecodedRecords(
+        keys=records.keys.slice(0, count),
+        values=records.values.slice(0, count),
+        offsets=records.offsets.slice(0, count),
+        timestamps_ms=records.timestamps_ms.slice(0, count),
+        timestamp_types=records.timestamp_types.slice(0, count),
+        headers=None if records.headers is None else records.headers.slice(0, count),
+    )
+
+
+def _format(args: argparse.Namespace) -> Format:
+    if args.json:
+        return format_json
+    if args.key_separator is not None:
+        separator = pa.scalar(os.fsencode(args.key_separator), pa.binary())
+        return lambda tp, records: join_lines(_with_keys(records, separator))
+    return lambda tp, records: join_lines(records.values)
+
+
+def _with_keys(records: DecodedRecords, separator: Any) -> Any:
+    empty = pa.scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(
+        pc.fill_null(records.keys, empty), pc.fill_null(records.values, empty), separator
+    )
+
+
+def format_json(tp: TopicPartition, records: DecodedRecords) -> bytes:
+    """One document per line."""
+    place = {"topic": tp.topic, "partition": tp.partition}
+    lines = [
+        json.dumps({**place, **document}, ensure_ascii=False, separators=(",", ":"))
+        for document in documents(records)
+    ]
+    return ("\n".join(lines) + "\n").encode("utf-8", "surrogatepass")

@@ -1,0 +1,29 @@
+"""Stop the brokers and the embedded ZooKeeper of a folder; the data stays.
+
+Each broker shuts down in a controlled way, one after the other, ZooKeeper last. What is left after
+--timeout seconds is killed. Also right when some of them have died, and when nothing runs.
+
+example:
+  headrace down --dir ./cluster
+"""
+
+import argparse
+import sys
+
+from storage_engine.tools.arguments import add_directory, add_timeout
+from storage_engine.tools.local.local_cluster import STOP_TIMEOUT_S, LocalCluster
+from storage_engine.tools.table import write_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace down`."""
+    add_directory(parser)
+    add_timeout(parser, STOP_TIMEOUT_S, "kill what is left after that long")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace down`."""
+    cluster = LocalCluster(args.dir, progress=lambda line: print(line, file=sys.stderr, flush=True))
+    stopped = cluster.down(timeout_s=args.timeout)
+    write_line("all stopped" if stopped else f"nothing was running in {args.dir}")
+    return 0

@@ -1,0 +1,282 @@
+"""Show the batches of segment files (.log), the entries of their indexes (.index, .timeindex,
+.txnindex) and producers (.snapshot), and check them.
+
+Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
+it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
+are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
+its last batch may then look cut off for a moment.
+
+examples:
+  headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
+  headrace dump-log --deep --json cluster/broker-1/data/flights-0/*.log
+  headrace dump-log --verify-index cluster/broker-1/data/flights-0/*.log
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from storage_engine.protocol.records.record_batch import BatchHeader, Codec
+from storage_engine.tools.arguments import add_json
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.inspection.index_verification import verify_indexes
+from storage_engine.tools.inspection.segment_check import (
+    BatchReport,
+    IndexEntryReport,
+    base_offset_of,
+    check_log,
+    check_offset_index,
+    check_time_index,
+    mapped,
+)
+from storage_engine.tools.inspection.transaction_check import (
+    check_transaction_index,
+    marker_document,
+    snapshot_documents,
+)
+from storage_engine.tools.table import print_json, write_line
+
+_BATCH_LINE = "{:>10}  {:>12}  {:>12}  {:>8}  {:>10}  {:>6}  {:>6}  {:>13}  {:>8}  {:>5}  {:>8}  {}"
+_BATCH_HEADING = (
+    "POSITION", "BASE OFFSET", "LAST OFFSET", "RECORDS", "BYTES", "EPOCH", "CODEC",
+    "MAX TIMESTAMP", "PRODUCER", "SEQ", "KIND", "CHECK",
+)  # fmt: skip
+_ENTRY_LINE = "{:>10}  {:>12}  {:>13}  {}"
+_TRANSACTION_LINE = "{:>10}  {:>12}  {:>12}  {:>12}  {:>12}  {}"
+_PRODUCER_LINE = "{:>12}  {:>6}  {:>11}  {:>10}  {:>12}  {:>12}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace dump-log`."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of segments")
+    parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
+    parser.add_argument(
+        "--verify-index",
+        action="store_true",
+        help="hold the indexes against their .log and show what is wrong",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace dump-log`."""
+    if args.verify_index:
+        return verify_indexes(args.files, as_json=args.json)
+    documents: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for path in args.files:
+        show = _collect(documents, path) if args.json else _print_line
+        for report in _reports(path, deep=args.deep, show=show):
+            if report.problem is not None:
+                problems += [f"{path}: {_place(report)}: {report.problem}"]
+    if args.json:
+        print_json(documents)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise CommandError(f"{problems[0]}{more}")
+    return 0
+
+
+Show = Callable[[str, dict[str, Any]], None]
+
+
+def _reports(path: Path, *, deep: bool, show: Show) -> Iterator[BatchReport | IndexEntryReport]:
+    base_offset = base_offset_of(path)
+    with ExitStack() as stack:
+        data = stack.enter_context(mapped(path))
+        if path.suffix == ".log":
+            yield from _log_reports(path, data, base_offset, deep=deep, show=show)
+            return
+        if path.suffix == ".snapshot":
+            _show_producers(path, show)
+            return
+        log_path = path.with_suffix(".log")
+        log = stack.enter_context(mapped(log_path)) if log_path.exists() else None
+        if path.suffix == ".txnindex":
+            yield from _transaction_reports(path, data, log, show)
+            return
+        check = check_offset_index if path.suffix == ".index" else check_time_index
+        value_name = "position" if path.suffix == ".index" else "timestamp"
+        heading = _ENTRY_LINE.format("ENTRY", "LAST OFFSET", value_name.upper(), "CHECK")
+        show(f"{path}: {len(data)} bytes\n{heading}", {})
+        for entry in check(data, base_offset, log):
+            show(
+                _ENTRY_LINE.format(entry.number, entry.offset, entry.value, entry.problem or "ok"),
+                {
+                    "entry": entry.number,
+                    "last_offset": entry.offset,
+                    value_name: entry.value,
+                    "problem": entry.problem,
+                },
+            )
+            yield entry
+
+
+def _log_reports(
+    path: Path, data: memoryview, base_offset: int, *, deep: bool, show: Show
+) -> Iterator[BatchReport]:
+    batches = records = 0
+    heading = _BATCH_LINE.format(*_BATCH_HEADING)
+    show(f"{path}: {len(data)} bytes\n{heading}", {})
+    for report in check_log(data, base_offset):
+        header = report.header
+        if header is None:
+            show(
+                f"{report.position:>10}  {report.problem}",
+                {"position": report.position, "problem": report.problem},
+            )
+            yield report
+            continue
+        batches += 1
+        records += header.records_count
+        document = _batch_document(report, header)
+        kind = _kind(header)
+        if header.is_control and report.problem is None:
+            end = report.position + header.size_in_bytes
+            marker = marker_document(data[report.position : end], header)
+            document["marker"] = marker
+            if marker["type"] is not None:
+                kind = marker["type"]
+        lines = [_batch_line(report, header, kind)]
+        if "coordinator_epoch" in document.get("marker", ()):
+            epoch = document["marker"]["coordinator_epoch"]
+            lines.append(f"{header.base_offset:>24}  {kind} by coordinator epoch {epoch}")
+        if deep and report.problem is None:
+            from storage_engine.tools.record_text import describe_records
+
+            end = report.position + header.size_in_bytes
+            described = describe_records(data[report.position : end], header)
+            document["records"] = described
+            lines.extend(_record_line(record) for record in described)
+        show("\n".join(lines), document)
+        yield report
+    show(f"{batches} batches, {records} records", {})
+
+
+def _transaction_reports(
+    path: Path, data: memoryview, log: memoryview | None, show: Show
+) -> Iterator[IndexEntryReport]:
+    heading = _TRANSACTION_LINE.format(
+        "ENTRY", "PRODUCER", "FIRST OFFSET", "LAST OFFSET", "LAST STABLE", "CHECK"
+    )
+    show(f"{path}: {len(data)} bytes\n{heading}", {})
+    for report, aborted in check_transaction_index(data, log):
+        fields = ("-",) * 4 if aborted is None else aborted
+        document = {} if aborted is None else aborted._asdict()
+        show(
+            _TRANSACTION_LINE.format(report.number, *fields, report.problem or "ok"),
+            {"entry": report.number, **document, "problem": report.problem},
+        )
+        yield report
+
+
+def _show_producers(path: Path, show: Show) -> None:
+    heading = _PRODUCER_LINE.format(
+        "PRODUCER", "EPOCH", "COORDINATOR", "LAST SEQ", "LAST OFFSET", "OPEN SINCE"
+    )
+    show(f"{path}\n{heading}", {})
+    for document in snapshot_documents(path):
+        fields = {name: "-" if value is None else value for name, value in document.items()}
+        show(
+            _PRODUCER_LINE.format(
+                fields["producer_id"],
+                fields["producer_epoch"],
+                fields["coordinator_epoch"],
+                fields["last_sequence"],
+                fields["last_offset"],
+                fields["transaction_first_offset"],
+            ),
+            document,
+        )
+
+
+def _batch_line(report: BatchReport, header: BatchHeader, kind: str) -> str:
+    return _BATCH_LINE.format(
+        report.position,
+        header.base_offset,
+        header.last_offset,
+        header.records_count,
+        header.size_in_bytes,
+        header.partition_leader_epoch,
+        _codec_name(header),
+        header.max_timestamp,
+        _producer(header),
+        header.base_sequence if header.base_sequence >= 0 else "-",
+        kind,
+        report.problem or "ok",
+    )
+
+
+def _batch_document(report: BatchReport, header: BatchHeader) -> dict[str, Any]:
+    return {
+        "position": report.position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records_count": header.records_count,
+        "size_bytes": header.size_in_bytes,
+        "leader_epoch": header.partition_leader_epoch,
+        "codec": _codec_name(header),
+        "timestamp_type": "LogAppendTime" if header.timestamp_type else "CreateTime",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+        "problem": report.problem,
+    }
+
+
+def _record_line(record: dict[str, Any]) -> str:
+    """Offset, time, key and value; a dash for null."""
+    parts = [f"{record['offset']:>12}", str(record["timestamp"])]
+    for name in ("key", "value"):
+        encoded = record.get(f"{name}_base64")
+        text = record[name]
+        parts.append(
+            f"{name}: " + ("-" if text is None and encoded is None else repr(text or encoded))
+        )
+    return f"{'':10}  " + "  ".join(parts)
+
+
+def _codec_name(header: BatchHeader) -> str:
+    try:
+        return Codec(header.compression).name.lower()
+    except ValueError:
+        return f"codec {header.compression}"
+
+
+def _producer(header: BatchHeader) -> str:
+    return f"{header.producer_id}/{header.producer_epoch}" if header.producer_id >= 0 else "-"
+
+
+def _kind(header: BatchHeader) -> str:
+    if header.is_control:
+        return "control"
+    return "transact" if header.is_transactional else "data"
+
+
+def _place(report: BatchReport | IndexEntryReport) -> str:
+    if isinstance(report, BatchReport):
+        return f"batch at byte {report.position}"
+    return f"entry {report.number}"
+
+
+def _print_line(line: str, document: dict[str, Any]) -> None:
+    write_line(line)
+
+
+def _collect(documents: list[dict[str, Any]], path: Path) -> Show:
+    content: list[dict[str, Any]] = []
+    name = {".log": "batches", ".snapshot": "producers"}.get(path.suffix, "entries")
+    documents.append({"file": str(path), name: content})
+
+    def show(line: str, document: dict[str, Any]) -> None:
+        if document:
+            content.append(document)
+
+    return show

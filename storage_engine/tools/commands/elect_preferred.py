@@ -1,0 +1,64 @@
+"""Have the preferred replica of partitions lead: the first of their replicas, if it is in sync.
+
+Without --json-file of all partitions; the file names some:
+
+  {"partitions": [{"topic": "flights", "partition": 0}]}
+
+examples:
+  headrace elect-preferred --bootstrap-server 127.0.0.1:9092
+  headrace elect-preferred --bootstrap-server 127.0.0.1:9092 --json-file partitions.json
+"""
+
+import argparse
+from pathlib import Path
+
+from storage_engine.client.admin.reassignment import elect_leaders
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.arguments import add_bootstrap_server, add_json
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.reassign_plan import read_partitions
+from storage_engine.tools.table import print_json, print_table, write_line
+
+_FINE = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace elect-preferred`."""
+    add_bootstrap_server(parser)
+    parser.add_argument(
+        "--json-file", type=Path, metavar="FILE", help="the partitions (default: all)"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace elect-preferred`."""
+    partitions = None if args.json_file is None else read_partitions(args.json_file)
+    with Cluster(args.bootstrap_server) as cluster:
+        outcomes = elect_leaders(cluster, partitions)
+    _report(outcomes, as_json=args.json)
+    failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _FINE]
+    if failed:
+        raise CommandError(
+            f"not led by their preferred replica: {', '.join(failed)}; it must live and be in sync"
+        )
+    return 0
+
+
+def _report(outcomes: dict[TopicPartition, ErrorCode], *, as_json: bool) -> None:
+    rows = [(tp.topic, tp.partition, _text(code)) for tp, code in sorted(outcomes.items())]
+    if as_json:
+        names = ("topic", "partition", "outcome")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif rows:
+        print_table(("topic", "partition", "outcome"), rows)
+    else:
+        write_line("every partition is led by its preferred replica already")
+
+
+def _text(code: ErrorCode) -> str:
+    if code is ErrorCode.NONE:
+        return "elected"
+    return "led by it already" if code is ErrorCode.ELECTION_NOT_NEEDED else code.meaning

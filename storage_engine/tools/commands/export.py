@@ -1,0 +1,145 @@
+"""Copy what topics hold now into Parquet files, in a folder of its own.
+
+The partitions are read in splits, a file each, with the columns topic, partition, offset,
+timestamp, timestampType, key, value and headers. What is exported is settled when an export begins.
+One that was killed, or has failed, goes on when the same is asked for again: files that are there
+are kept, and the one that was being written is written anew. So in the end every record is there
+once. Records of aborted transactions are left out.
+
+examples:
+  headrace export orders --bootstrap-server 127.0.0.1:9092 --dir ./orders
+  headrace export orders clicks --bootstrap-server 127.0.0.1:9092 --dir ./january \\
+      --since 2026-01-01 --until 2026-02-01
+"""
+
+import argparse
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from storage_engine.client.cluster import ISOLATION_LEVELS
+from storage_engine.client.fetching.bulk_reader import SPLIT_OFFSETS, BulkReader, RecordsGoneError
+from storage_engine.tools.arguments import (
+    TIME_HELP,
+    add_bootstrap_server,
+    add_json,
+    positive_integer,
+    time_ms,
+)
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.export_folder import ExportFolder, ExportRequest
+from storage_engine.tools.local.directory_lock import directory_lock
+from storage_engine.tools.table import print_json, tell, write_line
+
+PROGRESS_S = 5.0
+"""Between two lines of progress."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How far an export is."""
+
+    directory: str
+    splits: int
+    kept: int = 0
+    """Splits that were there before."""
+    written: int = 0
+    records: int = 0
+    """In all of these."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace export`."""
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="existing topics")
+    add_bootstrap_server(parser)
+    parser.add_argument(
+        "--dir",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="a folder that is empty or not there yet, or has this export",
+    )
+    parser.add_argument(
+        "--since",
+        type=time_ms,
+        metavar="TIME",
+        help="of each partition from the first record on that is not older (default: the oldest): "
+        f"{TIME_HELP}",
+    )
+    parser.add_argument(
+        "--until",
+        type=time_ms,
+        metavar="TIME",
+        help="up to the first record that is not older (default: the newest)",
+    )
+    parser.add_argument(
+        "--split-offsets",
+        type=positive_integer,
+        default=SPLIT_OFFSETS,
+        metavar="N",
+        help=f"offsets of a file at most (default {SPLIT_OFFSETS}); of no effect on an export that "
+        "was begun",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=list(ISOLATION_LEVELS),
+        default="read_committed",
+        help="read_uncommitted includes records of open and aborted transactions "
+        "(default: read_committed)",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace export`."""
+    request = ExportRequest(
+        topics=tuple(sorted(set(args.topics))),
+        since_ms=args.since,
+        until_ms=args.until,
+        isolation=args.isolation,
+    )
+    config = {"bootstrap.servers": args.bootstrap_server, "isolation.level": args.isolation}
+    with BulkReader(config) as reader:
+        args.dir.mkdir(parents=True, exist_ok=True)
+        with directory_lock(args.dir, timeout_s=0):
+            folder = ExportFolder.open(
+                args.dir,
+                request,
+                lambda: reader.splits(
+                    request.topics,
+                    since_ms=request.since_ms,
+                    until_ms=request.until_ms,
+                    split_offsets=args.split_offsets,
+                ),
+            )
+            outcome = export(reader, folder)
+    if args.json:
+        print_json(asdict(outcome))
+    else:
+        kept = f", {outcome.kept} of them kept" if outcome.kept else ""
+        write_line(
+            f"{outcome.records} records in {outcome.splits} files{kept}, in '{outcome.directory}'"
+        )
+    return 0
+
+
+def export(reader: BulkReader, folder: ExportFolder) -> Outcome:
+    """Write what is not there yet."""
+    outcome = Outcome(directory=str(folder.directory), splits=len(folder.splits))
+    folder.remove_leftovers()
+    told_at_s = time.monotonic()
+    for number, split in enumerate(folder.splits):
+        records = folder.records_of(number)
+        if records is None:
+            try:
+                records = folder.write(number, reader.read(split))
+            except RecordsGoneError as error:
+                raise CommandError(f"{error}; begin another export, in another folder") from None
+            outcome.written += 1
+        else:
+            outcome.kept += 1
+        outcome.records += records
+        if time.monotonic() - told_at_s >= PROGRESS_S:
+            told_at_s = time.monotonic()
+            tell(f"{number + 1} of {outcome.splits} files, {outcome.records} records")
+    return outcome

@@ -1,0 +1,215 @@
+"""Consumer groups: who is in them, how far they have read, and from where they read on.
+
+actions:
+  list                 the groups of the cluster
+  describe GROUP       members, offsets and lag
+  reset-offsets GROUP  let a group without members read on from elsewhere
+  delete GROUP         forget a group without members, and its offsets
+
+examples:
+  headrace groups list --bootstrap-server 127.0.0.1:9092
+  headrace groups describe billing --bootstrap-server 127.0.0.1:9092
+  headrace groups reset-offsets billing --bootstrap-server 127.0.0.1:9092 --to-earliest
+  headrace groups delete billing --bootstrap-server 127.0.0.1:9092
+"""
+
+import argparse
+from typing import Any
+
+from storage_engine.client.admin.groups import delete_group, describe_group, list_groups
+from storage_engine.client.admin.offset_resets import reset_offsets
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.tools.arguments import (
+    TIME_HELP,
+    add_bootstrap_server,
+    add_json,
+    natural_number,
+    time_ms,
+)
+from storage_engine.tools.table import print_json, print_table, write_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace groups`: each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = _add(actions, "list", _list, "the groups of the cluster", "list")
+    add_json(listing)
+    describing = _add(
+        actions, "describe", _describe, "members, offsets and lag of a group", "describe billing"
+    )
+    describing.add_argument("group", metavar="GROUP", help="an existing group")
+    add_json(describing)
+    _add_reset(actions)
+    deleting = _add(actions, "delete", _delete, "forget a group without members", "delete billing")
+    deleting.add_argument("group", metavar="GROUP", help="an existing group")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace groups`."""
+    with Cluster(args.bootstrap_server) as cluster:
+        args.act(cluster, args)
+    return 0
+
+
+def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=summary,
+        description=(
+            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
+            f"  headrace groups {example} --bootstrap-server 127.0.0.1:9092"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_bootstrap_server(parser)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _add_reset(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "reset-offsets",
+        _reset,
+        "let a group without members read on from elsewhere",
+        "reset-offsets billing --topic orders --to-earliest",
+    )
+    parser.add_argument("group", metavar="GROUP", help="a group without members, or a new one")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="all partitions of it; repeatable (default: what the group has offsets of)",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to-earliest", action="store_true", help="the oldest records there are")
+    where.add_argument("--to-latest", action="store_true", help="only what comes from now on")
+    where.add_argument(
+        "--to-time",
+        type=time_ms,
+        metavar="TIME",
+        help=f"the first record at or after it: {TIME_HELP}",
+    )
+    where.add_argument("--to-offset", type=natural_number, metavar="OFFSET", help="that offset")
+    where.add_argument(
+        "--shift-by", type=int, metavar="N", help="so many records on, or back if negative"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    add_json(parser)
+
+
+# --- list and describe ---
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> None:
+    groups = list_groups(cluster)
+    if args.json:
+        print_json(
+            [
+                {
+                    "group": each.group,
+                    "state": each.state,
+                    "protocol_type": each.protocol_type,
+                    "coordinator": each.coordinator,
+                }
+                for each in groups
+            ]
+        )
+        return
+    rows = [(each.group, each.state, each.protocol_type, each.coordinator) for each in groups]
+    print_table(("group", "state", "type", "coordinator"), rows)
+
+
+def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
+    description = describe_group(cluster, args.group)
+    if args.json:
+        print_json(
+            {
+                "group": description.group,
+                "state": description.state,
+                "protocol": description.protocol,
+                "coordinator": description.coordinator,
+                "lag": description.lag,
+                "partitions": [
+                    {
+                        "topic": each.tp.topic,
+                        "partition": each.tp.partition,
+                        "offset": each.offset,
+                        "end_offset": each.end_offset,
+                        "lag": each.lag,
+                        "member": each.member_id,
+                    }
+                    for each in description.partitions
+                ],
+                "members": [
+                    {
+                        "member": each.member_id,
+                        "instance": each.instance_id,
+                        "client": each.client_id,
+                        "host": each.host,
+                        "partitions": len(each.partitions),
+                    }
+                    for each in description.members
+                ],
+            }
+        )
+        return
+    write_line(
+        f"group {description.group}: {description.state}, {len(description.members)} members, "
+        f"coordinator {description.coordinator}"
+    )
+    print_table(
+        ("topic", "partition", "offset", "end", "lag", "member"),
+        [
+            (*each.tp, each.offset, each.end_offset, each.lag, each.member_id or "")
+            for each in description.partitions
+        ],
+    )
+
+
+# --- reset and delete ---
+
+
+def _reset(cluster: Cluster, args: argparse.Namespace) -> None:
+    at_ms = args.to_time
+    if args.to_earliest or args.to_latest:
+        at_ms = EARLIEST if args.to_earliest else LATEST
+    resets = reset_offsets(
+        cluster,
+        args.group,
+        topics=args.topic,
+        at_ms=at_ms,
+        offset=args.to_offset,
+        shift_by=args.shift_by,
+        dry_run=args.dry_run,
+    )
+    if args.json:
+        print_json(
+            {
+                "group": args.group,
+                "done": not args.dry_run,
+                "partitions": [
+                    {
+                        "topic": each.tp.topic,
+                        "partition": each.tp.partition,
+                        "offset": each.before,
+                        "new_offset": each.after,
+                    }
+                    for each in resets
+                ],
+            }
+        )
+        return
+    print_table(
+        ("topic", "partition", "offset", "new"),
+        [(*each.tp, each.before, each.after) for each in resets],
+    )
+    if args.dry_run:
+        write_line("nothing is changed (--dry-run)")
+
+
+def _delete(cluster: Cluster, args: argparse.Namespace) -> None:
+    delete_group(cluster, args.group)
+    write_line(f"deleted group '{args.group}'")

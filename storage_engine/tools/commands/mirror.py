@@ -1,0 +1,224 @@
+r"""Copy topics of one or many clusters into another, each record once.
+
+Partition, key, value, headers and timestamp of each record stay, and so does the order within a
+partition; offsets are new ones. Records and the mirror's place are committed together: a mirror
+that was killed and is started again under its --name leaves nothing out and copies nothing twice,
+as readers with read_committed see it. Topics are created as they are in the source, and get new
+partitions when they do there. Whoever starts a second mirror of the same name ends the first.
+
+With --groups, groups of the source find their offsets, translated, in the target, so that their
+members can go on there: never behind a record that they have not had. Groups with members in the
+target, and offsets that are further on there, are left alone.
+
+It runs until it is stopped (Ctrl-C), and says every few seconds how far it is. LAG is in offsets.
+
+examples:
+  headrace mirror --source east:9092 --target west:9092 --topics 'orders|clicks-.*'
+  headrace mirror --source east:9092 --target west:9092 --topics '.*' --groups billing --exit-at-end
+  headrace mirror --name to-hq --source eu=eu:9092 --source us=us:9092 --target hq:9092 \
+      --topics 'orders' --target-topic '{source}.{topic}' --json
+"""
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from storage_engine.client.admin.topics import BROKER_DEFAULT
+from storage_engine.client.cluster import Cluster
+from storage_engine.mirror.groups import MirroredGroups, SyncedGroup
+from storage_engine.mirror.mirror import REFRESH_MS, Mirror, MirrorConfig, TopicLag
+from storage_engine.mirror.plan import SAME_NAME, Selection
+from storage_engine.mirror.source import DEADLINE_MS
+from storage_engine.tools.arguments import (
+    BOOTSTRAP_HELP,
+    add_json,
+    positive_integer,
+    positive_seconds,
+)
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.local.signals import signals_interrupt
+from storage_engine.tools.table import print_table, tell, write_line
+
+DEFAULT_NAME = "mirror"
+
+_SOURCE = re.compile(r"(?:([A-Za-z0-9_.-]+)=)?([^=]+)")
+
+_MOST_S = REFRESH_MS // 1000
+
+_WAIT_MS = 100
+"""For records of the sources, in one step."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace mirror`."""
+    parser.add_argument(
+        "--source",
+        action="append",
+        required=True,
+        type=source,
+        metavar="[NAME=]HOST:PORT",
+        help="a cluster to copy from: "
+        + BOOTSTRAP_HELP
+        + "; repeatable, each with a NAME then, by "
+        "which the mirror knows its place in it (default: source)",
+    )
+    parser.add_argument(
+        "--target", required=True, metavar="HOST:PORT", help="the cluster to copy into, likewise"
+    )
+    parser.add_argument(
+        "--topics",
+        required=True,
+        type=regex,
+        metavar="REGEX",
+        help="topics whose whole name matches; new ones are found within seconds",
+    )
+    parser.add_argument("--exclude", type=regex, metavar="REGEX", help="but for these")
+    parser.add_argument(
+        "--target-topic",
+        default=SAME_NAME,
+        metavar="FORMAT",
+        help="names in the target, of {topic} and {source} (default: {topic})",
+    )
+    parser.add_argument(
+        "--name",
+        default=DEFAULT_NAME,
+        help="of the mirror, which keeps its place in the topic __mirror_NAME of the target and is "
+        f"at work once at a time (default: {DEFAULT_NAME})",
+    )
+    parser.add_argument(
+        "--groups", type=regex, metavar="REGEX", help="groups whose offsets are translated"
+    )
+    parser.add_argument(
+        "--replication-factor",
+        type=positive_integer,
+        default=BROKER_DEFAULT,
+        metavar="N",
+        help="of topics that it creates (default: the target's default.replication.factor)",
+    )
+    parser.add_argument(
+        "--commit-interval",
+        type=positive_seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help=f"so often records become visible in the target (default 1, at most {_MOST_S})",
+    )
+    parser.add_argument(
+        "--exit-at-end",
+        action="store_true",
+        help="end when all that is in the sources now is copied, instead of waiting for more",
+    )
+    parser.add_argument(
+        "--interval",
+        type=positive_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="between two reports, and two looks at the groups (default 5)",
+    )
+    add_json(parser)
+
+
+def source(text: str) -> tuple[str, str]:
+    """Name and bootstrap servers."""
+    found = _SOURCE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form [NAME=]HOST:PORT")
+    return found[1] or "source", found[2]
+
+
+def regex(text: str) -> re.Pattern[str]:
+    """A regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace mirror`."""
+    sources = dict(args.source)
+    if len(sources) < len(args.source):
+        raise UsageError("two sources have one name: give each its own, as NAME=HOST:PORT")
+    if args.commit_interval > _MOST_S:
+        raise UsageError(f"--commit-interval is {args.commit_interval:g}, at most {_MOST_S} s")
+    config = MirrorConfig(
+        name=args.name,
+        selection=Selection(
+            include=args.topics, exclude=args.exclude, target_name=args.target_topic
+        ),
+        replication_factor=args.replication_factor,
+        commit_interval_ms=round(args.commit_interval * 1000),
+    )
+    with ExitStack() as stack:
+        stack.enter_context(signals_interrupt())
+        target = stack.enter_context(Cluster(args.target))
+        clusters = {
+            name: stack.enter_context(Cluster(servers, deadline_ms=DEADLINE_MS))
+            for name, servers in sources.items()
+        }
+        mirror = stack.enter_context(Mirror(target, clusters, config, tell))
+        groups = None
+        if args.groups is not None:
+            groups = MirroredGroups(mirror, args.groups, args.target, sources, tell)
+            stack.callback(groups.close)
+        try:
+            mirror.start()
+            _run(mirror, groups, _Report(mirror, as_json=args.json), args)
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _run(
+    mirror: Mirror, groups: MirroredGroups | None, report: "_Report", args: argparse.Namespace
+) -> None:
+    ends = mirror.ends() if args.exit_at_end else None
+    due_s = time.monotonic() + args.interval
+    while ends is None or not mirror.reaches(ends):
+        mirror.step(_WAIT_MS)
+        if time.monotonic() >= due_s:
+            report.show([] if groups is None else groups.sync())
+            due_s = time.monotonic() + args.interval
+    report.show([] if groups is None else groups.sync())
+
+
+class _Report:
+    """What is told every few seconds."""
+
+    def __init__(self, mirror: Mirror, *, as_json: bool) -> None:
+        self._mirror = mirror
+        self._as_json = as_json
+        self._told_s = time.monotonic()
+        self._told_records = 0
+
+    def show(self, moved: Sequence[SyncedGroup]) -> None:
+        """One document in a line, or a table."""
+        lags = self._mirror.lags()
+        now_s = time.monotonic()
+        records = sum(row.copied for row in lags)
+        rate = (records - self._told_records) / max(now_s - self._told_s, 1e-3)
+        self._told_s, self._told_records = now_s, records
+        if self._as_json:
+            write_line(self._document(lags, moved, rate))
+            return
+        print_table(TopicLag._fields, lags)
+        groups = sum(each.partitions for each in moved)
+        skipped = self._mirror.skipped
+        write_line(
+            f"{rate:.0f} records/s"
+            + (f", offsets of groups moved on: {groups}" if groups else "")
+            + (f", deleted before they were copied: {skipped}" if skipped else "")
+        )
+
+    def _document(self, lags: Sequence[TopicLag], moved: Sequence[SyncedGroup], rate: float) -> str:
+        return json.dumps(
+            {
+                "topics": [row._asdict() for row in lags],
+                "records_per_s": round(rate, 1),
+                "lag": sum(row.lag for row in lags),
+                "skipped": self._mirror.skipped,
+                "groups": [each._asdict() for each in moved],
+            }
+        )

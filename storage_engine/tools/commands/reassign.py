@@ -1,0 +1,274 @@
+"""Move partitions to other brokers, or give them more or fewer replicas.
+
+actions:
+  generate  propose a plan that spreads topics over brokers; nothing is changed
+  execute   carry out a plan; it goes on after the command has ended
+  verify    tell how far a plan is; takes the throttle away when all is done
+  cancel    take back what of a plan is not done
+
+A plan is JSON, written by 'generate' or by hand; the first replica is the preferred leader:
+
+  {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [4, 5, 6]}]}
+
+With "log_dirs": ["/disk2", "any", "any"] beside the replicas it says in which data folder of its
+broker each of them is to lie; replicas that are there already move while they serve.
+
+examples:
+  headrace reassign generate --bootstrap-server 127.0.0.1:9092 \\
+      --topics-to-move-json-file topics.json --broker-list 4,5,6
+  headrace reassign execute --bootstrap-server 127.0.0.1:9092 \\
+      --reassignment-json-file plan.json --throttle 50000000
+  headrace reassign verify --bootstrap-server 127.0.0.1:9092 --reassignment-json-file plan.json
+  headrace reassign cancel --bootstrap-server 127.0.0.1:9092 --reassignment-json-file plan.json
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storage_engine.client.admin.reassignment import (
+    Ongoing,
+    alter_reassignments,
+    list_reassignments,
+)
+from storage_engine.client.admin.replication_throttle import set_throttle, take_throttle_away
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.assignment import assign_replicas
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.reassign_folders import begin_folder_moves, folder_progress
+from storage_engine.tools.reassign_plan import (
+    Plan,
+    broker_list,
+    plan_document,
+    plan_text,
+    read_folders,
+    read_plan,
+    read_topics,
+)
+from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
+from storage_engine.tools.table import print_json, print_table, write_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace reassign`: each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    generate = _add(actions, "generate", _generate, "propose a plan; nothing is changed")
+    generate.add_argument(
+        "--topics-to-move-json-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help='{"topics": [{"topic": "flights"}], "version": 1}',
+    )
+    generate.add_argument(
+        "--broker-list", required=True, metavar="IDS", help="brokers to spread over, like 4,5,6"
+    )
+    execute = _add(actions, "execute", _execute, "carry out a plan")
+    execute.add_argument(
+        "--throttle",
+        type=positive_integer,
+        metavar="BYTES",
+        help="the most that each broker sends and takes per second for replicas that are not in "
+        "sync yet; 'verify' takes it away in the end",
+    )
+    verify = _add(actions, "verify", _verify, "tell how far a plan is")
+    cancel = _add(actions, "cancel", _cancel, "take back what of a plan is not done")
+    for action in (execute, verify, cancel):
+        action.add_argument(
+            "--reassignment-json-file", required=True, type=Path, metavar="FILE", help="the plan"
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace reassign`."""
+    with Cluster(args.bootstrap_server) as cluster:
+        args.act(cluster, args)
+    return 0
+
+
+def _add(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. Examples: headrace reassign --help",
+        allow_abbrev=False,
+    )
+    add_bootstrap_server(parser)
+    add_json(parser)
+    parser.set_defaults(act=act)
+    return parser
+
+
+# --- generate ---
+
+
+def _generate(cluster: Cluster, args: argparse.Namespace) -> None:
+    brokers = broker_list(args.broker_list)
+    topics = read_topics(args.topics_to_move_json_file)
+    view = cluster.metadata(topics)
+    current = _current(view, topics)
+    absent = [broker for broker in brokers if broker not in view.brokers]
+    if absent:
+        raise CommandError(
+            f"brokers {', '.join(map(str, absent))} are not alive; alive are "
+            f"{', '.join(map(str, sorted(view.brokers)))}"
+        )
+    proposed = propose(current, {BrokerId(b): view.brokers[b].rack for b in brokers})
+    if args.json:
+        print_json({"current": plan_document(current), "proposed": plan_document(proposed)})
+        return
+    write_line("current assignment (keep it, to be able to go back)")
+    write_line(plan_text(current))
+    write_line("")
+    write_line("proposed assignment (put it into a file for 'execute')")
+    write_line(plan_text(proposed))
+
+
+def _current(view: ClusterMetadata, topics: Iterable[str]) -> Plan:
+    current: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in topics:
+        if topic not in view.topics:
+            raise CommandError(f"there is no topic '{topic}'")
+        for number, partition in view.topics[topic].partitions.items():
+            current[TopicPartition(topic, number)] = tuple(partition.replicas)
+    return current
+
+
+def propose(current: Plan, racks: Mapping[BrokerId, str | None]) -> Plan:
+    """Each topic with as many replicas as it has, spread over the brokers of `racks`.
+    KafkaError when these are too few."""
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    preferred = dict.fromkeys(racks, 0)
+    for topic in sorted({tp.topic for tp in current}):
+        numbers = sorted(tp.partition for tp in current if tp.topic == topic)
+        factor = max(len(current[TopicPartition(topic, number)]) for number in numbers)
+        assigned = assign_replicas(
+            racks,
+            partitions=len(numbers),
+            replication_factor=factor,
+            preferred_counts=preferred,
+        )
+        for number, replicas in zip(numbers, assigned.values(), strict=True):
+            proposed[TopicPartition(topic, number)] = tuple(replicas)
+            preferred[replicas[0]] += 1
+    return proposed
+
+
+# --- execute, cancel ---
+
+
+def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
+    plan = read_plan(args.reassignment_json_file)
+    folders = read_folders(args.reassignment_json_file)
+    topics = sorted({tp.topic for tp in plan})
+    current = _current(cluster.metadata(topics), topics)
+    if args.throttle is not None:
+        set_throttle(cluster, plan, current, args.throttle)
+    # First, so that replicas which are made now are made there.
+    begin_folder_moves(cluster, folders)
+    failures = alter_reassignments(cluster, plan)
+    before = {tp: current[tp] for tp in plan if tp in current}
+    if not args.json:
+        write_line("assignment before (keep it, to be able to go back)")
+        write_line(plan_text(before))
+    rows = [(tp, "refused" if tp in failures else "started") for tp in sorted(plan)]
+    _report(rows, as_json=args.json)
+    _complain("not started", failures)
+
+
+def _cancel(cluster: Cluster, args: argparse.Namespace) -> None:
+    plan = read_plan(args.reassignment_json_file)
+    failures = alter_reassignments(cluster, dict.fromkeys(plan))
+    not_moving = {
+        tp
+        for tp, failure in failures.items()
+        if failure.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    }
+    rows = [
+        (
+            tp,
+            "not being reassigned"
+            if tp in not_moving
+            else "refused"
+            if tp in failures
+            else "cancelled",
+        )
+        for tp in sorted(plan)
+    ]
+    _report(rows, as_json=args.json)
+    _complain("not cancelled", {tp: f for tp, f in failures.items() if tp not in not_moving})
+    others = list_reassignments(cluster).keys() - plan.keys()
+    take_throttle_away(cluster, {tp.topic for tp in plan}, of_brokers=not others)
+
+
+def _report(rows: Iterable[tuple[TopicPartition, str]], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"topic": tp.topic, "partition": tp.partition, "state": s} for tp, s in rows])
+    else:
+        print_table(
+            ("topic", "partition", "state"), [(tp.topic, tp.partition, s) for tp, s in rows]
+        )
+
+
+def _complain(what: str, failures: Mapping[TopicPartition, KafkaError]) -> None:
+    if failures:
+        reasons = "; ".join(f"{tp}: {failure}" for tp, failure in sorted(failures.items()))
+        raise CommandError(f"{what}: {reasons}")
+
+
+# --- verify ---
+
+
+def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
+    plan = read_plan(args.reassignment_json_file)
+    ongoing = list_reassignments(cluster)
+    view = cluster.metadata(sorted({tp.topic for tp in plan}))
+    states = {tp: progress(tp, plan[tp], view, ongoing.get(tp)) for tp in sorted(plan)}
+    in_folders = folder_progress(cluster, read_folders(args.reassignment_json_file))
+    for tp, (state, detail) in in_folders.items():
+        if states[tp][0] == DONE:
+            states[tp] = state, detail
+    if args.json:
+        print_json(
+            [
+                {"topic": tp.topic, "partition": tp.partition, "state": state, "detail": detail}
+                for tp, (state, detail) in states.items()
+            ]
+        )
+    else:
+        print_table(
+            ("topic", "partition", "state", "detail"),
+            [(tp.topic, tp.partition, state, detail) for tp, (state, detail) in states.items()],
+        )
+    if all(state != MOVING for state, _detail in states.values()):
+        topics = {tp.topic for tp in plan if tp.topic in view.topics}
+        take_throttle_away(cluster, topics, of_brokers=not ongoing.keys() - plan.keys())
+    failed = [str(tp) for tp, (state, _detail) in states.items() if state == FAILED]
+    if failed:
+        raise CommandError(f"not as planned, and not on the way: {', '.join(failed)}")
+
+
+def progress(
+    tp: TopicPartition, target: tuple[int, ...], view: ClusterMetadata, ongoing: Ongoing | None
+) -> tuple[str, str]:
+    """State, and what is missing."""
+    topic = view.topics.get(tp.topic)
+    partition = topic.partitions.get(tp.partition) if topic is not None else None
+    if partition is None:
+        return FAILED, "there is no such partition"
+    if ongoing is not None:
+        missing = [broker for broker in target if broker not in partition.isr]
+        dead = [broker for broker in missing if broker not in view.brokers]
+        if dead:
+            return MOVING, f"waits for dead brokers {', '.join(map(str, dead))}"
+        if missing:
+            return MOVING, f"not in sync yet: {', '.join(map(str, missing))}"
+        return MOVING, "old replicas are being deleted"
+    if tuple(partition.replicas) == target:
+        return DONE, ""
+    return FAILED, f"replicas are {', '.join(map(str, partition.replicas))}"

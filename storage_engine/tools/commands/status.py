@@ -1,0 +1,195 @@
+"""Show the brokers of a folder, the controller, the topics, and what is not well.
+
+A broker is alive when its process runs, and serves when it answers Metadata. Under-replicated: a
+replica is not in sync. Offline: no leader, and why. A partition that waits for a broker which will
+never return is given a leader, with loss, by an unclean election: set the topic's
+unclean.leader.election.enable=true (headrace topics alter) until it has one, or ask any Kafka
+client's ElectLeaders for it. A cluster that is down is shown too; exit status 0.
+
+examples:
+  headrace status --dir ./cluster
+  headrace status --dir ./cluster --json
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import HeadraceError
+from storage_engine.protocol.apis.metadata import MetadataPartition
+from storage_engine.tools.arguments import add_directory, add_json
+from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.local.serving import ask_metadata
+from storage_engine.tools.table import print_json, print_table, write_line
+
+NO_LEADER = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace status`."""
+    add_directory(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace status`."""
+    state = LocalCluster(args.dir).state
+    answers = {entry.id: _ask(entry) for entry in state.brokers}
+    document = describe(state, answers)
+    if args.json:
+        print_json(document)
+    else:
+        print_status(document)
+    return 0
+
+
+def _ask(entry: BrokerEntry) -> ClusterMetadata | None:
+    if entry.pid is None:
+        return None
+    try:
+        return ask_metadata(entry, topics=None)
+    except HeadraceError:
+        return None
+
+
+def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> dict[str, Any]:
+    """The document of `--json`; `answers` has what each broker said, None where it said nothing."""
+    asked, view = next(
+        ((broker_id, answer) for broker_id, answer in answers.items() if answer is not None),
+        (None, ClusterMetadata()),
+    )
+    partitions = [
+        (topic.topic, partition)
+        for topic in view.topics.values()
+        for partition in topic.partitions.values()
+    ]
+    return {
+        "zookeeper": state.zookeeper,
+        "zookeeper_pid": state.zookeeper_pid,
+        "zookeeper_alive": None if state.zookeeper_dir is None else state.zookeeper_pid is not None,
+        "bootstrap_servers": state.bootstrap_servers,
+        "brokers": [
+            {
+                "id": entry.id,
+                "host": entry.host,
+                "port": entry.port,
+                "pid": entry.pid,
+                "alive": entry.pid is not None,
+                "serves": answers[entry.id] is not None,
+            }
+            for entry in state.brokers
+        ],
+        "answered_by": asked,
+        "controller": view.controller_id if view.controller_id in view.brokers else None,
+        "topics": [
+            {
+                "name": topic.topic,
+                "partitions": len(topic.partitions),
+                "replication_factor": max(
+                    (len(partition.replicas) for partition in topic.partitions.values()), default=0
+                ),
+            }
+            for topic in sorted(view.topics.values(), key=lambda topic: topic.topic)
+        ],
+        "under_replicated": [
+            _unwell(topic, partition)
+            for topic, partition in partitions
+            if len(partition.isr) < len(partition.replicas)
+        ],
+        "offline": [
+            {**_unwell(topic, partition), "why": _why_offline(partition, view)}
+            for topic, partition in partitions
+            if partition.leader == NO_LEADER
+        ],
+    }
+
+
+def _unwell(topic: str, partition: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition.partition,
+        "leader": None if partition.leader == NO_LEADER else partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+    }
+
+
+def _why_offline(partition: MetadataPartition, view: ClusterMetadata) -> str:
+    """A leader comes from the last ISR. A member that is there and does not lead is either one that
+    may have lost the end of its log, and waits for the others, or one whose folder failed."""
+    here = [member for member in partition.isr if member in view.brokers]
+    away = [member for member in partition.isr if member not in view.brokers]
+    if not away:
+        return f"an election is under way, or the data folder failed of {_brokers(here)}"
+    why = f"waits for {_brokers(away)} of the last ISR"
+    if here:
+        why += f"; the end of the log may be lost, or the data folder failed, on {_brokers(here)}"
+    return why
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
+
+
+def print_status(document: dict[str, Any]) -> None:
+    """The document as tables."""
+    how = {
+        None: "not ours",
+        True: f"pid {document['zookeeper_pid']}",
+        False: "does not run",
+    }[document["zookeeper_alive"]]
+    write_line(f"ZooKeeper {document['zookeeper']} ({how})")
+    write_line("")
+    print_table(
+        ("broker", "host", "port", "pid", "alive", "serves", "controller"),
+        [
+            (
+                broker["id"],
+                broker["host"],
+                broker["port"],
+                broker["pid"],
+                broker["alive"],
+                broker["serves"],
+                "yes" if broker["id"] == document["controller"] else "",
+            )
+            for broker in document["brokers"]
+        ],
+    )
+    write_line("")
+    if document["answered_by"] is None:
+        write_line("no broker answers, so nothing is known of topics")
+        return
+    if document["controller"] is None:
+        write_line("there is no controller at the moment")
+    if document["topics"]:
+        print_table(
+            ("topic", "partitions", "replicas"),
+            [
+                (topic["name"], topic["partitions"], topic["replication_factor"])
+                for topic in document["topics"]
+            ],
+        )
+    else:
+        write_line("no topics")
+    write_line("")
+    for name in ("under_replicated", "offline"):
+        _print_unwell(name.replace("_", "-"), document[name])
+
+
+def _print_unwell(what: str, partitions: list[dict[str, Any]]) -> None:
+    if not partitions:
+        write_line(f"{what} partitions: none")
+        return
+    write_line(f"{what} partitions: {len(partitions)}")
+    print_table(
+        ("topic", "partition", "leader", "replicas", "in sync"),
+        [
+            (row["topic"], row["partition"], row["leader"], row["replicas"], row["isr"])
+            for row in partitions
+        ],
+    )
+    for row in partitions:
+        if "why" in row:
+            write_line(f"{row['topic']}-{row['partition']} {row['why']}")

@@ -1,0 +1,359 @@
+"""Create, list, describe, alter, empty and delete topics.
+
+actions:
+  create NAME          make a topic
+  list                 the names of all topics
+  describe [NAME]      partitions, leaders, replicas and settings of one topic, or of all
+  alter NAME           add partitions, change settings
+  delete-records NAME  delete the oldest records of partitions
+  delete NAME          delete a topic with its data
+
+examples:
+  headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3
+  headrace topics describe flights --bootstrap-server 127.0.0.1:9092
+  headrace topics alter flights --bootstrap-server 127.0.0.1:9092 --config retention.ms=3600000
+  headrace topics delete flights --bootstrap-server 127.0.0.1:9092
+"""
+
+import argparse
+from typing import Any
+
+from storage_engine.client.admin.record_deletion import ALL, delete_records
+from storage_engine.client.admin.topics import (
+    BROKER_DEFAULT,
+    ConfigEntry,
+    alter_topic_configs,
+    create_partitions,
+    create_topic,
+    delete_topics,
+    describe_topic_configs,
+)
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.metadata import TopicMetadata
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.tools.arguments import (
+    add_bootstrap_server,
+    add_json,
+    natural_number,
+    positive_integer,
+)
+from storage_engine.tools.errors import CommandError, UsageError
+from storage_engine.tools.table import print_json, print_table, write_line
+
+NO_LEADER = -1
+
+MAX_OFFSET = 2**63 - 1
+"""What the protocol can carry; far beyond the end of any log, which the broker then says."""
+
+_SOURCES = {
+    ConfigSource.UNKNOWN: "unknown",
+    ConfigSource.TOPIC: "topic",
+    ConfigSource.BROKER: "broker",
+    ConfigSource.ALL_BROKERS: "broker",
+    ConfigSource.FILE: "broker",
+    ConfigSource.DEFAULT: "default",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace topics`: each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_create(actions)
+    _add_list(actions)
+    _add_describe(actions)
+    _add_alter(actions)
+    _add_delete_records(actions)
+    _add_delete(actions)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace topics`."""
+    with Cluster(args.bootstrap_server) as cluster:
+        args.act(cluster, args)
+    return 0
+
+
+def parse_configs(texts: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` of `--config`; UsageError for anything else, and for a key given twice."""
+    result: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise UsageError(f"'--config {text}' is not of the form KEY=VALUE")
+        if key in result:
+            raise UsageError(f"'--config {key}=…' is given twice")
+        result[key] = value.strip()
+    return result
+
+
+def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  headrace topics {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_bootstrap_server(parser)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser, meaning: str) -> None:
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help=f"{meaning}; repeatable"
+    )
+
+
+def _add_create(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "create",
+        _create,
+        "make a topic",
+        "create flights --bootstrap-server 127.0.0.1:9092 --partitions 3 --replication-factor 3",
+    )
+    parser.add_argument("name", metavar="NAME", help="letters, digits, '.', '_' and '-'")
+    parser.add_argument(
+        "--partitions",
+        type=positive_integer,
+        default=BROKER_DEFAULT,
+        metavar="N",
+        help="number of partitions (default: the brokers' num.partitions)",
+    )
+    parser.add_argument(
+        "--replication-factor",
+        type=positive_integer,
+        default=BROKER_DEFAULT,
+        metavar="R",
+        help="replicas of each partition (default: the brokers' default.replication.factor)",
+    )
+    _add_config(parser, "a setting of the topic")
+    parser.add_argument(
+        "--if-not-exists", action="store_true", help="do nothing when there is such a topic"
+    )
+
+
+def _create(cluster: Cluster, args: argparse.Namespace) -> None:
+    configs = parse_configs(args.config)
+    try:
+        create_topic(cluster, args.name, args.partitions, args.replication_factor, configs)
+    except KafkaError as error:
+        if not (args.if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise
+        write_line(f"topic '{args.name}' exists")
+        return
+    partitions = cluster.topic(args.name).partitions
+    write_line(
+        f"topic '{args.name}' created: {_count(len(partitions), 'partition')}, "
+        f"{_count(_replication_factor(cluster.topic(args.name)), 'replica')} each"
+    )
+
+
+def _add_list(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "list",
+        _list,
+        "the names of all topics",
+        "list --bootstrap-server 127.0.0.1:9092",
+    )
+    add_json(parser)
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> None:
+    topics = sorted(cluster.metadata().topics)
+    if args.json:
+        print_json(topics)
+        return
+    for topic in topics:
+        write_line(topic)
+
+
+def _add_describe(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "describe",
+        _describe,
+        "partitions, leaders, replicas and settings",
+        "describe flights --bootstrap-server 127.0.0.1:9092",
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a topic (default: all)")
+    add_json(parser)
+
+
+def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
+    if args.name is None:
+        topics = sorted(cluster.metadata().topics.values(), key=lambda topic: topic.topic)
+    else:
+        topics = [cluster.topic(args.name)]
+    descriptions = [
+        describe_topic(topic, describe_topic_configs(cluster, topic.topic)) for topic in topics
+    ]
+    if args.json:
+        print_json(descriptions)
+        return
+    for description in descriptions:
+        _print_description(description)
+
+
+def describe_topic(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> dict[str, Any]:
+    """The document of `describe --json` for one topic."""
+    return {
+        "name": topic.topic,
+        "id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "replication_factor": _replication_factor(topic),
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": None if partition.leader == NO_LEADER else partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+            }
+            for partition in topic.partitions.values()
+        ],
+        "configs": {
+            name: {"value": setting.value, "source": _SOURCES[setting.source]}
+            for name, setting in sorted(settings.items())
+        },
+    }
+
+
+def _print_description(description: dict[str, Any]) -> None:
+    partitions = description["partitions"]
+    write_line(
+        f"topic {description['name']} (id {description['id']}): "
+        f"{_count(len(partitions), 'partition')}, "
+        f"{_count(description['replication_factor'], 'replica')} each"
+    )
+    own = [
+        f"{name}={config['value']}"
+        for name, config in description["configs"].items()
+        if config["source"] == "topic"
+    ]
+    write_line("settings of its own: " + (", ".join(own) or "none"))
+    print_table(
+        ("partition", "leader", "epoch", "replicas", "in sync"),
+        [
+            (row["partition"], row["leader"], row["leader_epoch"], row["replicas"], row["isr"])
+            for row in partitions
+        ],
+    )
+    write_line("")
+
+
+def _add_alter(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "alter",
+        _alter,
+        "add partitions, change settings",
+        "alter flights --bootstrap-server 127.0.0.1:9092 --partitions 6",
+    )
+    parser.add_argument("name", metavar="NAME", help="an existing topic")
+    parser.add_argument(
+        "--partitions",
+        type=positive_integer,
+        metavar="N",
+        help="raise the number of partitions to N; keys then go to other partitions than before",
+    )
+    _add_config(parser, "a new value for a setting")
+    parser.add_argument(
+        "--remove-config",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="set a setting back to the brokers' value; repeatable",
+    )
+
+
+def _alter(cluster: Cluster, args: argparse.Namespace) -> None:
+    configs = parse_configs(args.config)
+    if args.partitions is None and not configs and not args.remove_config:
+        raise UsageError(
+            "nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config KEY"
+        )
+    cluster.topic(args.name)
+    if args.partitions is not None:
+        create_partitions(cluster, {args.name: args.partitions})
+        write_line(f"topic '{args.name}' has {_count(args.partitions, 'partition')}")
+    if configs or args.remove_config:
+        _change_settings(cluster, args.name, configs, args.remove_config)
+        write_line(f"settings of topic '{args.name}' changed")
+
+
+def _change_settings(
+    cluster: Cluster, topic: str, configs: dict[str, str], removed: list[str]
+) -> None:
+    try:
+        alter_topic_configs(cluster, topic, configs, remove=removed)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise CommandError(
+                f"the brokers of {cluster.bootstrap_servers} can't change the settings of a topic "
+                "that exists; give them to 'headrace topics create'"
+            ) from None
+        raise
+
+
+def _add_delete_records(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "delete-records",
+        _delete_records,
+        "delete the oldest records of partitions",
+        "delete-records flights --bootstrap-server 127.0.0.1:9092 --partition 0 --before 1000",
+    )
+    parser.add_argument("name", metavar="NAME", help="an existing topic")
+    parser.add_argument(
+        "--partition", type=natural_number, metavar="P", help="a partition (default: all of them)"
+    )
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument(
+        "--before",
+        type=natural_number,
+        metavar="OFFSET",
+        help="delete the records below this offset; with --partition",
+    )
+    wanted.add_argument("--all", action="store_true", help="delete all that is committed")
+
+
+def _delete_records(cluster: Cluster, args: argparse.Namespace) -> None:
+    numbers = list(cluster.topic(args.name).partitions)
+    if args.partition is not None:
+        numbers = [args.partition]
+    elif args.before is not None and len(numbers) > 1:
+        raise UsageError("an offset belongs to one partition; give --partition P with --before")
+    before = ALL if args.all else min(args.before, MAX_OFFSET)
+    starts = delete_records(cluster, {TopicPartition(args.name, n): before for n in numbers})
+    for tp, start_offset in sorted(starts.items()):
+        write_line(f"{tp} begins at offset {start_offset}")
+
+
+def _add_delete(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "delete",
+        _delete,
+        "delete a topic with its data",
+        "delete flights --bootstrap-server 127.0.0.1:9092",
+    )
+    parser.add_argument("name", metavar="NAME", help="an existing topic")
+
+
+def _delete(cluster: Cluster, args: argparse.Namespace) -> None:
+    delete_topics(cluster, [args.name])
+    write_line(f"topic '{args.name}' deleted")
+
+
+def _replication_factor(topic: TopicMetadata) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

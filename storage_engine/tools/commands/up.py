@@ -1,0 +1,99 @@
+"""Start ZooKeeper and brokers in a folder, and wait until all of them serve.
+
+Run again on the same folder it continues with the data there, and takes the number of brokers, the
+ports and the settings that are not given from there. Without --detach it runs until Ctrl-C and then
+stops all cleanly.
+
+examples:
+  headrace up --dir ./cluster
+  headrace up --dir ./cluster --brokers 1 --port 0 --detach
+  headrace up --dir ./cluster --set num.partitions=6 --set log.retention.hours=24
+"""
+
+import argparse
+import sys
+import time
+
+from storage_engine.tools.arguments import add_directory, add_timeout
+from storage_engine.tools.local.broker_settings import parse_setting
+from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
+from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
+from storage_engine.tools.local.signals import signals_interrupt
+from storage_engine.tools.table import tell, write_line
+
+_POLL_S = 0.25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace up`."""
+    add_directory(parser)
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help=f"number of brokers (default {DEFAULT_BROKERS}, or as many as the folder has)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="PORT",
+        help="port of the first broker, the others take the next ones (default "
+        f"{DEFAULT_PORT}, or those of the folder); 0 takes free ports",
+    )
+    parser.add_argument(
+        "--zookeeper",
+        metavar="HOSTS",
+        help="a ZooKeeper of yours, as HOST:PORT[,HOST:PORT…][/PATH] (default: an embedded one)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting for every broker, kept in its server.properties; may be repeated",
+    )
+    parser.add_argument("--detach", action="store_true", help="return and leave all running")
+    add_timeout(parser, START_TIMEOUT_S, "give up when the brokers do not serve after that long")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace up`."""
+    request = UpRequest(
+        brokers=args.brokers,
+        port=args.port,
+        zookeeper=args.zookeeper,
+        settings=tuple(parse_setting(text) for text in args.set),
+    )
+    cluster = LocalCluster(args.dir, progress=tell)
+    with signals_interrupt():
+        cluster.up(request, timeout_s=args.timeout)
+        write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
+        if args.detach:
+            write_line(f"stop with: headrace down --dir {args.dir}")
+            return 0
+        tell("Ctrl-C stops the cluster")
+        sys.stdout.flush()
+        return _run_until_stopped(cluster)
+
+
+def _run_until_stopped(cluster: LocalCluster) -> int:
+    try:
+        while _something_runs(cluster):
+            for line in cluster.note_ended():
+                tell(line)
+            time.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        tell("stopping")
+        try:
+            cluster.down()
+        except KeyboardInterrupt:
+            tell("stopping at once")
+            cluster.down(timeout_s=0)
+    else:
+        tell("the cluster has been stopped by somebody else")
+    return 0
+
+
+def _something_runs(cluster: LocalCluster) -> bool:
+    state = cluster.state
+    return state.zookeeper_pid is not None or any(entry.pid for entry in state.brokers)

@@ -1,0 +1,1 @@
+"""Checks of files and replicas that several commands share."""

@@ -1,0 +1,85 @@
+"""`headrace dump-log --verify-index`: do the indexes of segments say what is in their logs?
+
+Rule: an index without its `.log` is an error, not a success. Source: R-LOG3.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.inspection.segment_check import (
+    IndexEntryReport,
+    base_offset_of,
+    check_offset_index,
+    check_time_index,
+    mapped,
+)
+from storage_engine.tools.table import print_json, print_table, write_line
+
+INDEX_SUFFIXES = (".index", ".timeindex")
+
+_COLUMNS = ("file", "entry", "last offset", "value", "problem")
+
+
+def verify_indexes(files: Sequence[Path], *, as_json: bool) -> int:
+    """Prints the entries that are wrong and how many were looked at; CommandError, the first of
+    them, when there are any.
+    """
+    documents: list[dict[str, Any]] = []
+    rows: list[tuple[object, ...]] = []
+    entries = 0
+    for path in dict.fromkeys(index for file in files for index in _indexes_of(file)):
+        reports = _reports(path)
+        entries += len(reports)
+        wrong = [report for report in reports if report.problem is not None]
+        rows += [(str(path), r.number, r.offset, r.value, r.problem) for r in wrong]
+        documents.append(
+            {
+                "file": str(path),
+                "entries": len(reports),
+                "mismatches": [_document(path, report) for report in wrong],
+            }
+        )
+    if as_json:
+        print_json(documents)
+    else:
+        if rows:
+            print_table(_COLUMNS, rows)
+        write_line(f"{len(documents)} indexes, {entries} entries, {len(rows)} wrong")
+    if rows:
+        file, number, _, _, problem = rows[0]
+        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        raise CommandError(f"{file}: entry {number}: {problem}{more}")
+    return 0
+
+
+def _indexes_of(path: Path) -> list[Path]:
+    """The index itself, or those beside a `.log`."""
+    base_offset_of(path)
+    if path.suffix in INDEX_SUFFIXES:
+        return [path]
+    if not path.exists():
+        raise CommandError(f"'{path}' is not there: give an existing .log, .index or .timeindex")
+    beside = [path.with_suffix(suffix) for suffix in INDEX_SUFFIXES]
+    return [index for index in beside if index.exists()]
+
+
+def _reports(path: Path) -> list[IndexEntryReport]:
+    base_offset = base_offset_of(path)
+    log_path = path.with_suffix(".log")
+    if not log_path.exists():
+        raise CommandError(f"'{log_path}' is not there: an index is verified against its log")
+    check = check_offset_index if path.suffix == ".index" else check_time_index
+    with mapped(path) as data, mapped(log_path) as log:
+        return list(check(data, base_offset, log))
+
+
+def _document(path: Path, report: IndexEntryReport) -> dict[str, Any]:
+    value_name = "position" if path.suffix == ".index" else "timestamp"
+    return {
+        "entry": report.number,
+        "last_offset": report.offset,
+        value_name: report.value,
+        "problem": report.problem,
+    }

@@ -1,0 +1,43 @@
+"""A cluster whose `cluster.json` was lost, from what else is in its folder.
+
+Rule: what the brokers' own files say is taken as it is; a folder without brokers is a new cluster.
+"""
+
+from pathlib import Path
+
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.listener import ANY_ADDRESS
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.cluster_plan import HOST, ZOOKEEPER_DIR
+
+
+def recover_cluster(directory: Path) -> ClusterFile | None:
+    """The stopped cluster that the `broker-<id>/server.properties` describe; None without any."""
+    entries: list[BrokerEntry] = []
+    zookeepers: set[str] = set()
+    for path in directory.glob("broker-*/server.properties"):
+        config = BrokerConfig.load(path)
+        host = HOST if config.listener.host in ANY_ADDRESS else config.listener.host
+        entry = BrokerEntry.for_id(config.broker_id, host, config.listener.port)
+        if directory / entry.config != path:
+            raise CommandError(
+                f"'{path}' has broker.id={config.broker_id}, which belongs into "
+                f"'{directory / entry.config}'; correct one of them"
+            )
+        entries.append(entry)
+        zookeepers.add(config.zookeeper_connect)
+    if not entries:
+        return None
+    if len(zookeepers) > 1:
+        raise CommandError(
+            f"the brokers of '{directory}' have different values of zookeeper.connect: "
+            f"{', '.join(sorted(zookeepers))}; correct their server.properties"
+        )
+    embedded = (directory / ZOOKEEPER_DIR / "zoo.cfg").exists()
+    return ClusterFile(
+        zookeeper=zookeepers.pop(),
+        zookeeper_pid=None,
+        zookeeper_dir=ZOOKEEPER_DIR if embedded else None,
+        brokers=tuple(sorted(entries, key=lambda entry: entry.id)),
+    )
