@@ -1,0 +1,121 @@
+"""Figures of the code base, to be compared from one release to the next.
+
+    python .ci/figures.py [--json] [ROOT]
+
+Folders with many entries, long files and functions, lines by package, class names that stand
+twice in the product, `Any` in ports, citations that lead nowhere, sizes of the documents.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PRODUCT = ("storage_engine", "connector", "pyspark_headrace")
+MOST_ENTRIES = 20
+LONG_FILE = 500
+LONG_FUNCTION = 60
+OUTSIDE = re.compile(r"\bdocuments? 00\d|\bissue \d|\bFACTS\b|\bINTERFACE\b|\bdecisions? \d+")
+"""Citations of texts that the repository does not hold, or by numbers that move."""
+REQUIREMENT = re.compile(r"\bR-[A-Z]+\d+")
+
+
+def tracked(root: Path) -> list[Path]:
+    """All files that git knows, below `root`."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True)
+    return [root / name for name in listed.stdout.decode().split("\0") if name]
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """(name, lines) of each."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def figures(root: Path) -> dict[str, Any]:
+    """By name, worst first where there is an order."""
+    files = [path for path in tracked(root) if path.exists()]
+    sources = [path for path in files if path.suffix == ".py"]
+    entries: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    long_files: dict[str, int] = {}
+    long_functions: dict[str, int] = {}
+    classes: defaultdict[str, list[str]] = defaultdict(list)
+    any_in_ports = outside = requirements = 0
+    for path in sources:
+        name = path.relative_to(root)
+        text = path.read_text()
+        count = text.count("\n")
+        is_test = "tests" in name.parts or name.parts[0] == "integration_tests"
+        lines[name.parts[0] if not is_test else "tests"] += count
+        entries[str(name.parent)] += 1
+        outside += bool(OUTSIDE.search(text))
+        requirements += bool(REQUIREMENT.search(text))
+        if is_test:
+            continue
+        if count > LONG_FILE:
+            long_files[str(name)] = count
+        tree = ast.parse(text)
+        for function, length in functions(tree):
+            if length > LONG_FUNCTION:
+                long_functions[f"{name}:{function}"] = length
+        if name.parts[0] not in PRODUCT:
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(str(name))
+        if name.name in ("ports.py", "event_loop_ports.py"):
+            any_in_ports += len(re.findall(r"\bAny\b", text))
+    has_requirements = (root / "docs" / "requirements.md").exists()
+    return {
+        "lines": dict(lines.most_common()),
+        "folders above 20 entries": _above(entries, MOST_ENTRIES),
+        "files above 500 lines": _sorted(long_files),
+        "functions above 60 lines": _sorted(long_functions),
+        "class names twice": {k: v for k, v in sorted(classes.items()) if len(v) > 1},
+        "Any in ports": any_in_ports,
+        "files that cite what is not here": outside + (0 if has_requirements else requirements),
+        "DESIGN.md bytes": {
+            str(path.relative_to(root)): path.stat().st_size
+            for path in files
+            if path.name == "DESIGN.md"
+        },
+        "README lines": (root / "README.md").read_text().count("\n"),
+    }
+
+
+def _above(counts: Counter[str], most: int) -> dict[str, int]:
+    return {name: count for name, count in counts.most_common() if count > most}
+
+
+def _sorted(found: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+def main() -> None:
+    """Print them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    args = parser.parse_args()
+    found = figures(args.root.resolve())
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            print(f"{name}: {len(value)}")
+            for key, each in value.items():
+                print(f"    {each if isinstance(each, int) else len(each):>7}  {key}")
+        else:
+            print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()
