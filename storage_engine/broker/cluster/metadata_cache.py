@@ -37,7 +37,9 @@ class _Topics:
             # Created again: its old id is that of no topic any more.
             self._forget_id(item.topic)
             self.ids[item.topic] = item.topic_id
-            self.names[item.topic_id] = item.topic
+            if item.topic_id.int:
+                # Else it is that of all topics whose ids are lost: it names none of them.
+                self.names[item.topic_id] = item.topic
 
     def _forget_id(self, topic: str) -> None:
         """Another topic may have the id by now: one that was renamed in ZooKeeper."""

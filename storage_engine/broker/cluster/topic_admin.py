@@ -267,7 +267,7 @@ class _Write:
             node = TopicZNode.decode(self._info.topic, reply.value)
         except ZnodeFormatError:
             return False
-        return node.topic_id == self._info.topic_id and all(
+        return (node.topic_id or _NO_ID) == self._info.topic_id and all(
             partition in node.assignment for partition in self._info.assignment
         )
 
@@ -374,10 +374,14 @@ def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
     return same and not present.target_replicas and len(wanted.assignment) > len(present.assignment)
 
 
+_NO_ID = UUID(int=0)
+"""Of a topic whose id was lost."""
+
+
 def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:
     return TopicZNode(
         topic=topic,
-        topic_id=topic_id,
+        topic_id=topic_id if topic_id.int else None,
         assignment={p: _brokers(rs) for p, rs in assignment.items()},
     )
 

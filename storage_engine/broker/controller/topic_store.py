@@ -70,7 +70,7 @@ class TopicStore:
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
         """This broker has just created it, or changed it: others may write it before it is read."""
-        if topic not in self._ids:
+        if topic not in self._ids and topic_id != NO_ID:
             self._own(topic, _CREATED_HERE, topic_id)
 
     def forget(self, topic: str) -> None:
@@ -158,7 +158,7 @@ class TopicStore:
         claimed: dict[uuid.UUID, str] = {}
         for topic, read in sorted(batch.read.items(), key=lambda each: each[1].stat.czxid):
             topic_id = self._id_of(topic, read)
-            if topic_id is None:
+            if topic_id is None or topic_id == NO_ID:
                 continue
             owner = claimed.get(topic_id) or self._owners.get(topic_id, topic)
             now = batch.read.get(owner)
@@ -174,7 +174,9 @@ class TopicStore:
 
     def _identify(self, batch: _Batch, topic: str, read: _Read, done: Callable[[], None]) -> None:
         def identified(topic_id: uuid.UUID) -> None:
-            if topic_id != NO_ID:
+            if topic_id == NO_ID:
+                _tell_lost_id(topic)
+            else:
                 self._own(topic, read.stat.czxid, topic_id)
                 self._record(topic, read, topic_id)
             self.unreadable.discard(topic)
@@ -202,7 +204,6 @@ class TopicStore:
                 batch.failed = True
                 done()
             elif led:
-                _tell_lost_id(topic)
                 identified(NO_ID)
             else:
                 give(uuid.uuid4())
@@ -210,7 +211,7 @@ class TopicStore:
         topic_id = self._id_of(topic, read)
         if topic_id is None:
             self._has_been_led(read.node, on_led)
-        elif topic_id == read.node.topic_id:
+        elif topic_id in (NO_ID, read.node.topic_id):
             identified(topic_id)
         else:
             give(topic_id)
@@ -229,11 +230,16 @@ class TopicStore:
         self._read_one(batch, topic, None, read_again)
 
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
-        """What the node was known by before somebody wrote it, or else what it says."""
+        """What the node was known by before somebody wrote it, or else what it says, or what was
+        recorded when it says nothing. NO_ID where these two differ: a controller of an earlier
+        version may have given the one, and a program may have written the other."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id
-        return _recorded_id(topic, read) or read.node.topic_id
+        said, recorded = _said_id(read), _recorded_id(topic, read)
+        if said is not None and recorded is not None and said != recorded:
+            return NO_ID
+        return said or recorded
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
         """Where it can't be written now, whoever reads the topic next does it."""
@@ -266,10 +272,18 @@ class TopicStore:
 
 def _tell_lost_id(topic: str) -> None:
     log.error(
-        "topic %s has been led, but its node holds no topic_id and nobody recorded it: clients"
-        " can't use its id; write that of its replicas' partition.metadata into %s",
-        topic, TopicZNode.path(topic),
+        "topic %s has no topic_id that is sure: %s holds none and nobody recorded it, or %s records"
+        " another; until both say the same its replicas keep what they have, and clients can't use"
+        " its id: write that of its replicas' partition.metadata into the former, and empty the"
+        " latter",
+        topic, TopicZNode.path(topic), PartitionsZNode.path(topic),
     )  # fmt: skip
+
+
+def _said_id(read: _Read) -> uuid.UUID | None:
+    """What the node says; zeros say nothing."""
+    topic_id = read.node.topic_id
+    return topic_id if topic_id is not None and topic_id.int else None
 
 
 def _recorded_id(topic: str, read: _Read) -> uuid.UUID | None:

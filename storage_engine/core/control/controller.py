@@ -249,8 +249,14 @@ class Controller:
                 # Its node lost the id, and nobody else remembers it.
                 info = replace(info, topic_id=old.topic_id)
             if old is not None and old.topic_id != info.topic_id and topic not in self.deleting:
-                self._on_removed_by_others(topic)
-                old = None
+                if old.topic_id.int:
+                    self._on_removed_by_others(topic)
+                    old = None
+                else:
+                    # It was lost, and is there again: replicas are told, and go by what they know.
+                    self._undecided.renewing.update(
+                        TopicPartition(topic, number) for number in old.assignment
+                    )
             if old is not None and _has_lost_partitions(old, info):
                 # Read before it grew; who read it is told of the growth, and reads again.
                 continue
