@@ -1,4 +1,5 @@
-"""A partition waits for its own refused writes, not for those of others. Source: R-CTL2, R-CTL10."""
+"""A partition waits for its own refused writes, not for those of others. Source: R-CTL2,
+R-CTL10."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -85,6 +86,21 @@ def test_a_topic_made_anew_by_others_begins_anew():
     driven.step(TopicsChanged(topics={"t": anew}))
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
     assert pause_ms(pauses) == CONFLICT_PAUSE_MS
+
+
+def test_nothing_is_remembered_of_a_topic_that_was_deleted(tmp_path):
+    cluster = SimulatedCluster(tmp_path)
+    try:
+        assert cluster.create_topic("t").error_code == 0
+        cluster.wait_in_sync(TP, 1, 2, 3)
+        acting = cluster.controller.context.controller.acting
+        acting._states_written({TP: (WriteOutcome.CONFLICT, acting.core.states[TP])})
+        assert acting._pauses._refused
+        cluster.answer(cluster.delete_topic("t"))
+        assert "t" not in acting.core.topics
+        assert not acting._pauses._refused
+    finally:
+        cluster.close()
 
 
 def test_a_failover_whose_answer_is_lost_does_not_wait_for_a_partition_that_was_refused(tmp_path):
