@@ -1,8 +1,9 @@
 """The leader epoch of a partition whose last one nobody remembers: its state was removed, or it is
 new to a controller that has just taken over.
 
-Rule: it is above what earlier controllers can have given out, and far below what 32 bits hold, so
-that the partition can go on having elections. Source: R-CTL2, R-CTL10.
+Rule: it is far below what 32 bits hold, so that the partition can go on having elections, and, as
+long as there is room, above what earlier controllers are likely to have given out.
+Source: R-CTL2, R-CTL10.
 """
 
 from storage_engine.core.ids import ControllerEpoch, LeaderEpoch
@@ -15,10 +16,12 @@ SPARSE_FROM = 2**30
 """From here on there is less room than that for each controller: only somebody who wrote into
 /controller_epoch gets so far."""
 EPOCHS_PER_LATE_CONTROLLER = 16
+"""A state that was removed after more elections than that under late controllers, may get a leader
+epoch that is not above its replicas' logs."""
 
 MAX_FIRST_LEADER_EPOCH = 2**31 - 2**27
-"""None is higher, so that some hundred million elections can follow. Only a state that is removed
-twice under controller epochs above 59 millions may get one that is not above its replicas' logs."""
+"""None is higher, so that some hundred million elections can follow. Controllers get there with
+epochs above 59 millions; from there on all of them begin with the same one."""
 
 
 def first_leader_epoch(controller_epoch: ControllerEpoch) -> LeaderEpoch:
