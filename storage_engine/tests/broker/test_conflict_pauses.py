@@ -2,6 +2,7 @@
 R-CTL10."""
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.controller.conflict_pauses import (
@@ -131,8 +132,9 @@ def failover_whose_answer_is_lost(cluster: SimulatedCluster) -> None:
     for _ in range(MANY):
         acting._states_written({partitions[1]: (WriteOutcome.CONFLICT, known)})
     cluster.loop.run_for(6000)
-    multi = cluster.zookeeper.multi
-    lost = []
+    zookeeper: Any = cluster.zookeeper
+    multi = zookeeper.multi
+    lost: list[int] = []
 
     def losing_the_answer(operations, session_id):
         reply = multi(operations, session_id)
@@ -142,7 +144,7 @@ def failover_whose_answer_is_lost(cluster: SimulatedCluster) -> None:
             cluster.loop.call_later(100, controller.session.reconnect)
         return reply
 
-    cluster.zookeeper.multi = losing_the_answer
+    zookeeper.multi = losing_the_answer
     leader.kill(session_ends_at_once=True)
     cluster.loop.run_until(lambda: bool(lost))
     assert lost == [2]
