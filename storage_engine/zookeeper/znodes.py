@@ -286,12 +286,17 @@ class PartitionStateZNode:
         if self.joined_epochs:
             joined = sorted(self.joined_epochs.items())
             fields["joined_epochs"] = {str(broker): epoch for broker, epoch in joined}
+        # What could not be read again would cost the partition: the state before it stays.
+        self._of_fields("of a partition's state", fields)
         return encode_object(fields)
 
     @classmethod
     def decode(cls, topic: str, partition: int, data: bytes) -> "PartitionStateZNode":
         path = cls.path(topic, partition)
-        fields = decode_object(path, data)
+        return cls._of_fields(path, decode_object(path, data))
+
+    @classmethod
+    def _of_fields(cls, path: str, fields: dict[str, Any]) -> "PartitionStateZNode":
         isr = broker_ids(path, "isr", required_value(path, fields, "isr"))
         return cls(
             leader=BrokerId(int_field(path, fields, "leader", LEADERS)),

@@ -10,7 +10,7 @@ R-CTL5; document 001 (controller failover).
 """
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
 from storage_engine.broker.controller.assignment_store import AssignmentStore
 from storage_engine.broker.controller.channel import ControllerChannel
+from storage_engine.broker.controller.conflict_pauses import ConflictPauses
 from storage_engine.broker.controller.elections import Elections, OnElected
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import ControllerStore
@@ -65,11 +66,6 @@ RETRY_MS = 500
 
 RETRY_MAX_MS = 30_000
 """The same after many failures of one effect in a row."""
-
-CONFLICT_PAUSE_MS = 20
-CONFLICT_PAUSE_MAX_MS = 5_000
-"""Pause before a state is read back whose write was refused; it is doubled where every write is
-refused (somebody removed a topic's nodes by hand)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +144,7 @@ class ActingController:
             elections=self._elections,
             learn_topics=self._watches.learn_topics,
         )
-        self._refused: Counter[TopicPartition] = Counter()
-        """How often in a row the state of each could not be written."""
+        self._pauses = ConflictPauses(self._core)
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -294,9 +289,7 @@ class ActingController:
             case WriteStates():
                 self._write_states(effect)
             case ReadStates():
-                wanted = effect.partitions
-                pause_ms = self._conflict_pause_ms(wanted)
-                self._scheduler.call_later(pause_ms, lambda: self._states.read(wanted))
+                self._read_states(effect)
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -341,16 +334,15 @@ class ActingController:
     def _states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
     ) -> None:
-        for partition, (outcome, _) in outcomes.items():
-            if outcome is WriteOutcome.ACCEPTED:
-                self._refused.pop(partition, None)
-            else:
-                self._refused[partition] += 1
+        self._pauses.written(outcomes)
         self.submit(StatesWritten(outcomes=outcomes))
 
-    def _conflict_pause_ms(self, partitions: Iterable[TopicPartition]) -> int:
-        times = max((self._refused.get(partition, 1) for partition in partitions), default=1)
-        return min(CONFLICT_PAUSE_MS << min(times - 1, 10), CONFLICT_PAUSE_MAX_MS)
+    def _read_states(self, effect: ReadStates) -> None:
+        for pause_ms, group in self._pauses.by_pause(effect.partitions).items():
+            self._scheduler.call_later(
+                pause_ms,
+                lambda group=group: self._states.read(group),  # type: ignore[misc]
+            )
 
     def _write_assignments(self, effect: WriteAssignments) -> None:
         topic = effect.topic
@@ -384,6 +376,7 @@ class ActingController:
                 self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
                 return
             log.info("deleted topic=%s", topic)
+            self._pauses.forget_topic(topic)
             self.submit(TopicDeleted(topic=topic))
             self._watches.topic_gone(topic)
             self._deletion_over(topic)

@@ -45,6 +45,7 @@ from storage_engine.core.control.controller_events import (
 from storage_engine.core.control.decision import Situation, restored, wanted
 from storage_engine.core.control.deliveries import Deliveries
 from storage_engine.core.control.election import Elected
+from storage_engine.core.control.first_leader_epoch import first_leader_epoch
 from storage_engine.core.control.imbalance import led_elsewhere
 from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
 from storage_engine.core.control.reassigner import Reassigner
@@ -57,10 +58,6 @@ from storage_engine.core.ids import (
     PartitionEpoch,
     TopicPartition,
 )
-
-EPOCHS_PER_CONTROLLER = 1024
-"""More leader epochs than a partition is likely to have under one controller: where its state was
-removed and nobody knows the last one, those of a later controller are above it."""
 
 
 @dataclass(slots=True)
@@ -542,17 +539,17 @@ class Controller:
         expected = self._remade.get(partition, expected)
         is_headless = partition in self._headless
         if state is not None:
-            leader_epoch = state.leader_epoch + 1
+            leader_epoch = LeaderEpoch(state.leader_epoch + 1)
         elif is_headless or partition in self._unremembered:
             # Its replicas may have had leaders that nobody remembers.
-            leader_epoch = self.controller_epoch * EPOCHS_PER_CONTROLLER
+            leader_epoch = first_leader_epoch(self.controller_epoch)
         else:
-            leader_epoch = 0
+            leader_epoch = LeaderEpoch(0)
         return StateWrite(
             partition=partition,
             state=PartitionState(
                 leader=elected.leader,
-                leader_epoch=LeaderEpoch(leader_epoch),
+                leader_epoch=leader_epoch,
                 isr=elected.isr,
                 controller_epoch=self.controller_epoch,
                 partition_epoch=PartitionEpoch(0 if expected is None else expected + 1),

@@ -2,12 +2,20 @@
 
 import json
 import uuid
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from storage_engine.core.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+)
 from storage_engine.zookeeper.admin_znodes import (
     ConfigChangeZNode,
     DeleteTopicsZNode,
@@ -74,6 +82,22 @@ def test_the_documents_partition_state_is_read_and_written() -> None:
     )
     assert node.encode().decode() == STATE
     assert PartitionStateZNode.path("t", 3) == "/brokers/topics/t/partitions/3/state"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"leader_epoch": LeaderEpoch(2**31 - 1)},
+        {"controller_epoch": ControllerEpoch(2**31 - 1)},
+        {"leader": BrokerId(-2)},
+        {"isr": (BrokerId(2), BrokerId(2))},
+        {"joined_epochs": {BrokerId(2): BrokerEpoch(2**63)}},
+    ],
+)
+def test_a_partition_state_that_could_not_be_read_is_not_written(change: dict[str, Any]) -> None:
+    node = PartitionStateZNode.decode("t", 3, STATE.encode())
+    with pytest.raises(ZnodeFormatError, match="partition's state"):
+        replace(node, **change).encode()
 
 
 def test_the_documents_controller_is_read_and_written() -> None:
