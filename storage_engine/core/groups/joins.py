@@ -59,7 +59,7 @@ class Joins:
             is_new = member_id == NO_MEMBER or (promised and event.instance_id is None)
             caller = Caller(member_id=member_id, instance_id=event.instance_id)
             code = ErrorCode.NONE if is_new else group.check(caller)
-            before = group.members.get((static_id or NO_MEMBER) if takes_place else member_id)
+            before = group.members.get(static_id or member_id)
             if code is ErrorCode.NONE and self._outgrows(group, event, before):
                 code = ErrorCode.INVALID_REQUEST
             if code is not ErrorCode.NONE:

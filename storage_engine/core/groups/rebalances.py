@@ -108,11 +108,13 @@ class Rebalances:
         """The last ones. When they came it was open who would be in this generation; those who have
         been in the last one stay, though the group's record may be too large with them."""
         newcomers = [member for member in group.members.values() if member.is_new]
-        while newcomers:
+        if not newcomers:
+            return
+        others = [member for member in group.members.values() if member is not newcomers[-1]]
+        size = group.bytes_after(newcomers[-1], others)
+        while newcomers and size > self._settings.record_max_bytes:
             last = newcomers.pop()
-            others = [member for member in group.members.values() if member is not last]
-            if group.bytes_after(last, others) <= self._settings.record_max_bytes:
-                return
+            size -= last.most_bytes
             self.remove(group, last, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:

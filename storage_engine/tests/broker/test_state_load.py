@@ -161,7 +161,9 @@ def test_a_segment_that_compaction_replaces_while_it_is_read_gives_no_replica_up
 ):
     """Its files go, and the load that has looked one up finds none. The next begins anew."""
     log = filled(tmp_path, is_compacted=False, has_empty_end=False)
-    background, found, given_up = ByHand(), [], []
+    background = ByHand()
+    found: list[Any] = []
+    given_up: list[PartitionLog] = []
     StateLoad(log, __name__, background, on_loaded=found.append, on_failed=found.append).start()
     for _ in range(jobs_before):
         background.run()

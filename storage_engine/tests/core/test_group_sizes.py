@@ -11,7 +11,7 @@ from storage_engine.core.groups.events import Joined
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey, GroupRecord
 from storage_engine.protocol.state.group_records import encode_key, encode_record
-from storage_engine.tests.core.group_bench import REBALANCE_MS, G, GroupBench, subscription
+from storage_engine.tests.core.group_bench import SESSION_MS, G, GroupBench, subscription
 
 LIMIT = 10_000
 GATHER_MS = 100
@@ -156,7 +156,7 @@ def test_members_that_were_killed_may_all_come_back_under_new_ids_at_once(bench)
     stable(bench, 5, **how)
     requests = [bench.enter(**how)[1] for _ in range(5)]
     assert not any(each in bench.answers for each in requests)
-    bench.advance(REBALANCE_MS)
+    bench.advance(SESSION_MS)
     assert {bench.joined(each).generation for each in requests} == {2}
     bench.assign([bench.joined(each) for each in requests])
     assert LIMIT // 2 < largest(bench) <= LIMIT
@@ -183,7 +183,8 @@ def test_a_newcomer_for_whom_there_is_no_room_is_refused_and_the_others_go_on(be
 
 def test_a_member_that_is_fenced_or_forgotten_hears_so_however_large_it_is(bench):
     (fenced,) = static(bench, "a", protocols=with_data(LIMIT // 2))
-    static(bench, "a", "b", protocols=with_data(LIMIT // 3))
+    bench.sync(fenced, instance_id="a")
+    bench.joined(bench.join(instance_id="a", protocols=with_data(LIMIT // 2)))
     how = {"protocols": with_data(LIMIT * 8 // 10)}
     again = bench.join(fenced.member_id, instance_id="a", **how)
     assert bench.error(again) is ErrorCode.FENCED_INSTANCE_ID
