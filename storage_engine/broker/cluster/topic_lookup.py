@@ -1,15 +1,16 @@
 """Asks ZooKeeper which partitions a topic has: this broker's view may be behind. Its one rule: a
 topic is gone only if ZooKeeper itself says so.
 
-A topic whose deletion is requested counts as gone, though its node stays until the last replica is
-stopped, and a broker that has one may be dead for long: a request that the controller carries out
-is never taken back. Ask it only about a topic that is missing in what the controller tells: a
-request that can't be carried out is there for a moment, too. A ZooKeeper that has lost the
-cluster's id has lost the topics with it, and is not believed. Source: R-CTL6.
+The node of a topic in deletion stays until the last replica is stopped, and a broker that has one
+may be dead for long. So a request is told beside the partitions: one that the controller carries
+out is never taken back, but one that it refuses lies there for a moment, too. Who asks takes a
+request for a deletion only when the controller tells of no such topic. A ZooKeeper that has lost
+the cluster's id has lost the topics with it, and is not believed. Source: R-CTL6.
 """
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
@@ -18,10 +19,26 @@ from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 
 log = logging.getLogger(__name__)
 
-GONE: frozenset[int] = frozenset()
 
-OnFound = Callable[[frozenset[int] | None], None]
-"""The numbers of the topic's partitions, GONE, or None when that can't be told at present."""
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """What ZooKeeper has of one topic."""
+
+    partitions: frozenset[int]
+    """Their numbers; empty when there is no such topic."""
+    deletion_is_requested: bool = False
+    """The controller may refuse it."""
+
+    @property
+    def is_gone_or_going(self) -> bool:
+        """For one who knows that the controller tells of no such topic."""
+        return self.deletion_is_requested or not self.partitions
+
+
+GONE = FoundTopic(frozenset())
+
+OnFound = Callable[[FoundTopic | None], None]
+"""None when it can't be told at present."""
 
 
 class TopicLookup:
@@ -63,10 +80,11 @@ class TopicLookup:
 
     def _look_for_request(self, topic: str, there: frozenset[int], on_found: OnFound) -> None:
         """In both forms."""
+        asked_to_go = FoundTopic(there, deletion_is_requested=True)
 
         def on_child(reply: ZkReply) -> None:
             if reply.ok:
-                on_found(GONE)
+                on_found(asked_to_go)
             elif reply.status is ZkStatus.NO_NODE:
                 self._coordination.get(DeleteTopicsZNode.PATH, on_json)
             else:
@@ -74,11 +92,11 @@ class TopicLookup:
 
         def on_json(reply: ZkReply) -> None:
             if reply.status is ZkStatus.NO_NODE:
-                on_found(there)
+                on_found(FoundTopic(there))
             elif not reply.ok:
                 on_found(None)
             else:
-                on_found(GONE if topic in _named(reply.value) else there)
+                on_found(asked_to_go if topic in _named(reply.value) else FoundTopic(there))
 
         self._coordination.exists(DeleteTopicsZNode.topic_path(topic), on_child)
 

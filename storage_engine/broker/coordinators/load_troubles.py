@@ -5,7 +5,9 @@ that does not help, or the medium fails, a replica that is sound leads.
                        pause that grows; after some tries at the same place leadership is given to
                        another in-sync replica, if one lives: this one is offline until its broker
                        is restarted
-    the medium fails   the replica is offline at once, or its whole data folder, as for any reader
+    the medium fails   the whole data folder is offline at once, as for any reader; a failure of one
+                       file gives the replica away when a second load, begun anew, ends by such a
+                       failure, too: compaction may have replaced the segment that was read
     any other failure  read again after a pause that grows: the others would fail just so
 """
 
@@ -19,6 +21,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
+    LogFolderError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -30,6 +33,9 @@ FIRST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 60_000
 TRIES = 6
 """Of the same damage, which take half a minute together: time to repair a segment."""
+STORAGE_TRIES = 2
+"""Loads in a row that end by a file that can't be read: the first may have lost a segment to the
+cleaner, the second has looked up anew which there are."""
 TELL_EVERY_MS = 60_000
 """How often the same failure is told."""
 
@@ -51,6 +57,8 @@ class _Trouble:
     damaged_offset: int = -1
     damage_tries: int = 0
     """There: what else has failed before, or was damaged and is repaired, has no part in it."""
+    storage_tries: int = 0
+    """In a row."""
     text: str = ""
     told_ms: int = 0
 
@@ -84,9 +92,12 @@ class LoadTroubles:
             trouble = self._troubles[tp] = _Trouble(partition.leader)
         trouble.tries += 1
         self._tell(tp, trouble, failure)
-        if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
-            del self._troubles[tp]
-            self._give_away(partition, failure)
+        is_storage = isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError)
+        trouble.storage_tries = trouble.storage_tries + 1 if is_storage else 0
+        if isinstance(failure, LogStorageError) and is_storage:
+            if isinstance(failure, LogFolderError) or trouble.storage_tries >= STORAGE_TRIES:
+                del self._troubles[tp]
+                self._give_away(partition, failure)
         elif isinstance(failure, DamagedLogError):
             return self._damaged(partition, trouble, failure)
         return _pause_ms(trouble.tries)

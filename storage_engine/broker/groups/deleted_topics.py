@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_lookup import GONE, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.core.ports import Scheduler
 
 log = logging.getLogger(__name__)
@@ -58,13 +58,13 @@ class DeletedTopics:
 
     def _ask(self, topic: str) -> None:
         if not self._closed:
-            self._lookup.look_up(topic, lambda there: self._found(topic, there))
+            self._lookup.look_up(topic, lambda found: self._found(topic, found))
 
-    def _found(self, topic: str, there: frozenset[int] | None) -> None:
-        if there is None:
+    def _found(self, topic: str, found: FoundTopic | None) -> None:
+        if found is None:
             self._scheduler.call_later(RETRY_MS, lambda: self._ask(topic))
             return
         self._asking.discard(topic)
-        if there == GONE and topic not in self._metadata and not self._closed:
+        if found.is_gone_or_going and topic not in self._metadata and not self._closed:
             log.info("offsets forgotten: there is no topic %s any more", topic)
             self._on_gone(frozenset([topic]))

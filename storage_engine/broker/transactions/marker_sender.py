@@ -4,8 +4,8 @@ sent until it is written, or its partition is no more.
 Each turn of the event loop everything that is not under way goes to where it belongs now, in one
 request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,
 and a marker that is never written holds the last stable offset for ever. A topic in deletion counts
-as gone: its transactions must not wait until the last broker with a replica is back. Source:
-KIP-98.
+as gone once the controller tells of none: its transactions must not wait until the last broker with
+a replica is back. Before that the request may be one that the controller refuses. Source: KIP-98.
 """
 
 import logging
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_lookup import TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     codes_of_response,
     request_of_targets,
@@ -204,12 +204,14 @@ class MarkerSender:
     def _look_up(self, topic: str) -> None:
         if self._metadata.told and topic not in self._looking_up:
             self._looking_up.add(topic)
-            self._topics.look_up(topic, lambda there: self._looked_up(topic, there))
+            self._topics.look_up(topic, lambda found: self._looked_up(topic, found))
 
-    def _looked_up(self, topic: str, there: frozenset[int] | None) -> None:
+    def _looked_up(self, topic: str, found: FoundTopic | None) -> None:
         self._looking_up.discard(topic)
-        if there is None:
+        if found is None:
             return
+        is_going = found.deletion_is_requested and topic not in self._metadata
+        there = frozenset() if is_going else found.partitions
         for producer, ending in list(self._endings.items()):
             gone = {tp for tp in ending.left if tp.topic == topic and tp.partition not in there}
             if gone:

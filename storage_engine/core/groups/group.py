@@ -11,7 +11,7 @@ Source: Kafka's classic group protocol; KIP-62, KIP-345, KIP-394.
 
 import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
@@ -192,14 +192,7 @@ class Group:
 
     def choose_protocol(self) -> str:
         """Of those that all support, the one that most members prefer."""
-        members = list(self.members.values())
-        common = _common(members)
-        votes = Counter(
-            next(name for name, _ in member.protocols if name in common) for member in members
-        )
-        most = max(votes.values())
-        # Of equals, what the oldest member would rather have.
-        return next(name for name, _ in members[0].protocols if votes[name] == most)
+        return chosen_protocol(list(self.members.values()))
 
     def subscribed(self) -> frozenset[str] | None:
         """Topics that a member subscribes to; None when that can't be told."""
@@ -232,15 +225,14 @@ class Group:
         texts = self.group_id, self.protocol_type or "", self.protocol, self.leader
         return group_bytes(*texts, members=members)
 
-    def bytes_after(self, joining: Member, before: Member | None) -> int:
-        """What its record takes at most when that member has joined, in the place of another or of
-        its former self, and before anything is assigned."""
-        members = sum(member.most_bytes for member in self.members.values()) + joining.most_bytes
-        if before is not None:
-            members -= before.most_bytes
-        texts = self.group_id, self.protocol_type, self.leader or joining.member_id
-        longest = max((name for name, _ in joining.protocols), key=len, default="")
-        return group_bytes(*texts, longest, members=members)
+    def bytes_after(self, joining: Member, others: Iterable[Member]) -> int:
+        """What its record takes at most when it has that member and these others, and before
+        anything is assigned."""
+        members = [*others, joining]
+        leader = max((member.member_id for member in members), key=_length)
+        protocol = max((name for name, _ in joining.protocols), key=_length, default="")
+        texts = self.group_id, self.protocol_type, leader, protocol
+        return group_bytes(*texts, members=sum(member.most_bytes for member in members))
 
     def to_record(self) -> GroupRecord:
         return GroupRecord(
@@ -294,6 +286,22 @@ class Group:
             },
             state_ms=record.state_ms,
         )
+
+
+def chosen_protocol(members: list[Member]) -> str:
+    """Of those that all support, the one that most prefer."""
+    common = _common(members)
+    votes = Counter(
+        next(name for name, _ in member.protocols if name in common) for member in members
+    )
+    most = max(votes.values())
+    # Of equals, what the oldest member would rather have.
+    return next(name for name, _ in members[0].protocols if votes[name] == most)
+
+
+def _length(text: str) -> int:
+    """In bytes."""
+    return len(text.encode())
 
 
 def _common(members: list[Member]) -> set[str]:

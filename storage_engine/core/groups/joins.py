@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import NO_MEMBER, Answer, Caller, Join, Joined
-from storage_engine.core.groups.group import Group, GroupState, Member
+from storage_engine.core.groups.group import Group, GroupState, Member, chosen_protocol
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
 from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.state_log import StateLog
@@ -55,30 +55,40 @@ class Joins:
             event.protocol_type, event.protocols, but_for=static_id or member_id
         ):
             self._refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        elif self._outgrows(group, event, static_id if takes_place else member_id):
-            self._refuse(event, ErrorCode.INVALID_REQUEST)
-        elif member_id == NO_MEMBER:
-            self._join_newly(group, event, static_id)
-        elif promised and event.instance_id is None:
-            self._add(group, member_id, event)
         else:
-            code = group.check(Caller(member_id=member_id, instance_id=event.instance_id))
-            if code is ErrorCode.NONE:
-                self._join_again(group, group.members[member_id], event)
-            else:
+            is_new = member_id == NO_MEMBER or (promised and event.instance_id is None)
+            caller = Caller(member_id=member_id, instance_id=event.instance_id)
+            code = ErrorCode.NONE if is_new else group.check(caller)
+            before = group.members.get(static_id or member_id)
+            if code is ErrorCode.NONE and self._outgrows(group, event, before):
+                code = ErrorCode.INVALID_REQUEST
+            if code is not ErrorCode.NONE:
                 self._refuse(event, code)
+            elif member_id == NO_MEMBER:
+                self._join_newly(group, event, static_id)
+            elif is_new:
+                self._add(group, member_id, event)
+            else:
+                self._join_again(group, group.members[member_id], event)
 
-    def _outgrows(self, group: Group, event: Join, place: str | None) -> bool:
+    def _outgrows(self, group: Group, event: Join, before: Member | None) -> bool:
         """Whether the group's record would be too large; who makes it no larger is not refused.
-        One that takes another's place may keep that one's part, and all others keep theirs."""
-        before = group.members.get(place or NO_MEMBER)
+        `before`: whose place it takes, or itself.
+
+        Where a rebalance begins or goes on, only those count that are sure to be in the next
+        generation: the others may be dead, and be the former selves of those who join."""
         joining = _member(event.member_id or event.fresh_member_id, event)
         if before is not None and joining.is_no_larger_than(before, group.protocol):
             return False
-        size = group.bytes_after(joining, before)
-        if event.member_id == NO_MEMBER and before is not None and group.state is GroupState.STABLE:
-            size += sum(len(member.assignment) for member in group.members.values())
-        return size > self._settings.record_max_bytes
+        others = [member for member in group.members.values() if member is not before]
+        assigned = 0
+        if event.member_id == NO_MEMBER and before and _keeps_part(group, before, joining):
+            assigned = sum(len(member.assignment) for member in group.members.values())
+        else:
+            others = [
+                each for each in others if each.instance_id is not None or each.joining is not None
+            ]
+        return group.bytes_after(joining, others) + assigned > self._settings.record_max_bytes
 
     # --- those without an id ---
 
@@ -148,6 +158,7 @@ class Joins:
 
     def _replace_static(self, group: Group, old: Member, event: Join) -> None:
         leader = group.leader
+        keeps_part = _keeps_part(group, old, _member(event.fresh_member_id, event))
         member = replace(old, member_id=event.fresh_member_id, joining=None, syncing=None)
         for request in (old.joining, old.syncing):
             if request is not None:
@@ -164,13 +175,8 @@ class Joins:
             group.unsynced.add(member.member_id)
         if leader == old.member_id:
             group.leader = member.member_id
-        before = subscribed_topics(old.metadata(group.protocol))
         self._update(member, event)
-        if (
-            group.state is GroupState.STABLE
-            and group.choose_protocol() == group.protocol
-            and subscribed_topics(member.metadata(group.protocol)) == before
-        ):
+        if keeps_part:
             self._keep_part(group, member, event, leader)
             return
         member.joining = event.request
@@ -190,6 +196,17 @@ class Joins:
 
     def _refuse(self, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
+
+
+def _keeps_part(group: Group, old: Member, new: Member) -> bool:
+    """Whether one that takes another's place changes nothing for the others: no rebalance."""
+    if group.state is not GroupState.STABLE:
+        return False
+    others = [member for member in group.members.values() if member is not old]
+    return chosen_protocol([*others, new]) == group.protocol and (
+        subscribed_topics(new.metadata(group.protocol))
+        == subscribed_topics(old.metadata(group.protocol))
+    )
 
 
 def _member(member_id: str, event: Join) -> Member:

@@ -77,6 +77,7 @@ class Rebalances:
         for member in list(group.members.values()):
             if member.joining is None and member.instance_id is None:
                 self.remove(group, member)
+        self._refuse_newcomers_that_do_not_fit(group)
         joined = [m for m in group.members.values() if m.joining is not None]
         if group.members and not joined:
             # Static members that are away keep their part until their sessions end.
@@ -102,6 +103,19 @@ class Rebalances:
             member.assignment = b""
             member.touch(at.now_ms)
             self._log.emit(self.joined(group, member, request))
+
+    def _refuse_newcomers_that_do_not_fit(self, group: Group) -> None:
+        """The last ones. When they came it was open who would be in this generation; those who have
+        been in the last one stay, though the group's record may be too large with them."""
+        newcomers = [member for member in group.members.values() if member.is_new]
+        if not newcomers:
+            return
+        others = [member for member in group.members.values() if member is not newcomers[-1]]
+        size = group.bytes_after(newcomers[-1], others)
+        while newcomers and size > self._settings.record_max_bytes:
+            last = newcomers.pop()
+            size -= last.most_bytes
+            self.remove(group, last, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:
         """What a member hears of the present generation."""

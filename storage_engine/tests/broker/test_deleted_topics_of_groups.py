@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_lookup import GONE
+from storage_engine.broker.cluster.topic_lookup import GONE, FoundTopic
 from storage_engine.broker.groups.deleted_topics import RETRY_MS, DeletedTopics, TopicPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
@@ -85,13 +85,13 @@ class Lookup:
     """ZooKeeper, asked by hand."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Callable[[frozenset[int] | None], None]]] = []
+        self.asked: list[tuple[str, Callable[[FoundTopic | None], None]]] = []
 
-    def look_up(self, topic: str, on_found: Callable[[frozenset[int] | None], None]) -> None:
+    def look_up(self, topic: str, on_found: Callable[[FoundTopic | None], None]) -> None:
         self.asked.append((topic, on_found))
 
-    def answer(self, there: frozenset[int] | None) -> None:
-        self.asked.pop(0)[1](there)
+    def answer(self, found: FoundTopic | None) -> None:
+        self.asked.pop(0)[1](found)
 
 
 class View(MetadataCache):
@@ -143,8 +143,18 @@ def test_a_topic_that_is_made_anew_before_the_answer_keeps_what_is_committed_the
     bench.view.there = {"b"}
     bench.lookup.answer(GONE)
     bench.look_for("c")
-    bench.lookup.answer(frozenset([0]))
+    bench.lookup.answer(FoundTopic(frozenset([0])))
     assert bench.gone == []
+
+
+def test_a_request_for_a_deletion_counts_only_while_the_controller_knows_no_such_topic():
+    bench = Bench()
+    asked_to_go = FoundTopic(frozenset([0]), deletion_is_requested=True)
+    bench.look_for("b", "c")
+    bench.view.there = {"c"}
+    bench.lookup.answer(asked_to_go)
+    bench.lookup.answer(asked_to_go)
+    assert bench.gone == [{"b"}]
 
 
 def test_a_zookeeper_that_says_nothing_is_asked_again():

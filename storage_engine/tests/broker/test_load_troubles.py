@@ -11,6 +11,7 @@ from storage_engine.broker.coordinators.load_troubles import (
     DamagedLogError,
     LoadTroubles,
 )
+from storage_engine.core.errors import LogFolderError, LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.log.support import ManualClock
 
@@ -42,6 +43,9 @@ class Told:
     def lacks_descriptors(self, times: int) -> None:
         for _ in range(times):
             self.troubles.failed(self.partition, OSError(24, "Too many open files"))
+
+    def can_not_read(self, error: type[LogStorageError] = LogStorageError) -> int:
+        return self.troubles.failed(self.partition, error("can't read 0.log"))
 
 
 @pytest.fixture
@@ -75,3 +79,31 @@ def test_what_was_under_another_leadership_does_not_count(told):
     told.partition.leader = object()
     told.damaged(7, TRIES - 1)
     assert not told.is_given_away
+
+
+def test_a_file_that_can_not_be_read_is_looked_for_anew_before_the_replica_is_given_up(told):
+    """Compaction may have replaced the segment while it was read."""
+    assert told.can_not_read() == FIRST_PAUSE_MS
+    assert not told.is_given_away
+    told.can_not_read()
+    assert told.is_given_away
+
+
+def test_only_storage_failures_in_a_row_and_under_one_leadership_give_a_replica_up(told):
+    told.can_not_read()
+    told.damaged(7, 1)
+    told.can_not_read()
+    told.lacks_descriptors(1)
+    told.can_not_read()
+    told.can_not_read(LogShortageError)
+    told.can_not_read()
+    told.troubles.loaded(TP)
+    told.can_not_read()
+    told.partition.leader = object()
+    told.can_not_read()
+    assert not told.is_given_away
+
+
+def test_a_data_folder_that_failed_is_given_up_at_once(told):
+    told.can_not_read(LogFolderError)
+    assert told.is_given_away

@@ -1,17 +1,19 @@
 """The log of a coordinator with one wrong bit, wherever it is: told as damage or read as it was."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from storage_engine.broker.coordinators import state_load
-from storage_engine.broker.coordinators.load_troubles import DamagedLogError
+from storage_engine.broker.coordinators.load_troubles import DamagedLogError, LoadTroubles
 from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.core.errors import LogStorageError
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
 from storage_engine.protocol.state.state_batches import readable
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put
-from storage_engine.tests.log.support import open_log
+from storage_engine.tests.log.support import ManualClock, open_log
 
 PLACES = (*range(12), 16, 17, 22, 26, 60, HEADER_BYTES)
 """In a batch: offset, length, magic, CRC, and some of what that is for. Its leader epoch says
@@ -137,4 +139,49 @@ def test_a_log_of_which_compaction_has_left_nothing_is_read(tmp_path):
         put(log, [(b"other", b"1")])
         log.close_segment_with(log.log_end_offset - 1)
     assert load(log) == {b"other": b"1"}
+    log.close()
+
+
+class ByHand:
+    """Background work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Any, ...]] = []
+
+    def submit(self, *job: Any) -> None:
+        self.jobs.append(job)
+
+    def run(self) -> None:
+        AtOnce().submit(*self.jobs.pop(0))
+
+
+@pytest.mark.parametrize("jobs_before", range(12))
+def test_a_segment_that_compaction_replaces_while_it_is_read_gives_no_replica_up(
+    tmp_path, jobs_before
+):
+    """Its files go, and the load that has looked one up finds none. The next begins anew."""
+    log = filled(tmp_path, is_compacted=False, has_empty_end=False)
+    background = ByHand()
+    found: list[Any] = []
+    given_up: list[PartitionLog] = []
+    StateLoad(log, __name__, background, on_loaded=found.append, on_failed=found.append).start()
+    for _ in range(jobs_before):
+        background.run()
+    assert compact(log)
+    for path in log.take_doomed_files(10**15):
+        path.unlink()
+    while background.jobs:
+        background.run()
+    if isinstance(found[0], LogStorageError):
+        troubles = LoadTroubles(
+            ManualClock(),
+            repair=lambda *_: None,
+            is_sound_elsewhere=lambda _: True,
+            give_away=lambda *_: given_up.append(log),
+        )
+        partition: Any = SimpleNamespace(topic_partition=log.topic_partition, leader=object())
+        troubles.failed(partition, found[0])
+    assert not given_up
+    good = load(log)
+    assert isinstance(good, dict) and len(good) == 9
     log.close()

@@ -2,13 +2,17 @@
 until that broker is back, and what was written to it in a transaction holds up nobody."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from storage_engine.broker.cluster.topic_lookup import GONE, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
+from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import commit, joined
@@ -96,33 +100,44 @@ class Nodes:
 
     exists = get
 
-    def told(self, topic: str) -> frozenset[int] | None:
-        told: list[frozenset[int] | None] = []
+    def told(self, topic: str) -> FoundTopic | None:
+        told: list[FoundTopic | None] = []
         TopicLookup(self, "c").look_up(topic, told.append)
         return told[0]
 
 
 TOPIC = b'{"version": 1, "partitions": {"0": [1], "2": [1]}}'
 CHILD, PATH = DeleteTopicsZNode.topic_path("t"), TopicZNode.path("t")
+JSON_OF_T = DeleteTopicsZNode(topics=("t",)).encode()
+JSON_OF_U = DeleteTopicsZNode(topics=("u",)).encode()
 
 
 @pytest.mark.parametrize(
-    ("nodes", "there"),
+    ("nodes", "there", "is_requested"),
     [
-        ({}, GONE),
-        ({PATH: TOPIC}, {0, 2}),
-        ({PATH: TOPIC, CHILD: b""}, GONE),
-        ({PATH: TOPIC, DeleteTopicsZNode.PATH: DeleteTopicsZNode(topics=("t",)).encode()}, GONE),
-        ({PATH: TOPIC, DeleteTopicsZNode.PATH: DeleteTopicsZNode(topics=("u",)).encode()}, {0, 2}),
-        ({PATH: TOPIC, DeleteTopicsZNode.PATH: b"{"}, {0, 2}),
-        ({PATH: b"{"}, None),
-        ({PATH: b"{", CHILD: b""}, None),
-        ({ClusterIdZNode.PATH: ClusterIdZNode(cluster_id="another").encode()}, None),
-        ({ClusterIdZNode.PATH: b"{"}, None),
+        ({}, set(), False),
+        ({PATH: TOPIC}, {0, 2}, False),
+        ({PATH: TOPIC, CHILD: b""}, {0, 2}, True),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: JSON_OF_T}, {0, 2}, True),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: JSON_OF_U}, {0, 2}, False),
+        ({PATH: TOPIC, DeleteTopicsZNode.PATH: b"{"}, {0, 2}, False),
     ],
 )
-def test_a_topic_is_gone_only_if_zookeeper_itself_says_so(nodes, there):
-    assert Nodes(**nodes).told("t") == there
+def test_a_topic_is_gone_only_if_zookeeper_itself_says_so(nodes, there, is_requested):
+    assert Nodes(**nodes).told("t") == FoundTopic(frozenset(there), is_requested)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        {PATH: b"{"},
+        {PATH: b"{", CHILD: b""},
+        {ClusterIdZNode.PATH: ClusterIdZNode(cluster_id="another").encode()},
+        {ClusterIdZNode.PATH: b"{"},
+    ],
+)
+def test_nothing_is_concluded_from_a_node_that_can_not_be_believed(nodes):
+    assert Nodes(**nodes).told("t") is None
 
 
 @pytest.mark.parametrize("path", [ClusterIdZNode.PATH, PATH, CHILD, DeleteTopicsZNode.PATH])
@@ -130,3 +145,56 @@ def test_nothing_is_concluded_from_what_is_not_heard(path):
     zookeeper = Nodes(**{PATH: TOPIC, DeleteTopicsZNode.PATH: b""})
     zookeeper.silent = path
     assert zookeeper.told("t") is None
+
+
+class View(dict[str, dict[int, Any]]):
+    """What the controller has told this broker: partitions by topic, none with a leader."""
+
+    told = True
+    partitions = dict.get
+
+    def __init__(self, **topics: dict[int, Any]) -> None:
+        super().__init__(topics)
+        self.brokers: dict[int, Any] = {}
+
+
+def dropped(zookeeper: Nodes, view: View) -> set[TopicPartition]:
+    """Partitions 0, 1 and 2 of the topic that count as written without a marker."""
+    dropped: set[TopicPartition] = set()
+    asked: list[tuple[Any, ...]] = []
+    sender: Any = MarkerSender(
+        coordinator_epoch=1,
+        broker_id=1,
+        metadata=view,
+        topics=SimpleNamespace(look_up=lambda *question: asked.append(question)),
+        transport=None,
+        scheduler=SimpleNamespace(call_soon=lambda act: act(), call_later=lambda *_: None),
+        writes=None,
+        on_written=lambda _id, _epoch, partitions: dropped.update(partitions),
+    )
+    marked = frozenset(TopicPartition("t", number) for number in range(3))
+    sender.send(SendMarkers(producer_id=7, producer_epoch=0, commits=True, partitions=marked))
+    for question in asked:
+        TopicLookup(zookeeper, "c").look_up(*question)
+    return dropped
+
+
+REQUESTS = [{CHILD: b""}, {DeleteTopicsZNode.PATH: JSON_OF_T}]
+
+
+@pytest.mark.parametrize("request_nodes", [{}, *REQUESTS])
+def test_a_partition_of_a_topic_that_the_controller_tells_of_is_gone_only_by_the_node(
+    request_nodes,
+):
+    """The controller refuses the request, and this broker has not heard of all partitions yet."""
+    view = View(t={0: SimpleNamespace(leader=1)})
+    zookeeper = Nodes(**{PATH: TOPIC, **request_nodes})
+    assert dropped(zookeeper, view) == {TopicPartition("t", 1)}
+
+
+@pytest.mark.parametrize("request_nodes", REQUESTS)
+def test_all_partitions_of_a_topic_in_deletion_are_gone_once_the_controller_tells_of_none(
+    request_nodes,
+):
+    zookeeper = Nodes(**{PATH: TOPIC, **request_nodes})
+    assert len(dropped(zookeeper, View())) == 3

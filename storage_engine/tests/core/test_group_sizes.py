@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import Joined
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey, GroupRecord
 from storage_engine.protocol.state.group_records import encode_key, encode_record
-from storage_engine.tests.core.group_bench import G, GroupBench, subscription
+from storage_engine.tests.core.group_bench import SESSION_MS, G, GroupBench, subscription
 
 LIMIT = 10_000
 GATHER_MS = 100
@@ -75,7 +76,8 @@ def test_the_size_told_is_that_of_the_record(seed):
     size = _size(group.to_record())
     assert group.bytes_with(parts) == size
     for member in members.values():
-        assert group.bytes_after(member, member) >= group.bytes_with({})
+        others = [each for each in members.values() if each is not member]
+        assert group.bytes_after(member, others) >= group.bytes_with({})
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,62 @@ def test_an_assignment_is_measured_with_all_ids(bench):
     refused = bench.sync(only, {only.member_id: bytes(LIMIT // 4)}, instance_id="a" * (LIMIT // 2))
     assert bench.error(refused) is ErrorCode.INVALID_REQUEST
     assert largest(bench) <= LIMIT
+
+
+def stable(bench: GroupBench, count: int, **how) -> list[Joined]:
+    """Dynamic members, each with a part; the first one leads."""
+    requests = [bench.enter(**how)[1] for _ in range(count)]
+    bench.advance(10 * GATHER_MS)
+    return bench.assign([bench.joined(each) for each in requests])
+
+
+def test_members_that_were_killed_may_all_come_back_under_new_ids_at_once(bench):
+    """Before the sessions of their former selves are over."""
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    stable(bench, 5, **how)
+    requests = [bench.enter(**how)[1] for _ in range(5)]
+    assert not any(each in bench.answers for each in requests)
+    bench.advance(SESSION_MS)
+    assert {bench.joined(each).generation for each in requests} == {2}
+    bench.assign([bench.joined(each) for each in requests])
+    assert LIMIT // 2 < largest(bench) <= LIMIT
+
+
+def test_those_who_come_back_at_once_are_no_more_than_fit(bench):
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    stable(bench, 5, **how)
+    for _ in range(6):
+        bench.enter(**how)
+    assert bench.error(bench.join(**how)) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_newcomer_for_whom_there_is_no_room_is_refused_and_the_others_go_on(bench):
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    members = stable(bench, 6, **how)
+    _, newcomer = bench.enter(**how)
+    requests = [bench.join(each.member_id, **how) for each in members]
+    assert bench.error(newcomer) is ErrorCode.INVALID_REQUEST
+    assert {bench.joined(each).generation for each in requests} == {2}
+    bench.assign([bench.joined(each) for each in requests])
+    assert largest(bench) <= LIMIT
+
+
+def test_a_member_that_is_fenced_or_forgotten_hears_so_however_large_it_is(bench):
+    (fenced,) = static(bench, "a", protocols=with_data(LIMIT // 2))
+    bench.sync(fenced, instance_id="a")
+    bench.joined(bench.join(instance_id="a", protocols=with_data(LIMIT // 2)))
+    how = {"protocols": with_data(LIMIT * 8 // 10)}
+    again = bench.join(fenced.member_id, instance_id="a", **how)
+    assert bench.error(again) is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.error(bench.join("nobody", **how)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_parts_count_only_for_one_that_keeps_that_of_the_one_before(bench):
+    """With another subscription it begins a rebalance, by which all are assigned anew."""
+    first, second = static(bench, "a", "b")
+    parts = {each.member_id: bytes(LIMIT // 4) for each in (first, second)}
+    bench.sync(first, parts, instance_id="a")
+    other = (("range", subscription("t", "u") + bytes(LIMIT // 2)),)
+    request = bench.join(instance_id="b", protocols=other)
+    assert bench.group().state is GroupState.PREPARING
+    assert request not in bench.answers
