@@ -236,19 +236,23 @@ class ControllerStore:
     def check_epoch(self, fenced: Callable[[], None]) -> None:
         """After a multi that was refused: `fenced` when that was because of the epoch."""
 
-        def on_reply(reply: ZkReply) -> None:
-            is_other = reply.stat is not None and reply.stat.version != self._epoch_version
-            if reply.is_absent or (reply.ok and is_other):
+        def on_known(is_current: bool | None) -> None:
+            if is_current is False:
                 fenced()
 
-        self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
+        self.is_current(on_known)
 
     def is_current(self, done: Callable[[bool | None], None]) -> None:
         """Whether no later controller was elected; None: ZooKeeper did not answer."""
 
         def on_reply(reply: ZkReply) -> None:
-            known = reply.ok and reply.stat is not None
-            done(reply.stat.version == self._epoch_version if known and reply.stat else None)
+            if reply.is_absent:
+                # Whoever is elected makes it anew.
+                done(False)
+            elif reply.ok and reply.stat is not None:
+                done(reply.stat.version == self._epoch_version)
+            else:
+                done(None)
 
         self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
 
