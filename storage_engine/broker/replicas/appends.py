@@ -73,7 +73,7 @@ class Appends:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
         partition = self._leaders.get(tp)
         if partition is not None and failure.retriable:
-            partition.log.note_refused(records)
+            partition.log.leader_appends.note_refused(records)
 
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
@@ -86,7 +86,7 @@ class Appends:
         except KafkaError:
             return None
         try:
-            offsets = partition.log.append_columns_as_leader(
+            offsets = partition.log.leader_appends.append_columns(
                 columns, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
         except LogStorageError as failure:
@@ -115,7 +115,7 @@ class Appends:
         # Also of one that is refused: to ask the coordinator once more does no harm.
         partition.guards.note_marker(producer_id)
         try:
-            result = partition.log.append_marker(
+            result = partition.log.leader_appends.append_marker(
                 producer_id,
                 producer_epoch,
                 marker,
@@ -187,7 +187,7 @@ class Appends:
         in_transaction: bool,
         keys_checked: bool = False,
     ) -> list[AppendResult | KafkaError]:
-        outcomes = partition.log.append_run_as_leader(
+        outcomes = partition.log.leader_appends.append_run(
             appends,
             leader_epoch=partition.leader_epoch,
             now_ms=self._clock.wall_ms(),

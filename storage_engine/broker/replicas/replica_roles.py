@@ -55,7 +55,7 @@ class ReplicaRoles:
         partition.assigned_replicas = tuple(item.replicas)
         if item.leader == self._broker_id:
             # First, since it can fail: the log may know a newer epoch.
-            partition.log.start_leader_epoch(item.leader_epoch)
+            partition.log.leader_appends.start_epoch(item.leader_epoch)
             self._lead(partition, item)
         else:
             self._follow(partition, item, endpoints)
