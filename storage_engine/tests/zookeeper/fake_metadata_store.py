@@ -71,8 +71,8 @@ class FakeZooKeeper:
         return ZkStatus.OK
 
 
-class FakeCoordination:
-    """One broker's session. Implements `Coordination` as far as elections go."""
+class FakeMetadataStore:
+    """One broker's session. Implements `MetadataStore` as far as elections go."""
 
     def __init__(self, server: FakeZooKeeper) -> None:
         self.server = server
