@@ -28,7 +28,7 @@ from storage_engine.broker.coordinators.state_load import Content, StateLoad
 from storage_engine.broker.replicas.appends import Appends
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
-from storage_engine.core.coordination import AppendRecord, CountAppended, Moment, Replicated
+from storage_engine.core.coordinator_log import AppendRecord, CountAppended, Moment, Replicated
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler

@@ -20,7 +20,7 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     TopicPartition,
 )
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.core.replication.partition import (
     Effect,
     Event,
@@ -57,14 +57,14 @@ class IsrWriter:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         *,
         local: int,
         is_fenced: Callable[[], bool],
         on_high_watermark: Callable[[HostedPartition], None],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._local = local
         self._is_fenced = is_fenced
@@ -145,7 +145,7 @@ class IsrWriter:
             return
         path = PartitionStateZNode.path(tp.topic, tp.partition)
         try:
-            self._coordination.set(path, node.encode(), effect.partition_epoch, on_reply)
+            self._metadata_store.set(path, node.encode(), effect.partition_epoch, on_reply)
         except Exception as error:  # noqa: BLE001 - whatever it is, the proposal is not under way
             not_settled(error)
 
@@ -200,7 +200,7 @@ class IsrWriter:
             if _stands(partition, leader, epoch):
                 self._read_back(partition, leader, next_ms)
 
-        self._coordination.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
+        self._metadata_store.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
 
     def _notify(self, tp: TopicPartition) -> None:
         self._changed.add(tp)
@@ -224,7 +224,7 @@ class IsrWriter:
                     self._notifying = True
                     self._scheduler.call_later(RETRY_MS, self._send_notification)
 
-        self._coordination.create(
+        self._metadata_store.create(
             IsrChangeZNode.PREFIX,
             IsrChangeZNode(partitions=changed).encode(),
             on_reply,

@@ -28,7 +28,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Background, Clock, Coordination, Endpoint, Scheduler
+from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
 from storage_engine.core.replication.partition import (
     Appended,
     Flushed,
@@ -69,7 +69,7 @@ class ReplicaManager:
         settings: ReplicaSettings,
         *,
         logs: LogManager,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
@@ -89,7 +89,7 @@ class ReplicaManager:
         self._stopped = False
         self._fenced = False
         self._isr = IsrWriter(
-            coordination,
+            metadata_store,
             scheduler,
             local=settings.broker_id,
             is_fenced=lambda: self._fenced,
@@ -109,7 +109,7 @@ class ReplicaManager:
             self._partitions,
             logs=logs,
             scheduler=scheduler,
-            notice=FolderNotice(coordination, scheduler, broker_id=settings.broker_id),
+            notice=FolderNotice(metadata_store, scheduler, broker_id=settings.broker_id),
             stop_fetching=self.roles.stop_fetching,
         )
         self.postponed = PostponedRoles(scheduler, self._apply_postponed)

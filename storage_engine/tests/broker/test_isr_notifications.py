@@ -42,7 +42,7 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
 def test_the_parent_of_the_notices_of_failed_folders_is_made_again(cluster):
     cluster.zookeeper.drop(LogDirEventZNode.PARENT)
     broker = cluster[1]
-    FolderNotice(broker.context.coordination, broker.network.loop, broker_id=1).send()
+    FolderNotice(broker.context.metadata_store, broker.network.loop, broker_id=1).send()
     cluster.loop.run_until(lambda: LogDirEventZNode.PARENT in cluster.zookeeper.nodes)
 
 

@@ -13,7 +13,7 @@ from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.control import leader_and_isr
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import Coordination
+from storage_engine.core.ports import MetadataStore
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.clock import SimulatedLoop
@@ -105,7 +105,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     """The rest of it was meant for a former incarnation: it must not lift the fence of the next."""
     loop, replicas, epoch = SimulatedLoop(), Replicas(), [7]
     answers: list[Any] = []
-    gate = OrderGate(cast(Coordination, None), lambda: BrokerEpoch(epoch[0]))
+    gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(epoch[0]))
     gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
     context = SimpleNamespace(
         replicas=replicas,

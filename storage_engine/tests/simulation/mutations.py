@@ -300,11 +300,11 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
                 else:
                     on_reply(reply)
 
-            coordination.set(path, data, version, believe)
+            metadata_store.set(path, data, version, believe)
 
         epoch = leader.leader_epoch
-        coordination = self._coordination
-        with patch.object(self, "_coordination", SimpleNamespace(set=set_and_believe)):
+        metadata_store = self._metadata_store
+        with patch.object(self, "_metadata_store", SimpleNamespace(set=set_and_believe)):
             propose(self, partition, leader, effect)
 
     def commit_any(self: Any, isr: Any, partition_epoch: int) -> Any:

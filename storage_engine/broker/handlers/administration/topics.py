@@ -255,7 +255,7 @@ def _delete(context: BrokerContext, name: str, waiting: _Outcomes) -> None:
                 KafkaError("ZooKeeper did not answer", ErrorCode.REQUEST_TIMED_OUT),
             )
 
-    context.coordination.create(
+    context.metadata_store.create(
         DeleteTopicsZNode.topic_path(name), b"", on_requested, make_parents=True
     )
 
