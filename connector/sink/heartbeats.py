@@ -13,7 +13,7 @@ from typing import Self
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import MicroBatchId
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.sink_batches import SinkBatches
+from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -55,13 +55,13 @@ class Heartbeats:
             client_id=connection.client_id,
             request_timeout_ms=connection.request_timeout_ms,
         ) as cluster:
-            batches = SinkBatches(cluster, batch.sink, batch.query, deadline_ms=self._interval_ms)
+            batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=self._interval_ms)
             while True:
                 self._beat(batches)
                 if self._ended.wait(interval_s):
                     return
 
-    def _beat(self, batches: SinkBatches) -> None:
+    def _beat(self, batches: MicroBatches) -> None:
         try:
             batches.heartbeat(self._batch.batch)
         except KafkaError as error:

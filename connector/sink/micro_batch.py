@@ -55,7 +55,7 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
 
 def batch_write_id(options: SinkOptions) -> MicroBatchId:
     """Once for a job: the writer carries it to the tasks and to the commit."""
-    from storage_engine.client.sink_batches import repeatable_query, unrepeatable_query
+    from storage_engine.client.micro_batches import repeatable_query, unrepeatable_query
 
     if options.sink_id is not None and options.batch_id is not None:
         part, number = options.sink_part, options.batch_id

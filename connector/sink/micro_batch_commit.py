@@ -15,7 +15,7 @@ from connector.errors import ConnectorError, in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.task_attempt import GIVE_UP_MS, TaskAttemptResult, abort_attempts, batches_of
-from storage_engine.client.sink_batches import Commit, Outcome, SinkBatches
+from storage_engine.client.micro_batches import CommitOutcome, CommitResult, MicroBatches
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.batch_fields import UNKNOWN_ROWS
@@ -27,7 +27,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 def commit_micro_batch(
     options: SinkOptions, messages: Messages, batch_id: int | None = None
-) -> Outcome | None:
+) -> CommitOutcome | None:
     """Commit what the tasks name; a batch that is committed already is a success. `batch_id`: as
     the driver counts. None when there was no task. ConnectorError MEMBER_LOST, NOT_COMMITTED:
     nothing was committed, a replay writes all of it again."""
@@ -47,7 +47,7 @@ def commit_micro_batch(
             cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
         )
         try:
-            commit = batches.commit_rows(
+            commit = batches.commit(
                 batch.batch,
                 [each.member for each in written if each.member is not None],
                 drained=sum(each.drained for each in written),
@@ -74,9 +74,9 @@ def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> Conn
     )
 
 
-def _tell_dropped(batch: MicroBatchId, commit: Commit, rows: int, dropped: int) -> None:
+def _tell_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: int) -> None:
     """In the driver's log."""
-    if commit.outcome is Outcome.COMMITTED or commit.is_own:
+    if commit.outcome is CommitOutcome.COMMITTED or commit.is_own:
         if dropped:
             logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
         return
@@ -106,7 +106,7 @@ def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
     again: commits it with no rows, if it is not committed. Spark does not say what tasks wrote that
     it stopped listening to."""
     cluster = cluster_for(options.connection)
-    batches = SinkBatches(cluster, batch.sink, batch.query, deadline_ms=GIVE_UP_MS)
+    batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=GIVE_UP_MS)
     try:
         batches.commit(batch.batch, [])
     except HeadraceError as error:

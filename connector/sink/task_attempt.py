@@ -28,7 +28,7 @@ from connector.sink.origin_sources import source_names
 from connector.sink.record_writer import gather, write_gathered
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import NotServedError
-from storage_engine.client.sink_batches import Member, MemberId, Origins, SinkBatches
+from storage_engine.client.micro_batches import MemberId, MicroBatches, MicroBatchMember, Origins
 from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
@@ -126,9 +126,9 @@ def write_in_transaction(
 
 
 def join(
-    batches: SinkBatches, options: SinkOptions, batch: MicroBatchId
-) -> tuple[Member | None, Origins]:
-    """`SinkBatches.join`; ConnectorError where the brokers are not Headrace's, or older."""
+    batches: MicroBatches, options: SinkOptions, batch: MicroBatchId
+) -> tuple[MicroBatchMember | None, Origins]:
+    """`MicroBatches.join`; ConnectorError where the brokers are not Headrace's, or older."""
     try:
         joined = batches.join(batch.batch, timeout_ms=options.transaction_timeout_ms)
     except NotServedError as error:
@@ -144,7 +144,7 @@ def join(
             f"{error}; the brokers and this connector are of different versions of Headrace: "
             "install the connector's version on the brokers first",
         ) from None
-    return (joined if isinstance(joined, Member) else None), joined.origins
+    return (joined if isinstance(joined, MicroBatchMember) else None), joined.origins
 
 
 def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId]) -> None:
@@ -157,7 +157,7 @@ def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[Memb
 
 @contextmanager
 def _given_up_unless_written(
-    cluster: Cluster, batch: MicroBatchId, member: Member
+    cluster: Cluster, batch: MicroBatchId, member: MicroBatchMember
 ) -> Iterator[None]:
     """An open transaction holds up the readers of its partitions."""
     written = False
@@ -169,9 +169,9 @@ def _given_up_unless_written(
             abort_attempts(cluster, batch, [member.id])
 
 
-def batches_of(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) -> SinkBatches:
+def batches_of(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) -> MicroBatches:
     """To join it, to commit it and to give it up."""
-    return SinkBatches(
+    return MicroBatches(
         cluster,
         batch.sink,
         batch.query,
@@ -189,7 +189,7 @@ def _origin_filter(options: SinkOptions, committed: Origins) -> OriginFilter | N
 
 
 def _is_committed(
-    batches: SinkBatches, options: SinkOptions, cluster: Cluster, batch: MicroBatchId
+    batches: MicroBatches, options: SinkOptions, cluster: Cluster, batch: MicroBatchId
 ) -> tuple[bool, Origins]:
     again, committed = join(batches, options, batch)
     if again is not None:
