@@ -1,5 +1,5 @@
 """`headrace replay-dead-letters` on real brokers: letters go back once, whatever is killed,
-selected or run twice. Read by confluent-kafka. Source: document 004, 5.2.5.
+selected or run twice. Read by confluent-kafka. Source: R-CLI4.
 """
 
 import json
