@@ -1,5 +1,5 @@
 """Random faults around the real controller and leaders: what must always hold, and what must come
-once the faults stop. Source: decisions 3 and 4 of the architecture, R-CTL2 to R-CTL6, R-REP9."""
+once the faults stop. Source: R-CTL2 to R-CTL6, R-REP9."""
 
 import pytest
 

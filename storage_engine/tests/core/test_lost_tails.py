@@ -1,4 +1,4 @@
-"""Who may lead after machines lost their power: ARCHITECTURE decision 4, R-REP7, R-REP9."""
+"""Who may lead after machines lost their power: R-REP7, R-REP9."""
 
 from collections.abc import Collection
 

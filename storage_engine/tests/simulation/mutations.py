@@ -13,8 +13,8 @@ from unittest.mock import patch
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.replicas.replica_roles import ReplicaRoles
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.fetch_reads import FetchReader
@@ -61,14 +61,14 @@ def set_attribute(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 @mutation
 def truncate_to_the_high_watermark(stack: ExitStack) -> None:
-    follow = ReplicaRoles._follow
+    follow = HostedPartition.follow
 
-    def cut_and_follow(self: Any, partition: Any, item: Any, endpoints: Any) -> None:
-        partition._keep_high_watermark()
-        partition.log.truncate_to(partition.follower_high_watermark)
-        follow(self, partition, item, endpoints)
+    def cut_and_follow(self: Any, item: Any) -> None:
+        self._keep_high_watermark()
+        self.log.truncate_to(self.follower_high_watermark)
+        follow(self, item)
 
-    set_attribute(stack, ReplicaRoles, "_follow", cut_and_follow)
+    set_attribute(stack, HostedPartition, "follow", cut_and_follow)
 
 
 @mutation
@@ -208,7 +208,7 @@ def lost_answer_taken_for_a_refusal(stack: ExitStack) -> None:
         leader.isr = CommittedIsr(members=leader.isr.members)
         leader._advance_high_watermark()
 
-    set_attribute(stack, IsrWriter, "_read_back", read_back)
+    set_attribute(stack, IsrWriter, "read_back", read_back)
 
 
 @mutation
@@ -228,12 +228,12 @@ def served_above_the_high_watermark(stack: ExitStack) -> None:
 
 @mutation
 def lease_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, ReplicaManager, "check_lease", lambda self: None)
+    set_attribute(stack, Lease, "check", lambda self: None)
 
 
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, ReplicaManager, "fence", lambda self: None)
+    set_attribute(stack, Lease, "fence", lambda self: None)
 
 
 @mutation
@@ -288,7 +288,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
     """R-REP4: what ZooKeeper answers to a write of an earlier leadership changes the ISR of the
     present one. Two guards are gone, the comparison of the epochs and that of the versions: either
     alone refuses the answer."""
-    propose, commit = IsrWriter._propose, LeaderPartition._commit
+    propose, commit = IsrWriter.propose, LeaderPartition._commit
 
     def propose_and_believe(self: Any, partition: Any, leader: Any, effect: Any) -> None:
         def set_and_believe(path: str, data: bytes, version: int, on_reply: Any) -> None:
@@ -297,7 +297,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
                 is_old = present is not leader or leader.leader_epoch != epoch
                 if reply.ok and present is not None and is_old:
                     written = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
-                    self.step(partition, written)
+                    partition.step(written)
                 else:
                     on_reply(reply)
 
@@ -312,7 +312,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
         self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
         return commit(self, isr, partition_epoch)
 
-    set_attribute(stack, IsrWriter, "_propose", propose_and_believe)
+    set_attribute(stack, IsrWriter, "propose", propose_and_believe)
     set_attribute(stack, LeaderPartition, "_commit", commit_any)
 
 
