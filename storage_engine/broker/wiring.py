@@ -125,6 +125,33 @@ def build(
     dynamic = DynamicConfig(config)
     config_store = ConfigStore(metadata_store)
     topic_configs = TopicConfigs(dynamic, store=config_store, scheduler=scheduler)
+    log_starts = LogStarts(logs, scheduler)
+    throttle = ReplicationThrottle(
+        broker_id,
+        clock=clock,
+        leader_rate=lambda: dynamic.integer(LEADER_THROTTLED_RATE),
+        follower_rate=lambda: dynamic.integer(FOLLOWER_THROTTLED_RATE),
+    )
+    fetchers = FetcherManager(
+        FetcherSettings(
+            broker_id=broker_id,
+            max_bytes=config.integer("replica.fetch.max.bytes"),
+            response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+            min_bytes=config.integer("replica.fetch.min.bytes"),
+            wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+            backoff_ms=config.integer("replica.fetch.backoff.ms"),
+        ),
+        FetcherPorts(
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            broker_epoch=lambda: (
+                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
+            ),
+            keep_log_starts=log_starts.keep_now,
+            throttle=throttle,
+        ),
+    )
     replicas = ReplicaManager(
         ReplicaSettings(
             broker_id=broker_id,
@@ -140,6 +167,7 @@ def build(
         scheduler=scheduler,
         clock=clock,
         background=background,
+        fetchers=fetchers,
         topic_config=topic_configs.of,
         lease_valid=lease_valid,
     )
@@ -186,38 +214,8 @@ def build(
         session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
         on_registered=on_registered,
         on_refused=on_refused,
-        on_lost=replicas.fence,
+        on_lost=replicas.lease.fence,
     )
-    log_starts = LogStarts(logs, scheduler, on_failure=replicas.fail)
-    throttle = ReplicationThrottle(
-        broker_id,
-        clock=clock,
-        leader_rate=lambda: dynamic.integer(LEADER_THROTTLED_RATE),
-        follower_rate=lambda: dynamic.integer(FOLLOWER_THROTTLED_RATE),
-    )
-    fetchers = FetcherManager(
-        FetcherSettings(
-            broker_id=broker_id,
-            max_bytes=config.integer("replica.fetch.max.bytes"),
-            response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
-            min_bytes=config.integer("replica.fetch.min.bytes"),
-            wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
-            backoff_ms=config.integer("replica.fetch.backoff.ms"),
-        ),
-        FetcherPorts(
-            transport=transport,
-            scheduler=scheduler,
-            clock=clock,
-            broker_epoch=lambda: (
-                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
-            ),
-            flush=replicas.durable_acks.flush,
-            on_failure=replicas.fail,
-            keep_log_starts=log_starts.keep_now,
-            throttle=throttle,
-        ),
-    )
-    replicas.roles.fetchers = fetchers
     compactions = (
         Compactions(
             interval_ms=config.integer("log.cleaner.backoff.ms"),
@@ -278,7 +276,7 @@ def build(
         metadata=metadata,
         clock=clock,
         lag_max_ms=config.integer("replica.lag.time.max.ms"),
-        has_lease=lambda: replicas.has_lease,
+        has_lease=lambda: replicas.lease.is_held,
         leader_heard_ms=fetchers.heard_ms,
     )
     reader = FetchReader(
@@ -309,11 +307,9 @@ def build(
             replica != broker_id and replica in metadata.brokers
             for replica in (partition.leader.isr.members if partition.leader else ())
         ),
-        give_away=replicas.fail,
+        give_away=lambda partition, failure: partition.fail(failure),
     )
-    runner_ports = RunnerPorts(
-        appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
-    )
+    runner_ports = RunnerPorts(scheduler=scheduler, clock=clock, background=background)
     topic_lookup = TopicLookup(metadata_store, cluster_id)
     coordinators = Coordinators(
         transactions.transaction_coordinators(

@@ -90,7 +90,7 @@ class BrokerContext:
         new leaders. Alone, it has nobody to send clients to.
         """
         every = self.metadata.brokers.values()
-        if self.replicas.has_lease:
+        if self.replicas.lease.is_held:
             return list(every)
         others = [broker for broker in every if broker.broker_id != self.broker_id]
         return others or list(every)
