@@ -435,7 +435,7 @@ def test_a_replica_without_records_at_its_end_moves(cluster):
     for broker in (1, 2):
         replica_log = cluster[broker].logs.logs[TP]
         # As a cut leaves it whose offset a pass of compaction has taken, with those before.
-        replica_log.end_at(replica_log.log_end_offset + 5)
+        replica_log.follower_appends.end_at(replica_log.log_end_offset + 5)
         ends.add(replica_log.log_end_offset)
     assert ends == {6}
     broker = cluster.state(TP).leader
