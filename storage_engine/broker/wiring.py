@@ -62,7 +62,7 @@ from storage_engine.core.settings.settings import (
 )
 from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
 from storage_engine.log.deletion_policy import load_policy
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 FINISHED_SEGMENTS_MS = 1000
@@ -195,7 +195,7 @@ def build(
             listener(failure)
 
     def on_registered(epoch: BrokerEpoch) -> None:
-        logs.keep_tail_lost_epoch(epoch)
+        logs.dirs.keep_tail_lost_epoch(epoch)
         controller.start()
 
     advertised = config.advertised_listener
@@ -206,7 +206,7 @@ def build(
             port=advertised.port,
             rack=config.rack,
             endpoints=(str(advertised),),
-            tail_lost_epoch=logs.tail_lost_epoch,
+            tail_lost_epoch=logs.dirs.tail_lost_epoch,
         ),
         metadata_store=metadata_store,
         scheduler=scheduler,

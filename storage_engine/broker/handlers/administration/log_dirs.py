@@ -41,7 +41,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
                 offset_lag=future.lag,
                 is_future_key=True,
             )
-            rows.setdefault(future.folder.path, {}).setdefault(tp.topic, []).append(row)
+            rows.setdefault(future.log_dir.path, {}).setdefault(tp.topic, []).append(row)
     working = set(context.replicas.working_folders())
     folders = [Path(folder).absolute() for folder in context.config.static.log_dirs]
     call.respond(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
+from storage_engine.core.errors import ErrorCode, LogDirError, LogStorageError
 from storage_engine.core.groups.events import TopicsDeleted
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
@@ -171,7 +171,7 @@ def _stop(context: BrokerContext, tp: TopicPartition, delete: bool) -> ErrorCode
     except LogStorageError as failure:
         log.error("replica of %s not deleted: %s", tp, failure)
         # Only a folder that failed makes the controller wait for a restart of this broker.
-        failed = isinstance(failure, LogFolderError)
+        failed = isinstance(failure, LogDirError)
         return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are stopped
         unexpected.report(f"replica of {tp} not stopped", error)
