@@ -18,13 +18,13 @@ process.
 
 from typing import TYPE_CHECKING
 
+from connector.database.keyed_sink import KeyedSink
 from connector.dead_letters import dead_letters, with_dead_letters
 from connector.errors import ConnectorError
-from connector.keyed_sink import KeyedSink
 from connector.registration import register
 
 if TYPE_CHECKING:
-    from connector.lag import LagListener, OffsetsBehindLatest, lag_of
+    from connector.source.lag import LagListener, OffsetsBehindLatest, lag_of
 
 __all__ = [
     "ConnectorError",
@@ -42,6 +42,6 @@ def __getattr__(name: str) -> object:
     """Those of `lag` on first use: a listener is a class of pyspark.sql."""
     if name not in ("LagListener", "OffsetsBehindLatest", "lag_of"):
         raise AttributeError(f"module 'connector' has no attribute '{name}'")
-    from connector import lag
+    from connector.source import lag
 
     return getattr(lag, name)

@@ -7,7 +7,7 @@ Spark reuses its Python workers, so connections and metadata outlive a task (FAC
 import os
 from typing import TYPE_CHECKING
 
-from connector.options import ConnectionOptions
+from connector.options.connection_options import ConnectionOptions
 
 if TYPE_CHECKING:
     from storage_engine.client.cluster import Cluster

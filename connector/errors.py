@@ -54,7 +54,7 @@ def in_one_line() -> Iterator[None]:
         raise ConnectorError("FAILED", _one_line(error)) from None
 
 
-def told_briefly(function: Callable[P, T]) -> Callable[P, T]:
+def without_traceback(function: Callable[P, T]) -> Callable[P, T]:
     """For what Spark calls: it prints the whole traceback of an error, and of ours only the last
     line helps."""
 

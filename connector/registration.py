@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """After this `format("headrace")` works; harmless where it worked before."""
-    from connector.source import HeadraceDataSource
+    from connector.data_source import HeadraceDataSource
 
     spark.dataSource.register(HeadraceDataSource)

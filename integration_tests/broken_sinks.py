@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector import sink_batch
+from connector.sink import micro_batch
 from integration_tests import sink_moments
 from integration_tests.sink_moments import MomentsWriter
 
@@ -43,13 +43,13 @@ class ReplayTwice(MomentsWriter):
     """Has no name that outlives its driver."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        named = sink_batch.streaming_batch
+        named = micro_batch.streaming_micro_batch
 
-        def renamed(options: Any) -> sink_batch.SinkBatch:
+        def renamed(options: Any) -> micro_batch.MicroBatchId:
             batch = named(options)
             return replace(batch, query=f"{batch.query}-{incarnation()}")
 
-        with patch.object(sink_batch, "streaming_batch", renamed):
+        with patch.object(micro_batch, "streaming_micro_batch", renamed):
             return super().write(iterator)
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector import record_writer
-from connector.sink_batch import streaming_batch
-from connector.source import HeadraceDataSource
-from connector.stream_writer import HeadraceStreamWriter
+from connector.data_source import HeadraceDataSource
+from connector.sink import record_writer
+from connector.sink.micro_batch import streaming_micro_batch
+from connector.sink.stream_writer import HeadraceStreamWriter
 
 FORMAT = "headrace-with-faults"
 ROWS_BEFORE_A_FAULT = 300
@@ -44,7 +44,7 @@ class FaultyWriter(HeadraceStreamWriter):
     """Goes wrong as the files say."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        batch = streaming_batch(self._options).batch
+        batch = streaming_micro_batch(self._options).batch
         record_writer.GATHER_ROWS = PIECE_ROWS
         return super().write(_with_faults(iterator, batch))
 

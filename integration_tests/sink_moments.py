@@ -29,11 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector import record_writer
 from connector.connections import close_all
-from connector.sink_batch import streaming_batch
-from connector.source import HeadraceDataSource
-from connector.stream_writer import HeadraceStreamWriter
+from connector.data_source import HeadraceDataSource
+from connector.sink import record_writer
+from connector.sink.micro_batch import streaming_micro_batch
+from connector.sink.stream_writer import HeadraceStreamWriter
 from storage_engine.client.producer.produce import WORK_MS
 
 FORMAT = "headrace-with-moments"
@@ -77,7 +77,7 @@ class MomentsWriter(HeadraceStreamWriter):
         self._folder = folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        batch = streaming_batch(self._options).batch
+        batch = streaming_micro_batch(self._options).batch
         record_writer.GATHER_ROWS = PIECE_ROWS
         moment(self._folder, "before-write", batch)
         rows = _pieces(iterator, batch)

@@ -31,7 +31,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from connector import KeyedSink, keyed_tables
+from connector import KeyedSink
+from connector.database import keyed_table
 from integration_tests.faulty_sink import FOLDER, pause, taken
 from integration_tests.query_server import session
 from integration_tests.spark_support import NO_WORKER
@@ -42,7 +43,7 @@ LAST = 1
 RESTARTS = 6
 
 
-class FaultyTable(keyed_tables.KeyedTable):
+class FaultyTable(keyed_table.KeyedTable):
     """Goes wrong within the transaction, as the files say."""
 
     batch = 0
@@ -150,7 +151,7 @@ def copy(
 def main() -> None:
     master, servers, topic, url, directory = sys.argv[1:]
     os.environ[FOLDER] = directory
-    keyed_tables.KeyedTable = FaultyTable  # type: ignore[misc]
+    keyed_table.KeyedTable = FaultyTable  # type: ignore[misc]
     spark = session("headrace-keyed-driver", master, directory)
     copy(spark, servers, topic, url, Path(directory))
 

@@ -12,10 +12,10 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector import record_writer
 from connector.connections import close_all
-from connector.options import SinkOptions, parse_sink_options
-from connector.sink_batch import BATCH_ID, DESCRIPTION, QUERY_ID
+from connector.options.sink_options import SinkOptions, parse_sink_options
+from connector.sink import record_writer
+from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
 from integration_tests import broken_sinks
 from integration_tests.broken_sinks import BROKEN
 from integration_tests.cluster_support import create_topic, running_cluster

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 
+from connector.database.keyed_table import KeyedTable, database
 from connector.errors import ConnectorError
-from connector.keyed_tables import KeyedTable, database
 from integration_tests.databases import database_url, postgres_server
 
 __all__ = ["database_url", "postgres_server"]

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from connector.batch_writer import HeadraceBatchWriter
 from connector.connections import close_all
 from connector.errors import ConnectorError
-from connector.options import parse_sink_options
-from connector.sink_batch import BATCH_ID, DESCRIPTION, QUERY_ID
-from connector.stream_writer import HeadraceStreamWriter
+from connector.options.sink_options import parse_sink_options
+from connector.sink.batch_writer import HeadraceBatchWriter
+from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
 from integration_tests.cluster_support import (
     ALL_FAULTS,
     admin,

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from connector import record_writer
-from connector.batch_commit import abort_batch, commit_batch
-from connector.batch_member import WrittenMember, write_member
-from connector.batch_writer import HeadraceBatchWriter
 from connector.connections import close_all, cluster_for
 from connector.errors import ConnectorError
-from connector.heartbeats import Heartbeats
-from connector.options import SinkOptions, parse_sink_options
-from connector.sink_batch import SinkBatch
+from connector.options.sink_options import SinkOptions, parse_sink_options
+from connector.sink import record_writer
+from connector.sink.batch_writer import HeadraceBatchWriter
+from connector.sink.heartbeats import Heartbeats
+from connector.sink.micro_batch import MicroBatchId
+from connector.sink.micro_batch_commit import abort_members, commit_micro_batch
+from connector.sink.task_attempt import TaskAttemptResult, write_in_transaction
 from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, servers, topic
-from storage_engine.client.sink_batches import Outcome, SinkBatches
+from storage_engine.client.micro_batches import CommitOutcome, MicroBatches
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
@@ -51,8 +51,8 @@ def options(spark_cluster, servers, topic, monkeypatch) -> SinkOptions:
 
 
 @pytest.fixture
-def batch() -> SinkBatch:
-    return SinkBatch(sink=str(uuid.uuid4()), query="query", batch=0)
+def batch() -> MicroBatchId:
+    return MicroBatchId(sink=str(uuid.uuid4()), query="query", batch=0)
 
 
 def rows(value: str) -> pa.RecordBatch:
@@ -69,18 +69,18 @@ def read(options: SinkOptions) -> dict[str, int]:
     return {value: values.count(value) for value in values}
 
 
-def batches_of(options: SinkOptions, batch: SinkBatch) -> SinkBatches:
-    return SinkBatches(cluster_for(options.connection), batch.sink, batch.query)
+def batches_of(options: SinkOptions, batch: MicroBatchId) -> MicroBatches:
+    return MicroBatches(cluster_for(options.connection), batch.sink, batch.query)
 
 
 def test_a_task_of_a_committed_batch_drops_its_rows(options, batch):
-    first = write_member(options, batch, [rows("a"), rows("b")])
-    idle = write_member(options, batch, [])
+    first = write_in_transaction(options, batch, [rows("a"), rows("b")])
+    idle = write_in_transaction(options, batch, [])
     assert (idle.member, idle.drained) == (None, False)
-    assert commit_batch(options, [first, idle], 0) is Outcome.COMMITTED
-    replay = write_member(options, batch, [rows("other"), rows("b")])
+    assert commit_micro_batch(options, [first, idle], 0) is CommitOutcome.COMMITTED
+    replay = write_in_transaction(options, batch, [rows("other"), rows("b")])
     assert (replay.member, replay.drained) == (None, True)
-    assert commit_batch(options, [replay], 0) is Outcome.ALREADY_COMMITTED
+    assert commit_micro_batch(options, [replay], 0) is CommitOutcome.ALREADY_COMMITTED
     assert read(options) == {"a": ROWS, "b": ROWS}
 
 
@@ -90,14 +90,14 @@ def test_a_zombie_whose_batch_another_driver_commits_drops_its_rows(options, bat
     def meanwhile() -> Iterator[pa.RecordBatch]:
         yield rows("zombie")
         # Its first rows are with the broker, now the other driver's commit sweeps them.
-        successor = write_member(options, batch, [rows("successor")])
-        assert commit_batch(options, [successor], 0) is Outcome.COMMITTED
+        successor = write_in_transaction(options, batch, [rows("successor")])
+        assert commit_micro_batch(options, [successor], 0) is CommitOutcome.COMMITTED
         yield from (rows("zombie"), rows("zombie"))
         left.append("nothing")
 
-    zombie = write_member(options, batch, meanwhile())
+    zombie = write_in_transaction(options, batch, meanwhile())
     assert zombie.drained and left == ["nothing"]
-    assert commit_batch(options, [zombie], 0) is Outcome.ALREADY_COMMITTED
+    assert commit_micro_batch(options, [zombie], 0) is CommitOutcome.ALREADY_COMMITTED
     assert read(options) == {"successor": ROWS}
 
 
@@ -116,12 +116,12 @@ def test_a_zombie_whose_rows_another_driver_did_not_commit_is_an_error(options, 
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
         yield piece("zombie", ROWS)
-        successor = write_member(by_origin, batch, [piece("successor", 0)])
-        assert commit_batch(by_origin, [successor], 0) is Outcome.COMMITTED
+        successor = write_in_transaction(by_origin, batch, [piece("successor", 0)])
+        assert commit_micro_batch(by_origin, [successor], 0) is CommitOutcome.COMMITTED
         yield from (piece("zombie", 0), piece("zombie", 0))
 
     with pytest.raises(ConnectorError, match=rf"^\[CHECKPOINT_REWOUND\] .* offset {2 * ROWS - 1}:"):
-        write_member(by_origin, batch, meanwhile())
+        write_in_transaction(by_origin, batch, meanwhile())
     assert read(options) == {"successor": ROWS}
 
 
@@ -129,13 +129,13 @@ def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_wri
     options, batch, monkeypatch
 ):
     joined = []
-    join = SinkBatches.join
+    join = MicroBatches.join
 
     def noted(self, *args, **kwargs):
         joined.append(join(self, *args, **kwargs))
         return joined[-1]
 
-    monkeypatch.setattr(SinkBatches, "join", noted)
+    monkeypatch.setattr(MicroBatches, "join", noted)
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
         yield rows("lost")
@@ -143,14 +143,14 @@ def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_wri
         yield rows("lost")
 
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] the transaction of a task was"):
-        write_member(options, batch, meanwhile())
+        write_in_transaction(options, batch, meanwhile())
     # The second question opened a transaction that nobody writes in; it is given up too.
     assert len(joined) == 2
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] "):
-        lost = WrittenMember(batch=batch, member=joined[1].id, drained=False, rows=0)
-        commit_batch(options, [lost], 0)
-    again = write_member(options, batch, [rows("again")])
-    assert commit_batch(options, [again], 0) is Outcome.COMMITTED
+        lost = TaskAttemptResult(batch=batch, member=joined[1].id, drained=False, rows=0)
+        commit_micro_batch(options, [lost], 0)
+    again = write_in_transaction(options, batch, [rows("again")])
+    assert commit_micro_batch(options, [again], 0) is CommitOutcome.COMMITTED
     assert read(options) == {"again": ROWS}
 
 
@@ -161,17 +161,17 @@ def test_a_task_that_fails_gives_up_what_it_wrote(options, batch):
         raise RuntimeError("the user's function")
 
     with pytest.raises(RuntimeError, match="the user's function"):
-        write_member(options, batch, fails())
+        write_in_transaction(options, batch, fails())
     # Else readers would wait for an hour.
     assert read(options) == {}
 
 
 def test_what_accepted_tasks_wrote_is_given_up_when_their_batch_is(options, batch):
-    accepted = write_member(options, batch, [rows("given up")])
-    abort_batch(options, [accepted, None])
+    accepted = write_in_transaction(options, batch, [rows("given up")])
+    abort_members(options, [accepted, None])
     assert read(options) == {}
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] "):
-        commit_batch(options, [accepted], 0)
+        commit_micro_batch(options, [accepted], 0)
 
 
 def test_a_job_that_fails_gives_up_also_what_spark_has_not_heard_of(options):
@@ -186,7 +186,7 @@ def test_a_job_that_fails_gives_up_also_what_spark_has_not_heard_of(options):
 
     writer.write(iter([rows("given up")]))
     zombie = writer.write(meanwhile())
-    assert isinstance(zombie, WrittenMember)
+    assert isinstance(zombie, TaskAttemptResult)
     assert zombie.drained and left == ["nothing"]
     assert read(options) == {}
 
@@ -202,17 +202,17 @@ def test_a_named_batch_that_failed_can_be_written_again(options, servers):
 
 
 def test_a_batch_is_not_committed_in_part(options, batch):
-    written = write_member(options, batch, [rows("a")])
-    other = SinkBatch(sink=batch.sink, query=batch.query, batch=1)
-    of_another = WrittenMember(batch=other, member=None, drained=False, rows=0)
+    written = write_in_transaction(options, batch, [rows("a")])
+    other = MicroBatchId(sink=batch.sink, query=batch.query, batch=1)
+    of_another = TaskAttemptResult(batch=other, member=None, drained=False, rows=0)
     for messages, batch_id in (([written, None], 0), ([written, of_another], 0), ([written], 1)):
         with pytest.raises(ConnectorError, match=r"^\[NOT_COMMITTED\] the \d tasks of batch"):
-            commit_batch(options, messages, batch_id)
+            commit_micro_batch(options, messages, batch_id)
     # Of a batch that is not committed nobody can have been told that it is.
-    drained = WrittenMember(batch=batch, member=None, drained=True, rows=0)
+    drained = TaskAttemptResult(batch=batch, member=None, drained=True, rows=0)
     with pytest.raises(ConnectorError, match=r"^\[NOT_COMMITTED\] CommitBatch"):
-        commit_batch(options, [written, drained], 0)
-    abort_batch(options, [written])
+        commit_micro_batch(options, [written, drained], 0)
+    abort_members(options, [written])
     assert read(options) == {}
 
 
@@ -229,19 +229,19 @@ def test_a_slow_task_keeps_the_transactions_of_its_siblings_open(
             "transaction.timeout.ms": str(TIMEOUT_MS),
         }
     )
-    quick = write_member(named, batch, [rows("quick")])
+    quick = write_in_transaction(named, batch, [rows("quick")])
 
     def slowly() -> Iterator[pa.RecordBatch]:
         # Longer than the timeout, and the look of the broker for what has timed out.
         time.sleep(3 * TIMEOUT_MS / 1000)
         yield rows("slow")
 
-    slow = write_member(named, batch, slowly())
+    slow = write_in_transaction(named, batch, slowly())
     if beating:
-        assert commit_batch(named, [quick, slow], 0) is Outcome.COMMITTED
+        assert commit_micro_batch(named, [quick, slow], 0) is CommitOutcome.COMMITTED
         assert read(options) == {"quick": ROWS, "slow": ROWS}
         return
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] "):
-        commit_batch(named, [quick, slow], 0)
-    abort_batch(named, [slow])
+        commit_micro_batch(named, [quick, slow], 0)
+    abort_members(named, [slow])
     assert read(options) == {}

@@ -9,12 +9,12 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from connector import cluster_view, record_reader
-from connector.batch_reader import HeadraceBatchReader, HeadracePushdownReader
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
-from connector.options import parse_source_options
-from connector.stream_reader import HeadraceStreamReader
+from connector.options.source_options import parse_source_options
+from connector.source import record_reader, source_metadata
+from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+from connector.source.stream_reader import HeadraceStreamReader
 from integration_tests.cluster_support import admin, create_topic, shared_cluster, wait_until
 from integration_tests.spark_support import consume, produce, topic
 from integration_tests.transactional_clients import Confluent
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def little_patience(monkeypatch):
     """For what is lost for good."""
-    monkeypatch.setattr(cluster_view, "GONE_PATIENCE_MS", 300)
+    monkeypatch.setattr(source_metadata, "GONE_PATIENCE_MS", 300)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connector import keyed_tables
+from connector.database import keyed_table
 from integration_tests.cluster_support import (
     ALL_FAULTS,
     SEED,
@@ -97,7 +97,7 @@ def test_every_record_is_there_once_whatever_goes_wrong(
     run = Runs(servers, topic, database_url, tmp_path)
     # The replay is in the session of the tests.
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setattr(keyed_tables, "KeyedTable", FaultyTable)
+    monkeypatch.setattr(keyed_table, "KeyedTable", FaultyTable)
     url = database_url
     if around.to_server is not None:
         url = around.server.url(around.to_server.port)

@@ -35,12 +35,12 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
     groups = [str(uuid.uuid4()) for _ in range(2)]
 
     def with_run(rows):
-        from connector.options import parse_sink_options
-        from connector.sink_batch import streaming_batch
+        from connector.options.sink_options import parse_sink_options
+        from connector.sink.micro_batch import streaming_micro_batch
 
         options = parse_sink_options({"bootstrap.servers": "h:1"})
         for piece in rows:
-            run = str(streaming_batch(options).run)
+            run = str(streaming_micro_batch(options).run)
             yield pa.record_batch({"value": [run] * piece.num_rows})
 
     def write(frame, number):

@@ -7,7 +7,7 @@ from chispa import assert_df_equality
 from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
 
-from connector.lag import LagListener, lag_of
+from connector.source.lag import LagListener, lag_of
 from integration_tests.cluster_support import (
     admin,
     create_topic,

@@ -9,9 +9,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from connector.connections import close_all
-from connector.group_commits import COMMIT_TIMEOUT_MS
-from connector.options import parse_source_options
-from connector.stream_reader import HeadraceStreamReader
+from connector.options.source_options import parse_source_options
+from connector.source.group_commits import COMMIT_TIMEOUT_MS
+from connector.source.stream_reader import HeadraceStreamReader
 from integration_tests.cluster_support import DEADLINE_S, create_topic, shared_cluster, wait_until
 from integration_tests.spark_support import produce, topic
 

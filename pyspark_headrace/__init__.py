@@ -2,6 +2,6 @@
 `pyspark_*`.
 """
 
-from connector.source import HeadraceDataSource as DefaultSource
+from connector.data_source import HeadraceDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

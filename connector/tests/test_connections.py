@@ -4,7 +4,7 @@ import os
 
 from connector import connections
 from connector.connections import MAX_CLUSTERS, close_all, cluster_for
-from connector.options import ConnectionOptions
+from connector.options.connection_options import ConnectionOptions
 
 
 def _options(name="h"):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkAttributeError
 
-import connector
+import connector.database
 from connector import ConnectorError, KeyedSink, with_dead_letters
 
 SOURCE = ["key", "value", "topic", "partition", "offset", "timestamp"]
@@ -65,8 +65,8 @@ def test_a_query_that_has_no_id_is_one_line(query_id):
 
 def test_the_keyed_sink_names_the_extra_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    monkeypatch.delitem(sys.modules, "connector.keyed_tables", raising=False)
-    monkeypatch.delattr(connector, "keyed_tables", raising=False)
+    monkeypatch.delitem(sys.modules, "connector.database.keyed_table", raising=False)
+    monkeypatch.delattr(connector.database, "keyed_table", raising=False)
     with pytest.raises(ConnectorError) as raised:
         KeyedSink("sqlite://", table="t")(Frame("query"), 0)
     assert str(raised.value) == (

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from connector.option_table import CLIENT_PREFIX, OPTIONS
+from connector.options.option_table import CLIENT_PREFIX, OPTIONS
 
 README = Path(__file__).parents[2] / "README.md"
 HEADING = "### Spark's Kafka connector against ours, option by option"

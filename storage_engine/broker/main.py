@@ -100,7 +100,7 @@ class Broker:
                 config,
                 cluster_id=cluster_id,
                 logs=logs,
-                coordination=session,
+                metadata_store=session,
                 transport=transport,
                 scheduler=scheduler,
                 clock=clock,

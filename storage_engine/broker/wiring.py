@@ -51,7 +51,7 @@ from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, Mainten
 from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.upkeep.strays import Strays
 from storage_engine.core.ids import BrokerEpoch, BrokerId
-from storage_engine.core.ports import Background, Clock, Coordination, Scheduler, Transport
+from storage_engine.core.ports import Background, Clock, MetadataStore, Scheduler, Transport
 from storage_engine.core.replication.partition import LagLimits
 from storage_engine.core.settings.settings import (
     FOLLOWER_THROTTLED_RATE,
@@ -111,7 +111,7 @@ def build(
     *,
     cluster_id: str,
     logs: LogManager,
-    coordination: Coordination,
+    metadata_store: MetadataStore,
     transport: Transport,
     scheduler: Scheduler,
     clock: Clock,
@@ -123,8 +123,35 @@ def build(
     broker_id = BrokerId(config.broker_id)
     metadata = MetadataCache()
     dynamic = DynamicConfig(config)
-    config_store = ConfigStore(coordination)
+    config_store = ConfigStore(metadata_store)
     topic_configs = TopicConfigs(dynamic, store=config_store, scheduler=scheduler)
+    log_starts = LogStarts(logs, scheduler)
+    throttle = ReplicationThrottle(
+        broker_id,
+        clock=clock,
+        leader_rate=lambda: dynamic.integer(LEADER_THROTTLED_RATE),
+        follower_rate=lambda: dynamic.integer(FOLLOWER_THROTTLED_RATE),
+    )
+    fetchers = FetcherManager(
+        FetcherSettings(
+            broker_id=broker_id,
+            max_bytes=config.integer("replica.fetch.max.bytes"),
+            response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+            min_bytes=config.integer("replica.fetch.min.bytes"),
+            wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+            backoff_ms=config.integer("replica.fetch.backoff.ms"),
+        ),
+        FetcherPorts(
+            transport=transport,
+            scheduler=scheduler,
+            clock=clock,
+            broker_epoch=lambda: (
+                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
+            ),
+            keep_log_starts=log_starts.keep_now,
+            throttle=throttle,
+        ),
+    )
     replicas = ReplicaManager(
         ReplicaSettings(
             broker_id=broker_id,
@@ -136,14 +163,15 @@ def build(
             isr_check_interval_ms=max(1, config.integer("replica.lag.time.max.ms") // 2),
         ),
         logs=logs,
-        coordination=coordination,
+        metadata_store=metadata_store,
         scheduler=scheduler,
         clock=clock,
         background=background,
+        fetchers=fetchers,
         topic_config=topic_configs.of,
         lease_valid=lease_valid,
     )
-    order_gate = OrderGate(coordination, lambda: registration.broker_epoch)
+    order_gate = OrderGate(metadata_store, lambda: registration.broker_epoch)
     controller = ControllerRunner(
         ControllerSettings(
             broker_id=broker_id,
@@ -154,7 +182,7 @@ def build(
             else None,
             balance_percentage=config.integer("leader.imbalance.per.broker.percentage"),
         ),
-        coordination=coordination,
+        metadata_store=metadata_store,
         transport=transport,
         scheduler=scheduler,
         clock=clock,
@@ -180,44 +208,14 @@ def build(
             endpoints=(str(advertised),),
             tail_lost_epoch=logs.tail_lost_epoch,
         ),
-        coordination=coordination,
+        metadata_store=metadata_store,
         scheduler=scheduler,
         clock=clock,
         session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
         on_registered=on_registered,
         on_refused=on_refused,
-        on_lost=replicas.fence,
+        on_lost=replicas.lease.fence,
     )
-    log_starts = LogStarts(logs, scheduler, on_failure=replicas.fail)
-    throttle = ReplicationThrottle(
-        broker_id,
-        clock=clock,
-        leader_rate=lambda: dynamic.integer(LEADER_THROTTLED_RATE),
-        follower_rate=lambda: dynamic.integer(FOLLOWER_THROTTLED_RATE),
-    )
-    fetchers = FetcherManager(
-        FetcherSettings(
-            broker_id=broker_id,
-            max_bytes=config.integer("replica.fetch.max.bytes"),
-            response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
-            min_bytes=config.integer("replica.fetch.min.bytes"),
-            wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
-            backoff_ms=config.integer("replica.fetch.backoff.ms"),
-        ),
-        FetcherPorts(
-            transport=transport,
-            scheduler=scheduler,
-            clock=clock,
-            broker_epoch=lambda: (
-                leaving(registration.broker_epoch) if context.leaving else registration.broker_epoch
-            ),
-            flush=replicas.durable_acks.flush,
-            on_failure=replicas.fail,
-            keep_log_starts=log_starts.keep_now,
-            throttle=throttle,
-        ),
-    )
-    replicas.roles.fetchers = fetchers
     compactions = (
         Compactions(
             interval_ms=config.integer("log.cleaner.backoff.ms"),
@@ -270,7 +268,7 @@ def build(
         ),
     )
     config_changes = ConfigChanges(
-        coordination, scheduler, clock, known=applier.known, take=applier.take
+        metadata_store, scheduler, clock, known=applier.known, take=applier.take
     )
     rack_reads = RackReads(
         broker_id=broker_id,
@@ -278,7 +276,7 @@ def build(
         metadata=metadata,
         clock=clock,
         lag_max_ms=config.integer("replica.lag.time.max.ms"),
-        has_lease=lambda: replicas.has_lease,
+        has_lease=lambda: replicas.lease.is_held,
         leader_heard_ms=fetchers.heard_ms,
     )
     reader = FetchReader(
@@ -289,12 +287,12 @@ def build(
         rack_reads=rack_reads if config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS else None,
     )
     topic_admin = TopicAdmin(
-        dynamic, coordination=coordination, scheduler=scheduler, metadata=metadata
+        dynamic, metadata_store=metadata_store, scheduler=scheduler, metadata=metadata
     )
 
     def state_topic_of(plan: StateTopicPlan) -> StateTopic:
         return StateTopic(
-            plan, dynamic, coordination=coordination, topic_admin=topic_admin, metadata=metadata
+            plan, dynamic, metadata_store=metadata_store, topic_admin=topic_admin, metadata=metadata
         )
 
     state_topic = state_topic_of(transactions.PLAN)
@@ -309,12 +307,10 @@ def build(
             replica != broker_id and replica in metadata.brokers
             for replica in (partition.leader.isr.members if partition.leader else ())
         ),
-        give_away=replicas.fail,
+        give_away=lambda partition, failure: partition.fail(failure),
     )
-    runner_ports = RunnerPorts(
-        appends=replicas.appends, scheduler=scheduler, clock=clock, background=background
-    )
-    topic_lookup = TopicLookup(coordination, cluster_id)
+    runner_ports = RunnerPorts(scheduler=scheduler, clock=clock, background=background)
+    topic_lookup = TopicLookup(metadata_store, cluster_id)
     coordinators = Coordinators(
         transactions.transaction_coordinators(
             config,
@@ -383,7 +379,7 @@ def build(
         log_starts=log_starts,
         config_store=config_store,
         config_changes=config_changes,
-        producer_ids=ProducerIds(coordination, broker_id=broker_id),
+        producer_ids=ProducerIds(metadata_store, broker_id=broker_id),
         state_topic=state_topic,
         coordinators=coordinators,
         group_topic=group_topic,
@@ -406,12 +402,12 @@ def build(
         orders=Orders(topic_configs, scheduler),
         strays=Strays(
             cluster_id,
-            coordination=coordination,
+            metadata_store=metadata_store,
             logs=logs,
             replicas=replicas,
             scheduler=scheduler,
         ),
-        coordination=coordination,
+        metadata_store=metadata_store,
         scheduler=scheduler,
         clock=clock,
         broker_epoch=lambda: registration.broker_epoch,

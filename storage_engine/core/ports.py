@@ -111,7 +111,7 @@ class Transport(Protocol):
 
 
 class ZkStatus(enum.Enum):
-    """How a coordination request ended."""
+    """How a request to ZooKeeper ended."""
 
     OK = "ok"
     NO_NODE = "no node"
@@ -135,7 +135,7 @@ class ZkStat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZkReply:
-    """Answer of a coordination request; `value` is bytes (get), list[str] (children), path (create)
+    """Answer of a request to ZooKeeper; `value` is bytes (get), list[str] (children), path (create)
     or list[ZkReply] (multi)."""
 
     status: ZkStatus
@@ -175,7 +175,7 @@ class ZkOp:
 
 
 class SessionState(enum.Enum):
-    """State of the coordination session."""
+    """State of the session with ZooKeeper."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -185,7 +185,7 @@ class SessionState(enum.Enum):
 ZkCallback = Callable[[ZkReply], None]
 
 
-class Coordination(Protocol):
+class MetadataStore(Protocol):
     """ZooKeeper. Every callback comes on the event loop, exactly once; watches fire at most
     once."""
 

@@ -10,7 +10,7 @@ Source: R-SPARK2 (an answer that leaves earlier is a batch that Spark logs and a
 from collections.abc import Callable
 from typing import Any
 
-from storage_engine.core.coordination import AppendRecord, CountAppended
+from storage_engine.core.coordinator_log import AppendRecord, CountAppended
 from storage_engine.core.errors import ErrorCode
 
 NOTHING_REPLICATED = -1

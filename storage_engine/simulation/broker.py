@@ -122,7 +122,7 @@ class SimulatedBroker:
             self.config,
             cluster_id=cluster_id,
             logs=self.logs,
-            coordination=session,
+            metadata_store=session,
             transport=self.transport,
             scheduler=self.loop,
             clock=self.loop,

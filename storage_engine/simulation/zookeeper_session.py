@@ -1,4 +1,4 @@
-"""One broker's Coordination over the simulated ensemble, one session after another.
+"""One broker's MetadataStore over the simulated ensemble, one session after another.
 
 Fault model: a session may be cut off (its operations wait, those under way are UNKNOWN, its watches
 fire), may expire with or without its broker's knowledge, and single writes may be done with their

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from storage_engine.core.ids import BrokerId, ControllerEpoch
 from storage_engine.core.ports import (
     Clock,
-    Coordination,
+    MetadataStore,
     Scheduler,
     SessionState,
     ZkOp,
@@ -57,7 +57,7 @@ class ControllerElection:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         broker_id: BrokerId,
         clock: Clock,
         scheduler: Scheduler,
@@ -69,7 +69,7 @@ class ControllerElection:
         """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch is
         what every write of this controller checks. `on_resigned` follows each `on_elected` once.
         `known_epoch`: the highest of which this broker has taken orders."""
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._broker_id = broker_id
         self._clock = clock
         self._scheduler = scheduler
@@ -99,7 +99,7 @@ class ControllerElection:
     def start(self) -> None:
         """Begin to run; once."""
         self._running = True
-        self._coordination.add_state_listener(self._on_session_state)
+        self._metadata_store.add_state_listener(self._on_session_state)
         self._look()
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class ControllerElection:
 
     def _remove_node(self, version: int) -> None:
         # Guarded by the epoch: should another have taken over already, its node stays.
-        self._coordination.multi(
+        self._metadata_store.multi(
             [
                 ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
                 ZkOp(kind=ZkOpKind.DELETE, path=ControllerZNode.PATH),
@@ -159,7 +159,7 @@ class ControllerElection:
         if not self._running:
             return
         self._attempt += 1
-        self._coordination.get(
+        self._metadata_store.get(
             ControllerZNode.PATH,
             self._of_attempt(self._on_controller),
             watch=functools.partial(self._on_watch, self._attempt),
@@ -177,7 +177,7 @@ class ControllerElection:
                     self._controller_id = None
                     self._resign("its node is no session's")
                     self._read_epoch(self._remove_foreign_node)
-                elif owner == self._coordination.session_id:
+                elif owner == self._metadata_store.session_id:
                     self._on_own_node(reply)
                 else:
                     self._follow(reply.value)
@@ -205,7 +205,7 @@ class ControllerElection:
         log.error("the controller's node names another broker: set right")
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
         version = reply.stat.version if reply.stat else -1
-        self._coordination.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)
+        self._metadata_store.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)
 
     def _follow(self, data: bytes) -> None:
         try:
@@ -226,7 +226,7 @@ class ControllerElection:
                 return
             log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
             remove_subtree(
-                self._coordination,
+                self._metadata_store,
                 ControllerZNode.PATH,
                 self._of_attempt(on_removed),
                 guard=[guard],
@@ -239,10 +239,10 @@ class ControllerElection:
             else:
                 self._look_later(GIVEN_UP_DELAY_MS)
 
-        self._coordination.get(ControllerZNode.PATH, self._of_attempt(on_controller))
+        self._metadata_store.get(ControllerZNode.PATH, self._of_attempt(on_controller))
 
     def _read_epoch(self, then: Callable[[ControllerEpoch, int], None]) -> None:
-        self._coordination.get(
+        self._metadata_store.get(
             ControllerEpochZNode.PATH,
             self._of_attempt(functools.partial(self._on_epoch, then)),
         )
@@ -263,7 +263,7 @@ class ControllerElection:
                 then(epoch, reply.stat.version if reply.stat else -1)
             case ZkStatus.NO_NODE:
                 # The cluster's first election.
-                self._coordination.create(
+                self._metadata_store.create(
                     ControllerEpochZNode.PATH,
                     ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH),
                     self._of_attempt(self._on_epoch_created),
@@ -289,7 +289,7 @@ class ControllerElection:
             self._look_later(UNREADABLE_DELAY_MS)
             return
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
-        self._coordination.multi(
+        self._metadata_store.multi(
             [
                 ZkOp(
                     kind=ZkOpKind.CREATE,

@@ -7,14 +7,14 @@ every step has the same guard, so that nothing more is removed once that does no
 
 from collections.abc import Sequence
 
-from storage_engine.core.ports import Coordination, ZkCallback, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkCallback, ZkOp, ZkOpKind, ZkReply, ZkStatus
 
 MAX_LISTINGS = 10
 """Of one node: whoever makes children as fast as they are removed is left to a later attempt."""
 
 
 def remove_subtree(
-    coordination: Coordination,
+    metadata_store: MetadataStore,
     path: str,
     done: ZkCallback,
     *,
@@ -23,21 +23,23 @@ def remove_subtree(
 ) -> None:
     """Remove `path`, which must be of this version, and all below it. `done` hears OK when it is
     gone, or was not there, else the status of what was refused: of the guard or of the node."""
-    _Removal(coordination, guard, done).begin(path, version)
+    _Removal(metadata_store, guard, done).begin(path, version)
 
 
 def remove_children(
-    coordination: Coordination, path: str, done: ZkCallback, *, guard: Sequence[ZkOp] = ()
+    metadata_store: MetadataStore, path: str, done: ZkCallback, *, guard: Sequence[ZkOp] = ()
 ) -> None:
     """Remove all below `path`; as `remove_subtree`."""
-    _Removal(coordination, guard, done).begin_below(path)
+    _Removal(metadata_store, guard, done).begin_below(path)
 
 
 class _Removal:
     """A stack of nodes, each above those that were found below it."""
 
-    def __init__(self, coordination: Coordination, guard: Sequence[ZkOp], done: ZkCallback) -> None:
-        self._coordination = coordination
+    def __init__(
+        self, metadata_store: MetadataStore, guard: Sequence[ZkOp], done: ZkCallback
+    ) -> None:
+        self._metadata_store = metadata_store
         self._guard = list(guard)
         self._done = done
         self._stack: list[tuple[str, int, int]] = []
@@ -56,7 +58,7 @@ class _Removal:
             return
         path, version, _ = self._stack[-1]
         deletion = ZkOp(kind=ZkOpKind.DELETE, path=path, version=version)
-        self._coordination.multi([*self._guard, deletion], self._on_deleted)
+        self._metadata_store.multi([*self._guard, deletion], self._on_deleted)
 
     def _on_deleted(self, reply: ZkReply) -> None:
         is_of_node = reply.value == len(self._guard)
@@ -82,4 +84,4 @@ class _Removal:
             else:
                 self._done(reply)
 
-        self._coordination.children(path, on_children)
+        self._metadata_store.children(path, on_children)

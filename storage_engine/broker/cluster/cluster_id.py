@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from storage_engine.broker.controller.gather import Gather
 from storage_engine.core.errors import HeadraceError
-from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import PERSISTENT_PATHS, ClusterIdZNode
 
 
 def agree_on_cluster_id(
-    coordination: Coordination,
+    metadata_store: MetadataStore,
     *,
     on_known: Callable[[str], object],
     on_failed: Callable[[HeadraceError], object],
@@ -31,7 +31,7 @@ def agree_on_cluster_id(
         if unknown:
             fail(f"can't create {', '.join(unknown)}")
         else:
-            coordination.create(
+            metadata_store.create(
                 ClusterIdZNode.PATH,
                 ClusterIdZNode.random().encode(),
                 on_created,
@@ -40,7 +40,7 @@ def agree_on_cluster_id(
 
     def on_created(reply: ZkReply) -> None:
         if reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
-            coordination.get(ClusterIdZNode.PATH, on_read)
+            metadata_store.get(ClusterIdZNode.PATH, on_read)
         else:
             fail(f"can't create {ClusterIdZNode.PATH}")
 
@@ -58,7 +58,7 @@ def agree_on_cluster_id(
 
     gather = Gather(len(PERSISTENT_PATHS), on_paths)
     for path in PERSISTENT_PATHS:
-        coordination.create(
+        metadata_store.create(
             path,
             b"",
             lambda reply, path=path: on_path(path, reply),  # type: ignore[misc]

@@ -6,7 +6,7 @@ notice that comes twice or late does no harm. Source: KIP-112 (`/log_dir_event_n
 """
 
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply
 from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
 
 RETRY_MS = 500
@@ -15,8 +15,10 @@ RETRY_MS = 500
 class FolderNotice:
     """Notices of one broker, one under way at a time."""
 
-    def __init__(self, coordination: Coordination, scheduler: Scheduler, *, broker_id: int) -> None:
-        self._coordination = coordination
+    def __init__(
+        self, metadata_store: MetadataStore, scheduler: Scheduler, *, broker_id: int
+    ) -> None:
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._data = LogDirEventZNode(broker_id=BrokerId(broker_id)).encode()
         self._under_way = False
@@ -30,7 +32,7 @@ class FolderNotice:
         self._under_way = True
         self._another = False
         # Others may have removed the parent, which the controller waits for.
-        self._coordination.create(
+        self._metadata_store.create(
             LogDirEventZNode.PREFIX, self._data, self._sent, sequence=True, make_parents=True
         )
 

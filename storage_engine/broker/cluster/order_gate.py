@@ -25,7 +25,7 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.registration import UNREGISTERED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
-from storage_engine.core.ports import Coordination, ZkReply
+from storage_engine.core.ports import MetadataStore, ZkReply
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
 
@@ -104,8 +104,10 @@ class OrderNumbers:
 class OrderGate:
     """Of one broker."""
 
-    def __init__(self, coordination: Coordination, broker_epoch: Callable[[], BrokerEpoch]) -> None:
-        self._coordination = coordination
+    def __init__(
+        self, metadata_store: MetadataStore, broker_epoch: Callable[[], BrokerEpoch]
+    ) -> None:
+        self._metadata_store = metadata_store
         self._broker_epoch = broker_epoch
         self.controller_epoch = NO_CONTROLLER_EPOCH
         """The highest that ZooKeeper has confirmed."""
@@ -205,7 +207,7 @@ class OrderGate:
         asked_at = self._arrived
 
         def on_epoch(reply: ZkReply) -> None:
-            self._coordination.get(
+            self._metadata_store.get(
                 ControllerZNode.PATH, lambda controller: on_controller(reply, controller)
             )
 
@@ -214,7 +216,7 @@ class OrderGate:
             if named.controller_id < 0:
                 self._go_on(_Named(), asked_at)
                 return
-            self._coordination.exists(
+            self._metadata_store.exists(
                 BrokerIdZNode.path(named.controller_id),
                 lambda broker: on_broker(named, controller, broker),
             )
@@ -223,7 +225,7 @@ class OrderGate:
             registered = broker.ok and _session(broker) == _session(controller) != 0
             self._go_on(named if registered else _Named(), asked_at)
 
-        self._coordination.get(ControllerEpochZNode.PATH, on_epoch)
+        self._metadata_store.get(ControllerEpochZNode.PATH, on_epoch)
 
 
 def _named(epoch: ZkReply, controller: ZkReply) -> _Named:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ProducerIdBlockZNode
 
@@ -27,8 +27,8 @@ MAX_TRIES = 20
 class ProducerIds:
     """Allocator of one broker."""
 
-    def __init__(self, coordination: Coordination, *, broker_id: int) -> None:
-        self._coordination = coordination
+    def __init__(self, metadata_store: MetadataStore, *, broker_id: int) -> None:
+        self._metadata_store = metadata_store
         self._broker_id = BrokerId(broker_id)
         self._next_id = 0
         self._end_id = 0
@@ -49,7 +49,7 @@ class ProducerIds:
         def on_read(reply: ZkReply) -> None:
             if reply.status is ZkStatus.NO_NODE:
                 block = ProducerIdBlockZNode.next_block(None, self._broker_id)
-                self._coordination.create(
+                self._metadata_store.create(
                     ProducerIdBlockZNode.PATH, block.encode(), lambda r: on_written(block, r)
                 )
             elif reply.ok and reply.stat is not None:
@@ -60,7 +60,7 @@ class ProducerIds:
                     self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)
                     return
                 block = ProducerIdBlockZNode.next_block(previous, self._broker_id)
-                self._coordination.set(
+                self._metadata_store.set(
                     ProducerIdBlockZNode.PATH,
                     block.encode(),
                     reply.stat.version,
@@ -82,7 +82,7 @@ class ProducerIds:
             if guarded("the claim of producer ids", on_read, reply) is FAILED:
                 self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-        self._coordination.get(ProducerIdBlockZNode.PATH, read)
+        self._metadata_store.get(ProducerIdBlockZNode.PATH, read)
 
     def _serve(self) -> None:
         while self._waiting and self._next_id < self._end_id:

@@ -16,7 +16,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.core.ports import (
     Clock,
-    Coordination,
+    MetadataStore,
     Scheduler,
     SessionState,
     ZkReply,
@@ -46,7 +46,7 @@ class Registration:
         self,
         node: BrokerIdZNode,
         *,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         clock: Clock,
         session_timeout_ms: int,
@@ -55,7 +55,7 @@ class Registration:
         on_lost: Callable[[], None],
     ) -> None:
         self._node = node
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
@@ -74,7 +74,7 @@ class Registration:
     def start(self) -> None:
         """Register; `on_registered(broker epoch)` is called after this and every later time,
         `on_lost` whenever the registration has gone with its session."""
-        self._coordination.add_state_listener(self._on_state)
+        self._metadata_store.add_state_listener(self._on_state)
         self._begin()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Registration:
             self.broker_epoch = UNREGISTERED
             self._on_lost()
             return
-        is_new = self._coordination.session_id != self._registered_session
+        is_new = self._metadata_store.session_id != self._registered_session
         if state is SessionState.CONNECTED and is_new:
             self._begin()
 
@@ -102,7 +102,7 @@ class Registration:
         if self._closed:
             return
         self._written = self._node.encode()
-        self._coordination.create(
+        self._metadata_store.create(
             BrokerIdZNode.path(self._node.broker_id),
             self._written,
             self._on_created,
@@ -113,7 +113,7 @@ class Registration:
     def _on_created(self, reply: ZkReply) -> None:
         if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
             path = BrokerIdZNode.path(self._node.broker_id)
-            self._coordination.exists(path, self._on_seen)
+            self._metadata_store.exists(path, self._on_seen)
         else:
             self._again()
 
@@ -122,9 +122,9 @@ class Registration:
             return
         if not reply.ok or reply.stat is None:
             self._again()
-        elif reply.stat.ephemeral_owner == self._coordination.session_id:
+        elif reply.stat.ephemeral_owner == self._metadata_store.session_id:
             self._busy = False
-            self._registered_session = self._coordination.session_id
+            self._registered_session = self._metadata_store.session_id
             self.broker_epoch = BrokerEpoch(reply.stat.czxid)
             if self._node.tail_lost_epoch == TAIL_LOST_NOW:
                 self._node = replace(self._node, tail_lost_epoch=self.broker_epoch)
@@ -141,7 +141,7 @@ class Registration:
             log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
             path = BrokerIdZNode.path(self._node.broker_id)
             remove_subtree(
-                self._coordination, path, lambda _reply: self._again(), version=reply.stat.version
+                self._metadata_store, path, lambda _reply: self._again(), version=reply.stat.version
             )
         elif self._clock.monotonic_ms() > self._deadline_ms:
             self._busy = False
@@ -182,10 +182,12 @@ class Registration:
             elif reply.value != self._written:
                 log.error("registration of broker %d was changed: set right", self._node.broker_id)
                 path = BrokerIdZNode.path(self._node.broker_id)
-                self._coordination.set(path, self._written, reply.stat.version, lambda _reply: None)
+                self._metadata_store.set(
+                    path, self._written, reply.stat.version, lambda _reply: None
+                )
 
         path = BrokerIdZNode.path(self._node.broker_id)
-        self._coordination.get(path, on_read, changed)
+        self._metadata_store.get(path, on_read, changed)
 
     def _again(self) -> None:
         self._scheduler.call_later(RETRY_MS, self._create)

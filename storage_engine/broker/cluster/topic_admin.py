@@ -21,7 +21,7 @@ from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, topic_name_problem
 from storage_engine.core.ports import (
-    Coordination,
+    MetadataStore,
     Scheduler,
     ZkOp,
     ZkOpKind,
@@ -74,12 +74,12 @@ class TopicAdmin:
         self,
         config: BrokerValues,
         *,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         metadata: MetadataCache,
     ) -> None:
         self._config = config
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._metadata = metadata
 
@@ -152,7 +152,7 @@ class TopicAdmin:
     ) -> None:
         """Write settings and assignment in one multi, so that of two who create a topic at the
         same time one does, and the other changes nothing. `waits`: whether somebody still does."""
-        _Creation(self._coordination, self._scheduler, planned, on_written, waits).look()
+        _Creation(self._metadata_store, self._scheduler, planned, on_written, waits).look()
 
     def plan_growth(
         self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
@@ -219,7 +219,7 @@ class TopicAdmin:
         self, info: TopicInfo, on_written: OnWritten, waits: Callable[[], bool] = nobody
     ) -> None:
         """Write the larger assignment, if nobody else changed the topic meanwhile."""
-        _Growth(self._coordination, self._scheduler, info, on_written, waits).look()
+        _Growth(self._metadata_store, self._scheduler, info, on_written, waits).look()
 
 
 class _Write:
@@ -227,13 +227,13 @@ class _Write:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         info: TopicInfo,
         done: OnWritten,
         waits: Callable[[], bool],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._info = info
         self._path = TopicZNode.path(info.topic)
@@ -244,7 +244,7 @@ class _Write:
 
     def look(self) -> None:
         """What there is; and write where nothing speaks against it."""
-        self._coordination.get(self._path, self._on_topic)
+        self._metadata_store.get(self._path, self._on_topic)
 
     def _on_topic(self, reply: ZkReply) -> None:
         raise NotImplementedError
@@ -277,20 +277,20 @@ class _Creation(_Write):
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         planned: PlannedTopic,
         done: OnWritten,
         waits: Callable[[], bool],
     ) -> None:
-        super().__init__(coordination, scheduler, planned.info, done, waits)
+        super().__init__(metadata_store, scheduler, planned.info, done, waits)
         self._planned = planned
 
     def _on_topic(self, reply: ZkReply) -> None:
         if reply.ok:
             self._done(None if self._is_ours(reply) else self._exists())
         elif reply.status is ZkStatus.NO_NODE:
-            self._coordination.get(ConfigZNode.topic_path(self._info.topic), self._on_left_over)
+            self._metadata_store.get(ConfigZNode.topic_path(self._info.topic), self._on_left_over)
         else:
             self._look_again()
 
@@ -299,7 +299,7 @@ class _Creation(_Write):
         if reply.ok or reply.status is ZkStatus.NO_NODE:
             operations = _config_operations(self._planned, reply.stat if reply.ok else None)
             creation = ZkOp(kind=ZkOpKind.CREATE, path=self._path, data=self._data())
-            self._coordination.multi([*operations, creation], self._on_multi)
+            self._metadata_store.multi([*operations, creation], self._on_multi)
         else:
             self._look_again()
 
@@ -345,7 +345,7 @@ class _Growth(_Write):
                 )
             )
             return
-        self._coordination.set(self._path, self._data(), reply.stat.version, self._on_set)
+        self._metadata_store.set(self._path, self._data(), reply.stat.version, self._on_set)
 
     def _on_set(self, reply: ZkReply) -> None:
         if reply.ok:

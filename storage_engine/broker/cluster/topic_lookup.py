@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
@@ -44,14 +44,14 @@ OnFound = Callable[[FoundTopic | None], None]
 class TopicLookup:
     """Of one cluster."""
 
-    def __init__(self, coordination: Coordination, cluster_id: str) -> None:
-        self._coordination = coordination
+    def __init__(self, metadata_store: MetadataStore, cluster_id: str) -> None:
+        self._metadata_store = metadata_store
         self._cluster_id = cluster_id
 
     def look_up(self, topic: str, on_found: OnFound) -> None:
         def on_cluster_id(reply: ZkReply) -> None:
             if self._is_ours(reply):
-                self._coordination.get(TopicZNode.path(topic), on_topic)
+                self._metadata_store.get(TopicZNode.path(topic), on_topic)
             else:
                 on_found(None)
 
@@ -70,7 +70,7 @@ class TopicLookup:
             else:
                 self._look_for_request(topic, there, on_found)
 
-        self._coordination.get(ClusterIdZNode.PATH, on_cluster_id)
+        self._metadata_store.get(ClusterIdZNode.PATH, on_cluster_id)
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
@@ -86,7 +86,7 @@ class TopicLookup:
             if reply.ok:
                 on_found(asked_to_go)
             elif reply.status is ZkStatus.NO_NODE:
-                self._coordination.get(DeleteTopicsZNode.PATH, on_json)
+                self._metadata_store.get(DeleteTopicsZNode.PATH, on_json)
             else:
                 on_found(None)
 
@@ -98,7 +98,7 @@ class TopicLookup:
             else:
                 on_found(asked_to_go if topic in _named(reply.value) else FoundTopic(there))
 
-        self._coordination.exists(DeleteTopicsZNode.topic_path(topic), on_child)
+        self._metadata_store.exists(DeleteTopicsZNode.topic_path(topic), on_child)
 
 
 def _named(data: bytes) -> tuple[str, ...]:

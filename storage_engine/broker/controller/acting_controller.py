@@ -42,7 +42,7 @@ from storage_engine.core.control.controller_events import (
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
     TopicsReady,
     WriteAssignments,
     WriteOutcome,
@@ -50,7 +50,7 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler, Transport
+from storage_engine.core.ports import MetadataStore, Scheduler, Transport
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
@@ -90,7 +90,7 @@ class ActingController:
         *,
         controller_epoch: ControllerEpoch,
         epoch_znode_version: int,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         transport: Transport,
         scheduler: Scheduler,
         resign: Callable[[], None],
@@ -110,7 +110,7 @@ class ActingController:
             delete_topic_enable=settings.delete_topic_enable,
         )
         self._store = ControllerStore(
-            coordination,
+            metadata_store,
             epoch_znode_version=epoch_znode_version,
             unclean_default=settings.unclean_default,
         )
@@ -131,14 +131,14 @@ class ActingController:
             replaced=self._replaced,
         )
         self._watches = ControllerWatches(
-            coordination, self._store, scheduler, submit=self.submit, reread=self._states.read
+            metadata_store, self._store, scheduler, submit=self.submit, reread=self._states.read
         )
         self._assignments = AssignmentStore(
-            coordination, self._store, scheduler, fenced=self._replaced
+            metadata_store, self._store, scheduler, fenced=self._replaced
         )
         self._elections = Elections(self._core, submit=self.submit, refresh=self._states.read)
         self._requests = AdminRequests(
-            coordination,
+            metadata_store,
             scheduler,
             submit=self.submit,
             elections=self._elections,
@@ -203,7 +203,7 @@ class ActingController:
         # Before everything is loaded the watches will find it by themselves.
         if self.loaded:
             self._watches.watch_topic(info.topic, info.topic_id)
-            self.submit(TopicsChanged(topics={info.topic: info}))
+            self.submit(TopicsRead(topics={info.topic: info}))
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:
         """Read topics, or all (None), again: elections may go by other settings now."""
@@ -348,7 +348,7 @@ class ActingController:
         topic = effect.topic
         self._assignments.write(
             effect,
-            lambda: self._core.topics.get(topic),
+            lambda: self._core.topic(topic),
             lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.broker import unexpected
-from storage_engine.core.ports import Coordination, Scheduler, ZkCallback, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkCallback, ZkReply, ZkStatus
 from storage_engine.zookeeper.subtree import remove_children
 
 log = logging.getLogger(__name__)
@@ -37,14 +37,14 @@ class AdminNode:
     def __init__(
         self,
         path: str,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         *,
         on_content: Callable[[Content], None],
     ) -> None:
         """`on_content` hears the content at the start and after every change."""
         self.path = path
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._on_content = on_content
         self._generation = 0
@@ -71,7 +71,7 @@ class AdminNode:
             if reply.ok and reply.stat is not None:
                 self._tell(Content(reply.value, reply.stat.version), fired)
             elif reply.status is ZkStatus.NO_NODE:
-                self._coordination.exists(self.path, on_existence, fired)
+                self._metadata_store.exists(self.path, on_existence, fired)
             else:
                 self._scheduler.call_later(RETRY_MS, fired)
 
@@ -85,7 +85,7 @@ class AdminNode:
             else:
                 self._scheduler.call_later(RETRY_MS, fired)
 
-        self._coordination.get(self.path, on_data, fired)
+        self._metadata_store.get(self.path, on_data, fired)
 
     def _tell(self, content: Content, again: Callable[[], None]) -> None:
         try:
@@ -127,9 +127,9 @@ class AdminNode:
             elif wanted is None:
                 self._delete(version, on_put, given_up)
             elif data is None:
-                self._coordination.create(self.path, wanted, on_put, make_parents=True)
+                self._metadata_store.create(self.path, wanted, on_put, make_parents=True)
             else:
-                self._coordination.set(self.path, wanted, version, on_put)
+                self._metadata_store.set(self.path, wanted, version, on_put)
 
         def on_put(reply: ZkReply) -> None:
             if reply.ok or once or reply.status is ZkStatus.UNKNOWN:
@@ -140,7 +140,7 @@ class AdminNode:
         def given_up() -> None:
             done(False)
 
-        self._coordination.get(self.path, on_data)
+        self._metadata_store.get(self.path, on_data)
 
     def _delete(self, version: int, on_reply: ZkCallback, given_up: Callable[[], None]) -> None:
         """With what others have made below the node. `given_up`: its controller's end has come."""
@@ -150,13 +150,13 @@ class AdminNode:
                 on_reply(reply)
                 return
             log.warning("%s has nodes below it, which ask for nothing: removed", self.path)
-            remove_children(self._coordination, self.path, on_cleared)
+            remove_children(self._metadata_store, self.path, on_cleared)
 
         def on_cleared(_reply: ZkReply) -> None:
             # Not at once: others may make them as fast.
             self._after_pause(lambda: self._delete(version, on_reply, given_up), given_up)
 
-        self._coordination.delete(self.path, version, on_deleted)
+        self._metadata_store.delete(self.path, version, on_deleted)
 
     def _after_pause(self, work: Callable[[], None], given_up: Callable[[], None]) -> None:
         self._scheduler.call_later(

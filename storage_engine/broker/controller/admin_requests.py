@@ -16,7 +16,7 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler
+from storage_engine.core.ports import MetadataStore, Scheduler
 from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
@@ -35,7 +35,7 @@ class AdminRequests:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         *,
         submit: Callable[[ReassignmentRequested], None],
@@ -49,13 +49,13 @@ class AdminRequests:
         self._learn_topics = learn_topics
         self._reassign = AdminNode(
             ReassignPartitionsZNode.PATH,
-            coordination,
+            metadata_store,
             scheduler,
             on_content=self._on_reassignments,
         )
         self._prefer = AdminNode(
             PreferredReplicaElectionZNode.PATH,
-            coordination,
+            metadata_store,
             scheduler,
             on_content=self._on_elections,
         )

@@ -13,7 +13,7 @@ from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.broker.controller.topic_store import reassignments_of
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.control.controller_events import AssignmentChange, WriteAssignments
-from storage_engine.core.ports import Coordination, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import TopicZNode
 
@@ -35,13 +35,13 @@ class AssignmentStore:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         store: ControllerStore,
         scheduler: Scheduler,
         *,
         fenced: Callable[[], None],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._store = store
         self._scheduler = scheduler
         self._fenced = fenced
@@ -78,7 +78,7 @@ class AssignmentStore:
                 self._scheduler.call_later(RETRY_MS, lambda: self._read(effect, tell))
 
         if not self._closed:
-            self._coordination.get(TopicZNode.path(effect.topic), on_read)
+            self._metadata_store.get(TopicZNode.path(effect.topic), on_read)
 
     def _change(self, effect: WriteAssignments, data: bytes, version: int, tell: Tell) -> None:
         try:
@@ -108,7 +108,7 @@ class AssignmentStore:
             self._store.epoch_check(),
             ZkOp(kind=ZkOpKind.SET, path=path, data=changed.encode(), version=version),
         ]
-        self._coordination.multi(operations, on_written)
+        self._metadata_store.multi(operations, on_written)
 
 
 def _told(known: TopicInfo, node: TopicZNode) -> TopicInfo:

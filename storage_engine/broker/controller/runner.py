@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.acting_controller import ActingController, ControllerSettings
 from storage_engine.core.ids import ControllerEpoch
-from storage_engine.core.ports import Clock, Coordination, Scheduler, Transport
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler, Transport
 from storage_engine.zookeeper.controller_election import ControllerElection
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class ControllerRunner:
         self,
         settings: ControllerSettings,
         *,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         transport: Transport,
         scheduler: Scheduler,
         clock: Clock,
@@ -32,13 +32,13 @@ class ControllerRunner:
     ) -> None:
         """`known_epoch`: the highest of which this broker has taken orders."""
         self._settings = settings
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._transport = transport
         self._scheduler = scheduler
         self.acting: ActingController | None = None
         self._started = False
         self._election = ControllerElection(
-            coordination,
+            metadata_store,
             settings.broker_id,
             clock,
             scheduler,
@@ -71,7 +71,7 @@ class ControllerRunner:
             self._settings,
             controller_epoch=controller_epoch,
             epoch_znode_version=epoch_znode_version,
-            coordination=self._coordination,
+            metadata_store=self._metadata_store,
             transport=self._transport,
             scheduler=self._scheduler,
             resign=self._replaced,

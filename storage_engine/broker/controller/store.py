@@ -21,7 +21,7 @@ from storage_engine.core.ids import (
     TopicPartition,
     topic_name_problem,
 )
-from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
@@ -51,14 +51,14 @@ class ControllerStore:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         *,
         epoch_znode_version: int,
         unclean_default: Callable[[], bool],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._epoch_version = epoch_znode_version
-        self.topics = TopicStore(coordination, unclean_default=unclean_default)
+        self.topics = TopicStore(metadata_store, unclean_default=unclean_default)
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
@@ -105,12 +105,12 @@ class ControllerStore:
 
             gather = Gather(len(ids), finish)
             for broker_id in ids:
-                self._coordination.get(
+                self._metadata_store.get(
                     BrokerIdZNode.path(broker_id),
                     lambda answer, broker_id=broker_id: on_broker(broker_id, answer),  # type: ignore[misc]
                 )
 
-        self._coordination.children(BrokerIdZNode.PARENT, on_children, watch)
+        self._metadata_store.children(BrokerIdZNode.PARENT, on_children, watch)
 
     def _tell_of_no_broker(self, broker_id: BrokerId, czxid: int) -> None:
         """Once: partitions given to it would have no replica there, and its node never goes."""
@@ -132,7 +132,7 @@ class ControllerStore:
                 else None
             )
 
-        self._coordination.children(TopicZNode.PARENT, on_children, watch)
+        self._metadata_store.children(TopicZNode.PARENT, on_children, watch)
 
     def read_states(
         self,
@@ -157,7 +157,7 @@ class ControllerStore:
             gather.one()
 
         for tp in wanted:
-            self._coordination.get(
+            self._metadata_store.get(
                 PartitionStateZNode.path(tp.topic, tp.partition),
                 lambda reply, tp=tp: on_state(tp, reply),  # type: ignore[misc]
             )
@@ -175,7 +175,7 @@ class ControllerStore:
         """
         # The parent of all partitions may be there already.
         for topic in {w.partition.topic for w in writes if w.expected_partition_epoch is None}:
-            self._coordination.create(PartitionsZNode.path(topic), b"", lambda _reply: None)
+            self._metadata_store.create(PartitionsZNode.path(topic), b"", lambda _reply: None)
         for start in range(0, len(writes), PARTITIONS_PER_MULTI):
             self._write_part(writes[start : start + PARTITIONS_PER_MULTI], done, fenced)
 
@@ -205,7 +205,7 @@ class ControllerStore:
         operations = [self.epoch_check()]
         for write in writes:
             operations.extend(self._operations(write))
-        self._coordination.multi(operations, on_multi)
+        self._metadata_store.multi(operations, on_multi)
 
     def _operations(self, write: StateWrite) -> list[ZkOp]:
         tp = write.partition
@@ -254,7 +254,7 @@ class ControllerStore:
             else:
                 done(None)
 
-        self._coordination.exists(ControllerEpochZNode.PATH, on_reply)
+        self._metadata_store.exists(ControllerEpochZNode.PATH, on_reply)
 
     def delete_topic(
         self,
@@ -286,7 +286,7 @@ class ControllerStore:
         def next_one() -> None:
             if left:
                 remove_subtree(
-                    self._coordination,
+                    self._metadata_store,
                     left.popleft(),
                     lambda reply: next_one() if reply.ok else failed(reply),
                     guard=guard,
@@ -315,14 +315,14 @@ class ControllerStore:
                 done(False)
                 return
             operations = [*guard, *map(_deletion, present)]
-            self._coordination.multi(operations, lambda reply: on_heads(reply, operations))
+            self._metadata_store.multi(operations, lambda reply: on_heads(reply, operations))
 
         def on_heads(reply: ZkReply, operations: Sequence[ZkOp]) -> None:
             if reply.ok:
                 done(True)
             elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
                 path = operations[reply.value].path
-                remove_children(self._coordination, path, on_cleared, guard=guard)
+                remove_children(self._metadata_store, path, on_cleared, guard=guard)
             else:
                 failed(reply)
 
@@ -349,7 +349,7 @@ class ControllerStore:
             len(paths), lambda: done(None if failed else [p for p in paths if p in present])
         )
         for path in paths:
-            self._coordination.exists(
+            self._metadata_store.exists(
                 path,
                 lambda reply, path=path: on_reply(path, reply),  # type: ignore[misc]
             )

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_engine.broker.controller.gather import Gather
-from storage_engine.core.control.cluster_state import TopicInfo
-from storage_engine.core.control.reassignment import Reassignment
-from storage_engine.core.ports import Coordination, ZkReply, ZkStat, ZkStatus
+from storage_engine.core.control.cluster_state import Reassignment, TopicInfo
+from storage_engine.core.ports import MetadataStore, ZkReply, ZkStat, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     ConfigZNode,
@@ -59,8 +58,10 @@ class _Batch:
 class TopicStore:
     """Topics, and which id each of them has."""
 
-    def __init__(self, coordination: Coordination, *, unclean_default: Callable[[], bool]) -> None:
-        self._coordination = coordination
+    def __init__(
+        self, metadata_store: MetadataStore, *, unclean_default: Callable[[], bool]
+    ) -> None:
+        self._metadata_store = metadata_store
         self._unclean_default = unclean_default
         self._ids: dict[str, tuple[int, uuid.UUID]] = {}
         """Topic -> the transaction that created its node, and its id."""
@@ -134,10 +135,10 @@ class TopicStore:
                 return
             read = batch.read[topic] = _Read(node=node, stat=reply.stat)
             both = Gather(2, done)
-            self._coordination.get(
+            self._metadata_store.get(
                 PartitionsZNode.path(topic), lambda reply: on_more(read, "partitions", reply, both)
             )
-            self._coordination.get(
+            self._metadata_store.get(
                 ConfigZNode.topic_path(topic), lambda reply: on_more(read, "config", reply, both)
             )
 
@@ -147,7 +148,7 @@ class TopicStore:
             setattr(read, name, reply)
             both.one()
 
-        self._coordination.get(TopicZNode.path(topic), on_topic, watch)
+        self._metadata_store.get(TopicZNode.path(topic), on_topic, watch)
 
     # --- ids ---
 
@@ -197,7 +198,7 @@ class TopicStore:
 
             named = replace(read.node, topic_id=topic_id)
             path = TopicZNode.path(topic)
-            self._coordination.set(path, named.encode(), read.stat.version, on_given)
+            self._metadata_store.set(path, named.encode(), read.stat.version, on_given)
 
         def on_led(led: bool | None) -> None:
             if led is None:
@@ -249,9 +250,9 @@ class TopicStore:
         record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid).encode()
         present = read.partitions
         if present is not None and present.ok and present.stat is not None:
-            self._coordination.set(path, record, present.stat.version, lambda _reply: None)
+            self._metadata_store.set(path, record, present.stat.version, lambda _reply: None)
         else:
-            self._coordination.create(path, record, lambda _reply: None)
+            self._metadata_store.create(path, record, lambda _reply: None)
 
     def _has_been_led(self, node: TopicZNode, done: Callable[[bool | None], None]) -> None:
         """Whether a partition has a state; None: ZooKeeper did not answer."""
@@ -267,7 +268,7 @@ class TopicStore:
 
         gather = Gather(len(node.assignment), finish)
         for partition in node.assignment:
-            self._coordination.exists(PartitionStateZNode.path(node.topic, partition), on_reply)
+            self._metadata_store.exists(PartitionStateZNode.path(node.topic, partition), on_reply)
 
 
 def _tell_lost_id(topic: str) -> None:

@@ -18,10 +18,10 @@ from storage_engine.core.control.controller_events import (
     Event,
     Loaded,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import (
     DeleteTopicsZNode,
     IsrChangeZNode,
@@ -48,14 +48,14 @@ class ControllerWatches:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         store: ControllerStore,
         scheduler: Scheduler,
         *,
         submit: Callable[[Event], None],
         reread: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._store = store
         self._scheduler = scheduler
         self._submit = submit
@@ -186,7 +186,7 @@ class ControllerWatches:
         missing = set(topics) - found.keys()
         unreadable = frozenset(missing & self._store.topics.unreadable)
         absent = frozenset(missing - unreadable)
-        self._submit(TopicsChanged(topics=found, unreadable=unreadable, absent=absent))
+        self._submit(TopicsRead(topics=found, unreadable=unreadable, absent=absent))
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
         return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))
@@ -321,7 +321,7 @@ class ControllerWatches:
             if reply.value and reply.stat is not None and self._turn_json(reply):
                 # The watch on it tells.
                 return
-            self._coordination.children(
+            self._metadata_store.children(
                 DeleteTopicsZNode.PATH,
                 on_children,
                 self._guarded("deletions", self._read_deletions),
@@ -336,7 +336,7 @@ class ControllerWatches:
             self._on_deletions(tuple(reply.value) if reply.ok else ())
 
         # A watch on each form: the JSON may be set without a change of the children.
-        self._coordination.get(
+        self._metadata_store.get(
             DeleteTopicsZNode.PATH,
             on_data,
             self._guarded("deletions as JSON", self._read_deletions),
@@ -374,13 +374,13 @@ class ControllerWatches:
             emptied = ZkOp(
                 kind=ZkOpKind.SET, path=DeleteTopicsZNode.PATH, data=data, version=version
             )
-            self._coordination.multi([self._store.epoch_check(), *creations, emptied], on_turned)
+            self._metadata_store.multi([self._store.epoch_check(), *creations, emptied], on_turned)
 
         def on_turned(turned: ZkReply) -> None:
             if not self._closed and not turned.ok:
                 self._again(self._read_deletions)
 
-        self._coordination.children(DeleteTopicsZNode.PATH, on_children)
+        self._metadata_store.children(DeleteTopicsZNode.PATH, on_children)
         return True
 
     def _watch_for_deletions(self) -> None:
@@ -390,7 +390,7 @@ class ControllerWatches:
             elif not self._closed and reply.status is ZkStatus.UNKNOWN:
                 self._again(self._watch_for_deletions)
 
-        self._coordination.exists(
+        self._metadata_store.exists(
             DeleteTopicsZNode.PATH, on_reply, self._guarded("deletions", self._read_deletions)
         )
 
@@ -409,7 +409,7 @@ class ControllerWatches:
         """Take a request away."""
         path = DeleteTopicsZNode.topic_path(topic)
         # One that others have made nodes below would delete a later topic of that name.
-        remove_subtree(self._coordination, path, lambda _reply: None)
+        remove_subtree(self._metadata_store, path, lambda _reply: None)
 
     # --- ISR changes ---
 
@@ -422,7 +422,7 @@ class ControllerWatches:
                 return
             self._take_isr_changes(reply.value)
 
-        self._coordination.children(
+        self._metadata_store.children(
             IsrChangeZNode.PARENT, on_children, self._guarded("isr", self._read_isr_changes)
         )
 
@@ -439,7 +439,7 @@ class ControllerWatches:
                     changed.update(node.partitions)
                     for problem in node.problems:
                         log.error("ISR change ignored: %s", problem)
-                self._coordination.delete(IsrChangeZNode.path(child), -1, lambda _reply: None)
+                self._metadata_store.delete(IsrChangeZNode.path(child), -1, lambda _reply: None)
             gather.one()
 
         def done() -> None:
@@ -453,7 +453,7 @@ class ControllerWatches:
 
         gather = Gather(len(children), done)
         for child in children:
-            self._coordination.get(
+            self._metadata_store.get(
                 IsrChangeZNode.path(child),
                 lambda reply, child=child: on_change(child, reply),  # type: ignore[misc]
             )
@@ -468,12 +468,12 @@ class ControllerWatches:
                 self._list_notices_later()
                 return
             for child in reply.value:
-                self._coordination.get(
+                self._metadata_store.get(
                     LogDirEventZNode.path(child),
                     lambda reply, child=child: self._on_failure_notice(child, reply),  # type: ignore[misc]
                 )
 
-        self._coordination.children(
+        self._metadata_store.children(
             LogDirEventZNode.PARENT,
             on_children,
             self._guarded("failure notices", self._read_failure_notices),
@@ -497,7 +497,7 @@ class ControllerWatches:
             self._list_notices_later()
         if not reply.ok:
             return
-        self._coordination.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)
+        self._metadata_store.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)
         try:
             broker = LogDirEventZNode.decode(child, reply.value).broker_id
         except ZnodeFormatError as failure:

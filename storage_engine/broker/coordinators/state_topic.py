@@ -19,7 +19,7 @@ from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Coordination, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import TopicZNode
@@ -56,13 +56,13 @@ class StateTopic:
         plan: StateTopicPlan,
         config: DynamicConfig,
         *,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         topic_admin: TopicAdmin,
         metadata: MetadataCache,
     ) -> None:
         self._plan = plan
         self._config = config
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._topic_admin = topic_admin
         self._metadata = metadata
         self._partitions: int | None = None
@@ -92,7 +92,7 @@ class StateTopic:
             return
         self._busy = True
         path = TopicZNode.path(self._plan.topic)
-        self._coordination.get(path, lambda reply: self._learned(reply, create))
+        self._metadata_store.get(path, lambda reply: self._learned(reply, create))
 
     def _learned(self, reply: ZkReply, create: bool) -> None:
         self._busy = False

@@ -32,7 +32,7 @@ from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.broker.upkeep.strays import Strays
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId
-from storage_engine.core.ports import Clock, Coordination, Scheduler
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.framing import encode_response_frame
@@ -73,7 +73,7 @@ class BrokerContext:
     named_replicas: NamedReplicas
     orders: Orders
     strays: Strays
-    coordination: Coordination
+    metadata_store: MetadataStore
     scheduler: Scheduler
     clock: Clock
     broker_epoch: Callable[[], BrokerEpoch]
@@ -90,7 +90,7 @@ class BrokerContext:
         new leaders. Alone, it has nobody to send clients to.
         """
         every = self.metadata.brokers.values()
-        if self.replicas.has_lease:
+        if self.replicas.lease.is_held:
             return list(every)
         others = [broker for broker in every if broker.broker_id != self.broker_id]
         return others or list(every)

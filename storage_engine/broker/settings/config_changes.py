@@ -15,7 +15,7 @@ from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.core.ports import (
     Clock,
-    Coordination,
+    MetadataStore,
     Scheduler,
     SessionState,
     ZkReply,
@@ -36,7 +36,7 @@ class ConfigChanges:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         clock: Clock,
         *,
@@ -44,10 +44,10 @@ class ConfigChanges:
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
     ) -> None:
         """`known`: whose settings this broker uses. `take` gets them each time they were read."""
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
-        self._store = ConfigStore(coordination)
+        self._store = ConfigStore(metadata_store)
         self._known = known
         self._take = take
         self._on_ready: Callable[[], None] | None = None
@@ -60,7 +60,7 @@ class ConfigChanges:
     def start(self, on_ready: Callable[[], None]) -> None:
         """Watch, and read what is known; then `on_ready`, once."""
         self._on_ready = on_ready
-        self._coordination.add_state_listener(self._on_state)
+        self._metadata_store.add_state_listener(self._on_state)
         self._list()
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class ConfigChanges:
             self._read_changes(reply.value)
             self._purge(reply.value)
 
-        self._coordination.children(ConfigChangeZNode.PARENT, on_children, on_watch)
+        self._metadata_store.children(ConfigChangeZNode.PARENT, on_children, on_watch)
 
     def _read_changes(self, children: list[str]) -> None:
         fresh = [child for child in children if child not in self._seen]
@@ -142,7 +142,7 @@ class ConfigChanges:
 
         gather = Gather(len(children), lambda: None if self._closed else self._refresh_all(named))
         for child in children:
-            self._coordination.get(
+            self._metadata_store.get(
                 ConfigChangeZNode.path(child),
                 lambda reply, child=child: on_notification(child, reply),  # type: ignore[misc]
             )
@@ -162,4 +162,4 @@ class ConfigChanges:
         old_ms = self._clock.monotonic_ms() - KEEP_MS
         for child in children:
             if self._seen[child] <= old_ms:
-                self._coordination.delete(ConfigChangeZNode.path(child), -1, lambda _reply: None)
+                self._metadata_store.delete(ConfigChangeZNode.path(child), -1, lambda _reply: None)

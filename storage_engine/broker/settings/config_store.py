@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ports import Coordination, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
@@ -30,8 +30,8 @@ OnOutcome = Callable[[KafkaError | None], None]
 class ConfigStore:
     """/config as this broker sees it."""
 
-    def __init__(self, coordination: Coordination) -> None:
-        self._coordination = coordination
+    def __init__(self, metadata_store: MetadataStore) -> None:
+        self._metadata_store = metadata_store
 
     def read(self, entity: ConfigEntity, done: Callable[[Mapping[str, str] | None], None]) -> None:
         """What is set for the entity now; None when ZooKeeper does not answer."""
@@ -44,13 +44,15 @@ class ConfigStore:
             else:
                 done(_decoded(entity, reply))
 
-        self._coordination.get(entity.znode_path, on_reply)
+        self._metadata_store.get(entity.znode_path, on_reply)
 
     def change(
         self, entity: ConfigEntity, compute: Compute, done: OnOutcome, *, validate_only: bool
     ) -> None:
         """Replace the settings by what `compute` makes of them."""
-        _Alteration(self._coordination, entity, compute, done, validate_only=validate_only).begin()
+        _Alteration(
+            self._metadata_store, entity, compute, done, validate_only=validate_only
+        ).begin()
 
 
 class _Alteration:
@@ -58,14 +60,14 @@ class _Alteration:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         entity: ConfigEntity,
         compute: Compute,
         done: OnOutcome,
         *,
         validate_only: bool,
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._entity = entity
         self._compute = compute
         self._done = done
@@ -74,7 +76,7 @@ class _Alteration:
 
     def begin(self) -> None:
         if self._entity.kind is EntityKind.TOPIC:
-            self._coordination.exists(TopicZNode.path(self._entity.name), self._on_topic)
+            self._metadata_store.exists(TopicZNode.path(self._entity.name), self._on_topic)
         else:
             self._read()
 
@@ -88,7 +90,7 @@ class _Alteration:
 
     def _read(self) -> None:
         self._tries += 1
-        self._coordination.get(self._entity.znode_path, self._on_read)
+        self._metadata_store.get(self._entity.znode_path, self._on_read)
 
     def _on_read(self, reply: ZkReply) -> None:
         if not reply.ok and not reply.is_absent:
@@ -104,7 +106,7 @@ class _Alteration:
             self._done(None)
             return
         version = reply.stat.version if reply.stat is not None else None
-        self._coordination.multi(self._operations(wanted, version), self._on_written)
+        self._metadata_store.multi(self._operations(wanted, version), self._on_written)
 
     def _operations(self, wanted: Mapping[str, str], version: int | None) -> list[ZkOp]:
         path = self._entity.znode_path

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Coordination, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
@@ -33,13 +33,13 @@ class Strays:
         self,
         cluster_id: str,
         *,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         logs: LogManager,
         replicas: ReplicaManager,
         scheduler: Scheduler,
     ) -> None:
         self._cluster_id = cluster_id
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._logs = logs
         self._replicas = replicas
         self._scheduler = scheduler
@@ -66,7 +66,7 @@ class Strays:
                     len(by_topic), ClusterIdZNode.PATH, self._cluster_id,
                 )  # fmt: skip
 
-        self._coordination.get(ClusterIdZNode.PATH, on_cluster_id)
+        self._metadata_store.get(ClusterIdZNode.PATH, on_cluster_id)
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
@@ -88,7 +88,7 @@ class Strays:
             else:
                 self._scheduler.call_later(RETRY_MS, lambda: self._ask(topic, partitions))
 
-        self._coordination.get(TopicZNode.path(topic), on_topic)
+        self._metadata_store.get(TopicZNode.path(topic), on_topic)
 
     def _put_aside(self, partitions: list[TopicPartition]) -> None:
         for tp in partitions:

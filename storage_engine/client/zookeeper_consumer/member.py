@@ -27,7 +27,7 @@ from storage_engine.client.zookeeper_consumer.node_view import RETRY_MS, NodeVie
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import (
-    Coordination,
+    MetadataStore,
     Scheduler,
     SessionState,
     ZkOp,
@@ -122,7 +122,7 @@ class GroupMember:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         holder: Holder,
         *,
@@ -130,14 +130,14 @@ class GroupMember:
         consumer: str,
         streams: StreamCounts,
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._holder = holder
         self._group = group
         self._consumer = consumer
         self._streams = streams
         self._paths = ConsumerGroupPaths(group)
-        self._nodes = NodeView(coordination, scheduler, self._step_soon)
+        self._nodes = NodeView(metadata_store, scheduler, self._step_soon)
         self._cluster = ClusterView(self._nodes, self._paths)
         self._addresses = ""
         self._planned: dict[TopicPartition, int] | None = None
@@ -150,7 +150,7 @@ class GroupMember:
         """Znodes of this consumer that are being made or set."""
         self._step_due = False
         self._on_stopped: Callable[[], None] | None = None
-        coordination.add_state_listener(self._on_state)
+        metadata_store.add_state_listener(self._on_state)
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -201,7 +201,7 @@ class GroupMember:
 
     def _step(self) -> None:
         self._step_due = False
-        if self._coordination.session_id:
+        if self._metadata_store.session_id:
             self._look_at_owners()
             planned = {} if self._on_stopped is not None else self._plan()
             if planned is not None:
@@ -249,18 +249,18 @@ class GroupMember:
             log.info("joins group=%s consumer=%s reads=%s", self._group, self._consumer, data)
             self._create_own(path, data)
             return False
-        if seen.owner != self._coordination.session_id:
+        if seen.owner != self._metadata_store.session_id:
             # Of a session of this consumer that is about to vanish: the watch tells.
             return False
         if seen.data != data:
             self._writing.add(path)
-            self._coordination.set(path, data, -1, functools.partial(self._on_written, path))
+            self._metadata_store.set(path, data, -1, functools.partial(self._on_written, path))
             return False
         return True
 
     def _create_own(self, path: str, data: bytes) -> None:
         self._writing.add(path)
-        self._coordination.create(
+        self._metadata_store.create(
             path,
             data,
             functools.partial(self._on_written, path),
@@ -296,7 +296,7 @@ class GroupMember:
             if reply.status is ZkStatus.NO_NODE:
                 # What will be stored needs a place.
                 path = self._paths.topic_offsets(tp.topic)
-                self._coordination.create(path, b"", on_place, make_parents=True)
+                self._metadata_store.create(path, b"", on_place, make_parents=True)
                 return
             known = reply.ok
             if known:
@@ -314,7 +314,7 @@ class GroupMember:
             self._started(holding, known=known, stored=False)
 
         holding.busy = True
-        self._coordination.get(self._paths.offset(tp), on_reply)
+        self._metadata_store.get(self._paths.offset(tp), on_reply)
 
     def _started(self, holding: _Holding, *, known: bool, stored: bool) -> None:
         holding.busy = False
@@ -344,12 +344,12 @@ class GroupMember:
         """What was claimed may have been got, and somebody may have removed a znode by hand."""
         for tp, stream in self._claimed.items():
             seen = self._nodes.data(self._paths.owner(tp))
-            if tp not in self._held and seen and seen.owner == self._coordination.session_id:
+            if tp not in self._held and seen and seen.owner == self._metadata_store.session_id:
                 self._held[tp] = _Holding(stream)
         gone = []
         for tp, holding in self._held.items():
             seen = self._nodes.data(self._paths.owner(tp))
-            if holding.busy or seen is None or seen.owner == self._coordination.session_id:
+            if holding.busy or seen is None or seen.owner == self._metadata_store.session_id:
                 continue
             if holding.stage is _Stage.LEAVING:
                 # An answer was lost: it is removed in one step with storing the offset.
@@ -420,7 +420,7 @@ class GroupMember:
             else:
                 self._not_stored(tp, holding, reply)
 
-        self._coordination.multi(operations, on_reply)
+        self._metadata_store.multi(operations, on_reply)
 
     def _stored(
         self,
@@ -452,7 +452,7 @@ class GroupMember:
             # Somebody has removed it: by its parents, if it was to be made.
             holding.stored = False
             place = self._paths.topic_offsets(tp.topic)
-            self._coordination.create(place, b"", self._on_place, make_parents=True)
+            self._metadata_store.create(place, b"", self._on_place, make_parents=True)
             return
         elif reply.status is ZkStatus.UNKNOWN:
             self._step_later()

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage_engine.core.ports import Coordination, Scheduler, SessionState, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, SessionState, ZkReply, ZkStatus
 
 RETRY_MS = 100
 """After an answer that says nothing."""
@@ -33,11 +33,11 @@ class NodeView:
 
     def __init__(
         self,
-        coordination: Coordination,
+        metadata_store: MetadataStore,
         scheduler: Scheduler,
         on_change: Callable[[], None],
     ) -> None:
-        self._coordination = coordination
+        self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._on_change = on_change
         self._data: dict[str, Seen] = {}
@@ -46,8 +46,8 @@ class NodeView:
         """Grows whenever something that is known changes."""
         self._reading: set[tuple[bool, str]] = set()
         """(whether its children, path): their answers will come."""
-        self._connected = coordination.session_id != 0
-        coordination.add_state_listener(self._on_state)
+        self._connected = metadata_store.session_id != 0
+        metadata_store.add_state_listener(self._on_state)
 
     def data(self, path: str) -> Seen | None:
         """None while it is being read."""
@@ -79,7 +79,7 @@ class NodeView:
         if not self._connected or (children, path) in self._reading:
             return
         self._reading.add((children, path))
-        read = self._coordination.children if children else self._coordination.get
+        read = self._metadata_store.children if children else self._metadata_store.get
         read(
             path,
             functools.partial(self._on_read, path, children),
@@ -89,7 +89,7 @@ class NodeView:
     def _on_read(self, path: str, children: bool, reply: ZkReply) -> None:
         if reply.status is ZkStatus.NO_NODE:
             # Only this one sets a watch on what is not there.
-            self._coordination.exists(
+            self._metadata_store.exists(
                 path,
                 functools.partial(self._on_absent, path, children),
                 functools.partial(self._on_watch, path, children),

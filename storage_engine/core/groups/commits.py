@@ -6,7 +6,7 @@ Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KI
 
 from collections.abc import Collection
 
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     NO_MEMBER,

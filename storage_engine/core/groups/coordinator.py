@@ -12,7 +12,7 @@ asked to, and drops the coordinator when an append fails or the partition is led
 
 from typing import Any, assert_never
 
-from storage_engine.core.coordination import Moment, Replicated
+from storage_engine.core.coordinator_log import Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
 from storage_engine.core.groups.deadlines import Deadlines

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from storage_engine.core.coordination import Moment, Replicated
+from storage_engine.core.coordinator_log import Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.records import OffsetRecord
 from storage_engine.core.ids import TopicPartition
@@ -191,7 +191,7 @@ Event = (
     | Replicated
 )
 
-# --- effects, besides those of core.coordination ---
+# --- effects, besides those of `coordinator_log` ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

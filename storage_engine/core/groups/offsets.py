@@ -6,7 +6,7 @@ Source: KIP-98, KIP-211, KIP-447.
 
 from collections.abc import Iterable, Mapping
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.groups.records import (
     NO_EXPIRY,
     NO_TIME,

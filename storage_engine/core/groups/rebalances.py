@@ -8,7 +8,7 @@ gathered), KIP-345, KIP-394, KIP-447.
 
 from dataclasses import dataclass
 
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Answer, Joined, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member

@@ -13,7 +13,7 @@ KIP-211, KIP-345.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.ids import TopicPartition
 
 NO_EXPIRY = -1

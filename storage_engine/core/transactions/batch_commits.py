@@ -32,7 +32,7 @@ Checked as a model: every rule here has a counterexample without it. Source: R-S
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog

@@ -8,7 +8,7 @@ it. With two places, its markers could not be told apart.
 
 from collections.abc import Mapping
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.transactions.transaction_state import (
     LedgerRecord,
     StateKey,

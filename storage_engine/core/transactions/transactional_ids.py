@@ -24,7 +24,7 @@ complete. Source: KIP-98, KIP-360, KIP-890.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog

@@ -14,7 +14,7 @@ answer then are answered NOT_COORDINATOR, and the log says what became of them.
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from storage_engine.core.coordination import Moment, Replicated, UnreadableRecord
+from storage_engine.core.coordinator_log import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.batch_commits import BatchCommits

@@ -7,7 +7,7 @@ Batches of transactions wait for their markers. Keys of later versions are skipp
 
 from collections.abc import Iterable
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
 from storage_engine.protocol.records.control_record import read_marker

@@ -7,7 +7,7 @@ Keys of later versions are skipped. Source: KIP-98.
 
 from collections.abc import Iterable, MutableMapping
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transactions.transaction_state import StateKey, StateRecord
 from storage_engine.protocol.records.record_batch import BytesLike

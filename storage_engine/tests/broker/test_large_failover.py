@@ -11,9 +11,10 @@ from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.control import leader_and_isr
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import Coordination
+from storage_engine.core.ports import MetadataStore
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.clock import SimulatedLoop
@@ -85,7 +86,8 @@ class Replicas:
 
     def __init__(self) -> None:
         self.applied = 0
-        self.unfenced = False
+        self.lease = Lease(lambda: True)
+        self.lease.fence()
         self.woken = 0
         self.postponed = SimpleNamespace(forget_all=lambda: None)
 
@@ -96,16 +98,13 @@ class Replicas:
     def roles_taken(self) -> None:
         self.woken += 1
 
-    def unfence(self) -> None:
-        self.unfenced = True
-
 
 @pytest.mark.parametrize("newer_controller", [False, True])
 def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_controller):
     """The rest of it was meant for a former incarnation: it must not lift the fence of the next."""
     loop, replicas, epoch = SimulatedLoop(), Replicas(), [7]
     answers: list[Any] = []
-    gate = OrderGate(cast(Coordination, None), lambda: BrokerEpoch(epoch[0]))
+    gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(epoch[0]))
     gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
     context = SimpleNamespace(
         replicas=replicas,
@@ -134,7 +133,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     (answer,) = answers
     refusal = ErrorCode.STALE_CONTROLLER_EPOCH if newer_controller else ErrorCode.STALE_BROKER_EPOCH
     assert ErrorCode.of(answer.error_code) is refusal
-    assert (replicas.applied, replicas.unfenced, replicas.woken) == (applied, False, 1)
+    assert (replicas.applied, replicas.lease.is_fenced, replicas.woken) == (applied, True, 1)
 
 
 def test_acks_all_does_not_wait_for_the_end_of_a_followers_long_poll(cluster):

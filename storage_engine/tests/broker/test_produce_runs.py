@@ -254,7 +254,7 @@ def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
 @pytest.mark.parametrize("version", range(3, 13))
 def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
     appends = []
-    ways_in = cluster[1].context.replicas.appends
+    ways_in = cluster[1].context.prepared_appends
     original = ways_in.append_run
 
     def counted(tp, records, *, acks):
@@ -275,7 +275,7 @@ def test_requests_in_a_row_become_one_append(cluster, version, monkeypatch):
 @pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
 def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
     columns = []
-    ways_in = cluster[1].context.replicas.appends
+    ways_in = cluster[1].context.prepared_appends
     original = ways_in.append_columns
 
     def counted(tp, batches, *, acks):

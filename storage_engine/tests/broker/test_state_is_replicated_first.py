@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from storage_engine.broker.coordinators.runner import CoordinatorRunner
-from storage_engine.core.coordination import Replicated
+from storage_engine.core.coordinator_log import Replicated
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog

@@ -44,7 +44,7 @@ def delete(cluster, topic: str) -> None:
     cluster.delete_topic(topic)
     cluster.loop.run_for(2_000)
     nodes: list[ZkReply] = []
-    cluster.controller.context.coordination.get(TopicZNode.path(topic), nodes.append)
+    cluster.controller.context.metadata_store.get(TopicZNode.path(topic), nodes.append)
     cluster.loop.run_until(lambda: bool(nodes))
     assert nodes[0].ok, "it waits for the dead broker"
 

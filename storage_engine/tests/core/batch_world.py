@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from storage_engine.core.coordination import AppendRecord, Moment, Replicated
+from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.coordination import AppendRecord, Moment, Replicated, UnreadableRecord
+from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core.coordination import AppendRecord, CountAppended, Moment, Replicated
+from storage_engine.core.coordinator_log import AppendRecord, CountAppended, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from storage_engine.core.coordination import AppendRecord
+from storage_engine.core.coordinator_log import AppendRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.batch_commits import BatchCommits

@@ -3,7 +3,7 @@ KIP-211, KIP-229, KIP-447, KIP-496."""
 
 import pytest
 
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (

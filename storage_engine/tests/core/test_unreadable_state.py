@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_engine.core.coordination import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,

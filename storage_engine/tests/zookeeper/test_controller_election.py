@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from storage_engine.core.ids import BrokerId, ControllerEpoch
-from storage_engine.tests.zookeeper.fake_coordination import FakeCoordination, FakeZooKeeper
+from storage_engine.tests.zookeeper.fake_metadata_store import FakeMetadataStore, FakeZooKeeper
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
 from storage_engine.zookeeper.controller_election import ControllerElection
 from storage_engine.zookeeper.session import ZooKeeperSession
@@ -47,12 +47,12 @@ class HandScheduler:
 
 class Broker:
     def __init__(self, server: FakeZooKeeper, broker_id: int) -> None:
-        self.coordination = FakeCoordination(server)
+        self.metadata_store = FakeMetadataStore(server)
         self.scheduler = HandScheduler()
         self.events: list[object] = []
         self.known_epoch = ControllerEpoch(-1)
         self.election = ControllerElection(
-            self.coordination,
+            self.metadata_store,
             BrokerId(broker_id),
             FixedClock(),
             self.scheduler,
@@ -73,7 +73,7 @@ def test_the_first_controller_has_epoch_one_as_a_bare_integer(server: FakeZooKee
     server.run()
     assert broker.events == [(1, 1)]
     assert server.nodes[ControllerEpochZNode.PATH].data == b"1"
-    assert server.nodes[ControllerZNode.PATH].owner == broker.coordination.session_id
+    assert server.nodes[ControllerZNode.PATH].owner == broker.metadata_store.session_id
     node = ControllerZNode.decode(server.nodes[ControllerZNode.PATH].data)
     assert node == ControllerZNode(broker_id=BrokerId(8), timestamp_ms=1_700_000_000_000)
 
@@ -96,11 +96,11 @@ def test_a_lost_session_resigns_and_another_broker_takes_over_with_a_higher_epoc
     server.run()
     second.election.start()
     server.run()
-    first.coordination.expire()
+    first.metadata_store.expire()
     server.run()
     assert first.events == [(1, 1), "resigned"]
     assert second.events == [(2, 2)]
-    first.coordination.reconnect()
+    first.metadata_store.reconnect()
     server.run()
     assert first.election.controller_id == 2
     assert len(first.events) == 2
@@ -113,7 +113,7 @@ def test_one_lost_answer_anywhere_delays_the_election_only(server: FakeZooKeeper
     for _ in range(2 * nth):
         if server.queue:
             server.queue.popleft()()
-    broker.coordination.lose_answers = 1
+    broker.metadata_store.lose_answers = 1
     server.run()
     broker.scheduler.run_due()
     server.run()
@@ -132,7 +132,7 @@ def test_one_lost_request_anywhere_delays_the_election_only(
     for _ in range(2 * nth):
         if server.queue:
             server.queue.popleft()()
-    broker.coordination.lose_requests = 1
+    broker.metadata_store.lose_requests = 1
     server.run()
     broker.scheduler.run_due()
     server.run()
@@ -278,7 +278,7 @@ def test_an_epoch_that_others_lowered_before_it_was_read_is_not_acted_under(
 def test_an_epoch_that_could_not_be_read_back_is_not_written(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
     last = b"%d" % (2**31 - 2)
-    broker.coordination.create(ControllerEpochZNode.PATH, last, lambda _: None)
+    broker.metadata_store.create(ControllerEpochZNode.PATH, last, lambda _: None)
     broker.election.start()
     server.run()
     assert broker.events == []
@@ -292,7 +292,7 @@ def test_an_epoch_that_could_not_be_read_back_is_not_written(server: FakeZooKeep
 def test_a_node_that_is_no_sessions_ends_no_elections(server: FakeZooKeeper) -> None:
     first, second = Broker(server, 1), Broker(server, 2)
     by_hand = ControllerZNode(broker_id=BrokerId(1)).encode()
-    first.coordination.create(ControllerZNode.PATH, by_hand, lambda _: None)
+    first.metadata_store.create(ControllerZNode.PATH, by_hand, lambda _: None)
     for broker in (first, second):
         broker.election.start()
     server.run()
@@ -305,8 +305,8 @@ def test_who_is_late_to_remove_a_node_that_is_no_sessions_removes_no_other(
 ) -> None:
     """The next controller's node has the same version."""
     first, second = Broker(server, 1), Broker(server, 2)
-    first.coordination.create(ControllerEpochZNode.PATH, b"4", lambda _: None)
-    first.coordination.create(ControllerZNode.PATH, b"{}", lambda _: None)
+    first.metadata_store.create(ControllerEpochZNode.PATH, b"4", lambda _: None)
+    first.metadata_store.create(ControllerZNode.PATH, b"{}", lambda _: None)
     server.run()
     second.election.start()
     for _ in range(3):  # it reads the node, the epoch, and the node again; each is answered
@@ -328,7 +328,7 @@ def test_who_is_late_to_remove_a_node_that_is_no_sessions_removes_no_other(
 
 def test_a_damaged_epoch_elects_nobody_until_it_is_repaired(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
-    broker.coordination.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)
+    broker.metadata_store.create(ControllerEpochZNode.PATH, b"{}", lambda _: None)
     broker.election.start()
     server.run()
     assert broker.events == []

@@ -113,7 +113,7 @@ def _end_full(context: BrokerContext, request: LeaderAndIsrRequest) -> None:
     if not request.goes_on:
         _stop_all_but(context, named.partitions)
         _end_strays(context, named.partitions)
-        context.replicas.unfence()
+        context.replicas.lease.unfence()
 
 
 def _stop_all_but(context: BrokerContext, named: set[TopicPartition]) -> None:

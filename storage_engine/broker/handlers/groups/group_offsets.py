@@ -16,7 +16,7 @@ from storage_engine.broker.handlers.groups.group_requests import (
     ask_in_time,
 )
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     Caller,

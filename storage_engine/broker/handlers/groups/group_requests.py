@@ -13,7 +13,7 @@ from storage_engine.broker.coordinators.runner import moment
 from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import refusal
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord

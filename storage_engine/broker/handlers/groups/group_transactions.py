@@ -20,7 +20,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
 from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
-from storage_engine.core.coordination import Moment
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Caller, CommitOffsets
 from storage_engine.core.transactions.sink_names import is_member

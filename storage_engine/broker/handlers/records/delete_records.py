@@ -81,7 +81,7 @@ def _delete(
     """Raises KafkaError."""
     replicas = context.replicas
     partition = replicas.leader(tp)
-    replicas.check_lease()
+    replicas.lease.check()
     replica_log = partition.log
     if not partition.config.log.deletes_old_segments:
         raise KafkaError(
@@ -106,7 +106,7 @@ def _delete(
             # One that fails to be written down is as good as not begun: the replica is offline.
             moved.append(partition)
     except LogStorageError as failure:
-        replicas.fail(partition, failure)
+        partition.fail(failure)
         raise
     return AwaitedDeletion(partition, required_offset=offset, live=lambda: context.metadata.brokers)
 

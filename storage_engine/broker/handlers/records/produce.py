@@ -11,13 +11,13 @@ from functools import partial
 from itertools import pairwise
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.replicas.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.requests.delayed_answer import DelayedAnswer
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
@@ -78,13 +78,15 @@ def _handle_many(
 
 
 def _outcomes(
-    context: BrokerContext, request: ProduceRequest, on_all: Callable[[Iterable[Outcome]], None]
+    context: BrokerContext,
+    request: ProduceRequest,
+    on_all: Callable[[Iterable[AppendOutcome]], None],
 ) -> AppendOutcomes:
     partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
     return AppendOutcomes(partitions, context.replicas, on_all)
 
 
-def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: Outcome) -> None:
+def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: AppendOutcome) -> None:
     """The outcome in a part of a request; the part begins with the partition number `first`."""
     outcomes.settle(first + index, outcome)
 
@@ -114,13 +116,13 @@ def _append_all(
     call: Call,
     request: ProduceRequest,
     refusal: KafkaError | None,
-    settle: Callable[[int, Outcome], None],
+    settle: Callable[[int, AppendOutcome], None],
 ) -> None:
     """Append each partition's batch as soon as it may be; `settle` hears of each what became of
     it."""
     if refusal is None and request.transactional_id is not None:
 
-        def settle_all(every: Iterable[Outcome]) -> None:
+        def settle_all(every: Iterable[AppendOutcome]) -> None:
             for index, outcome in enumerate(every):
                 settle(index, outcome)
 
@@ -140,7 +142,7 @@ def _append_all(
             )
 
 
-def _append_at_once(context: BrokerContext, request: ProduceRequest) -> list[Outcome] | None:
+def _append_at_once(context: BrokerContext, request: ProduceRequest) -> list[AppendOutcome] | None:
     """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
     done, otherwise."""
     takes_at_once = context.prepared_appends.takes_at_once
@@ -153,7 +155,7 @@ def _append_at_once(context: BrokerContext, request: ProduceRequest) -> list[Out
         if not takes_at_once(tp, records):
             return None
         every.append((tp, records))
-    append_run = context.replicas.appends.append_run
+    append_run = context.prepared_appends.append_run
     return [append_run(tp, records, acks=request.acks)[0] for tp, records in every]
 
 
@@ -169,7 +171,7 @@ def handle_run(context: BrokerContext, connection: Connection, run: ProduceRun) 
                 tp, records, acks=pattern.acks, on_outcome=partial(_settle, context, call, request)
             )
         return
-    outcomes = context.replicas.appends.append_run(tp, run.records, acks=pattern.acks)
+    outcomes = context.prepared_appends.append_run(tp, run.records, acks=pattern.acks)
     if answers_at_once(context, connection, pattern):
         base_offsets = [
             outcome.base_offset
@@ -194,9 +196,7 @@ def handle_columns(
 ) -> bool:
     """As `handle_run`; False, and nothing is done, unless all batches can be appended as they
     are."""
-    if context.prepared_appends.has_waiting(pattern.partition):
-        return False
-    outcome = context.replicas.appends.append_columns(pattern.partition, columns, acks=pattern.acks)
+    outcome = context.prepared_appends.append_columns(pattern.partition, columns, acks=pattern.acks)
     if outcome is None:
         return False
     if isinstance(outcome, KafkaError):
@@ -234,7 +234,7 @@ def _answer_one(
     pattern: ProducePattern,
     correlation_id: int,
     records: memoryview | None,
-    outcome: Outcome,
+    outcome: AppendOutcome,
 ) -> None:
     call = _call(connection, pattern, correlation_id)
     _answer(context, call, _request(pattern, records), [outcome])
@@ -251,7 +251,9 @@ def _request(pattern: ProducePattern, records: memoryview | None) -> ProduceRequ
     return ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
 
 
-def _settle(context: BrokerContext, call: Call, request: ProduceRequest, outcome: Outcome) -> None:
+def _settle(
+    context: BrokerContext, call: Call, request: ProduceRequest, outcome: AppendOutcome
+) -> None:
     _answer(context, call, request, [outcome])
 
 
@@ -272,7 +274,7 @@ def answers_at_once(
 
 
 def _answer(
-    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[Outcome]
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[AppendOutcome]
 ) -> None:
     """Respond to a request whose appends are done, or see to it that this happens later."""
     for _ in _answering(context, call, request, outcomes):
@@ -280,7 +282,7 @@ def _answer(
 
 
 def _answering(
-    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[Outcome]
+    context: BrokerContext, call: Call, request: ProduceRequest, outcomes: Iterable[AppendOutcome]
 ) -> Steps:
     """As `_answer`, in steps."""
     acks = request.acks

@@ -1,0 +1,96 @@
+"""The entry that Spark finds under the name `headrace`. Its one rule: options are judged before
+anything else happens, so that a wrong one is an AnalysisException and not a failed task.
+
+Source: FACTS.md, "Registration" and "Errors"; R-SPARK1, R-SPARK5.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from connector.errors import OptionError, without_traceback
+from connector.log_once import warn_once
+from connector.options.sink_options import SinkOptions, parse_sink_options
+from connector.options.source_options import SourceOptions, parse_source_options
+from connector.schema import check_sink_schema, check_user_schema, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from connector.sink.batch_writer import HeadraceBatchWriter
+    from connector.sink.stream_writer import HeadraceStreamWriter
+    from connector.source.batch_reader import HeadraceBatchReader
+    from connector.source.stream_reader import HeadraceStreamReader
+
+
+class HeadraceDataSource(DataSource):
+    """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
+    columns of Spark's Kafka connector. The sink delivers exactly once, unless told otherwise."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "headrace"
+
+    @without_traceback
+    def schema(self) -> "StructType":
+        """The columns of a record, `headers` only where `includeHeaders` asks for them; or those
+        that `columns` names."""
+        return source_schema(self._source_options.columns)
+
+    @without_traceback
+    def reader(self, schema: "StructType") -> "HeadraceBatchReader":
+        """`spark.read`."""
+        from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+        from connector.source.pushdown import plans_pushdown
+
+        check_user_schema(schema, columns=self._source_options.columns)
+        reader = HeadracePushdownReader if plans_pushdown() else HeadraceBatchReader
+        return reader(self._source_options)
+
+    @without_traceback
+    def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
+        """`spark.readStream`."""
+        from connector.source.stream_reader import HeadraceStreamReader
+
+        check_user_schema(schema, columns=self._source_options.columns)
+        if self._source_options.ending is not None:
+            raise OptionError(
+                "BAD_OPTION",
+                "'endingOffsets' and its timestamp forms are for batch reads; a stream has no end",
+            )
+        return HeadraceStreamReader(self._source_options)
+
+    @without_traceback
+    def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
+        """`df.write`."""
+        from connector.sink.batch_writer import HeadraceBatchWriter
+
+        if overwrite:
+            raise OptionError(
+                "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
+            )
+        options = parse_sink_options(self.options)
+        self._check_sink_schema(schema, options)
+        warn_once(options.notes)
+        return HeadraceBatchWriter(options)
+
+    @without_traceback
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
+        """`df.writeStream`. `overwrite` is the output mode complete: as in Spark's Kafka connector
+        each micro-batch then appends the whole result."""
+        from connector.sink.stream_writer import HeadraceStreamWriter
+
+        options = parse_sink_options(self.options, is_stream=True)
+        self._check_sink_schema(schema, options)
+        warn_once(options.notes)
+        return HeadraceStreamWriter(options)
+
+    def _check_sink_schema(self, schema: "StructType", options: SinkOptions) -> None:
+        origin = () if options.origin is None else options.origin.columns
+        check_sink_schema(schema, topic_option=options.topic, origin=origin)
+
+    @cached_property
+    def _source_options(self) -> SourceOptions:
+        return parse_source_options(self.options)

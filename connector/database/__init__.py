@@ -1,0 +1,1 @@
+"""Writes micro-batches to a database, each record once (`KeyedSink`)."""

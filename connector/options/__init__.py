@@ -1,0 +1,1 @@
+"""The options of the format, parsed once into typed values."""

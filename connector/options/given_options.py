@@ -1,0 +1,91 @@
+"""The options by their proper names, and typed access to them. Its one rule: a text that is not of
+its form is one line that names the option and the form.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from connector.errors import OptionError
+from connector.options.option_table import Side, Status, lookup
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class GivenOptions:
+    """The options by their proper names, and typed access to them."""
+
+    def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
+        self.side = side
+        self._texts: dict[str, str] = {}
+        notes = []
+        for key, text in options.items():
+            entry = lookup(key, side=side)
+            if entry.status is Status.NO_EFFECT:
+                notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")
+                continue
+            if self._texts.setdefault(entry.name, text) != text:
+                raise OptionError(
+                    "BAD_OPTION",
+                    f"'{entry.name}' is given with and without 'kafka.', and not the same",
+                )
+        self.notes = tuple(notes)
+
+    def text(self, name: str) -> str | None:
+        """None where it is not given, as in all of these."""
+        return self._texts.get(name)
+
+    def integer(self, name: str, *, low: int, high: int) -> int | None:
+        """Both bounds inclusive."""
+        text = self.text(name)
+        if text is None:
+            return None
+        # `int` alone would take 1_0, and digits of other scripts.
+        form = re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", text)
+        number = low - 1 if form is None else int(text)
+        if not low <= number <= high:
+            raise bad_option(name, f"a whole number from {low} to {high}", text)
+        return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """true or false, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise bad_option(name, "true or false", text)
+        return text.strip().lower() == "true"
+
+    def choice(self, name: str, choices: Iterable[str]) -> str | None:
+        """One of `choices`, in lower case."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if text.strip().lower() not in choices:
+            raise bad_option(name, " or ".join(f"'{choice}'" for choice in choices), text)
+        return text.strip().lower()
+
+    def duration_ms(self, name: str, *, default: int) -> int:
+        """A number and a unit; ms where there is none."""
+        text = self.text(name)
+        if text is None:
+            return default
+        match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", text.lower())
+        if match is None or match[2] not in _UNITS_MS:
+            raise bad_option(name, "a time such as 15m, 30s or 500ms", text)
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def bad_option(name: str, form: str, text: str) -> OptionError:
+    """To be raised for a text that is not of its form."""
+    return OptionError("BAD_OPTION", f"'{name}' must be {form}, not {text!r}")

@@ -1,0 +1,140 @@
+"""The options of the sink.
+
+Source: the options of Spark's Kafka connector; R-SPARK2, R-SPARK3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from connector.errors import OptionError
+from connector.options.connection_options import ConnectionOptions, parse_connection
+from connector.options.given_options import INT32_MAX, INT64_MAX, GivenOptions, bad_option
+from connector.options.origin_options import OriginOptions, parse_origin
+from storage_engine.core.ids import topic_name_problem
+
+DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+DEFAULT_BATCH_BYTES = 512 * 1024
+"""A record batch of the sink before compression; well under Kafka's max.message.bytes of 1 MiB."""
+
+DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
+"""From the last sign of life of any task of a micro-batch until what it wrote is given up."""
+
+MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
+"""What the brokers allow."""
+
+MAX_SINK_ID_LENGTH = 249
+"""As of a topic's name."""
+
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What the user asked of the sink. `topic` None means: the column `topic` says."""
+
+    connection: ConnectionOptions
+    topic: str | None
+    exactly_once: bool
+    sink_id: str | None
+    """Under which name the cluster keeps what this sink has committed; None: a name of its own."""
+
+    batch_id: int | None
+    """Of a batch write that may be repeated; with `sink_id` only."""
+
+    sink_part: str
+    """Which part of the sink counts it; the option `topic` unless it was said."""
+
+    origin: OriginOptions | None
+    """By what a row is dropped that the sink has already; with `sink_id` only."""
+
+    transaction_timeout_ms: int
+    acks: int
+    """-1 for all."""
+
+    compression: str
+    batch_bytes: int
+    delivery_timeout_ms: int
+    notes: tuple[str, ...]
+    """Lines for the log."""
+
+
+def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
+    """OptionError for the first option that is unknown, misspelled or impossible."""
+    given = GivenOptions(options, side="sink")
+    for name in ("batchId", "sinkPart"):
+        if is_stream and given.text(name) is not None:
+            raise OptionError(
+                "WRONG_OPTION",
+                f"'{name}' is for batch writes: leave it out, Spark counts the batches of a stream",
+            )
+    guarantee = given.choice("deliveryGuarantee", ("exactly-once", "at-least-once"))
+    exactly_once = guarantee != "at-least-once"
+    topic = given.text("topic")
+    problem = None if topic is None else topic_name_problem(topic)
+    if problem is not None:
+        raise OptionError("BAD_OPTION", f"'topic': {problem}")
+    for name in ("sinkId", "batchId", "sinkPart", "idempotentKey", "transaction.timeout.ms"):
+        if not exactly_once and given.text(name) is not None:
+            raise OptionError(
+                "BAD_OPTION",
+                f"'{name}' belongs to exactly-once delivery: leave it out, "
+                "or leave out deliveryGuarantee=at-least-once",
+            )
+    text = given.choice("acks", ("all", "-1", "1", "0")) or "all"
+    acks = -1 if text == "all" else int(text)
+    if exactly_once and acks != -1:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'acks' = '{text}' can't be had exactly once: leave it out, "
+            "or set deliveryGuarantee=at-least-once",
+        )
+    timeout_ms = given.integer("transaction.timeout.ms", low=1000, high=MAX_TRANSACTION_TIMEOUT_MS)
+    connection = parse_connection(given)
+    return SinkOptions(
+        connection=connection,
+        topic=topic,
+        exactly_once=exactly_once,
+        sink_id=_sink_id(given),
+        batch_id=_batch_id(given),
+        sink_part=_sink_part(given, topic),
+        origin=parse_origin(given, connection),
+        transaction_timeout_ms=timeout_ms or DEFAULT_TRANSACTION_TIMEOUT_MS,
+        acks=acks,
+        compression=given.choice("compression.type", COMPRESSIONS) or "none",
+        batch_bytes=given.integer("batch.size", low=1, high=MAX_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
+        delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=INT32_MAX)
+        or DEFAULT_DELIVERY_TIMEOUT_MS,
+        notes=given.notes,
+    )
+
+
+def _sink_id(given: GivenOptions) -> str | None:
+    sink_id = given.text("sinkId")
+    if sink_id is not None and not 0 < len(sink_id) <= MAX_SINK_ID_LENGTH:
+        raise bad_option("sinkId", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", sink_id)
+    return sink_id
+
+
+def _sink_part(given: GivenOptions, topic: str | None) -> str:
+    part = given.text("sinkPart")
+    if part is None:
+        return topic or ""
+    if not 0 < len(part) <= MAX_SINK_ID_LENGTH:
+        raise bad_option("sinkPart", f"a name of 1 to {MAX_SINK_ID_LENGTH} characters", part)
+    if given.text("batchId") is None:
+        raise OptionError(
+            "MISSING_OPTION",
+            "'sinkPart' needs 'batchId', since a part counts numbers of batch writes: set that, or "
+            "leave 'sinkPart' out",
+        )
+    return part
+
+
+def _batch_id(given: GivenOptions) -> int | None:
+    batch_id = given.integer("batchId", low=0, high=INT64_MAX)
+    if batch_id is not None and given.text("sinkId") is None:
+        raise OptionError(
+            "MISSING_OPTION", "'batchId' needs 'sinkId', which says whose batches are counted"
+        )
+    return batch_id

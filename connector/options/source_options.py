@@ -1,0 +1,148 @@
+"""The options of the source.
+
+Source: the options of Spark's Kafka connector, with the same names, values and defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from connector.errors import OptionError
+from connector.options.connection_options import ConnectionOptions, parse_connection
+from connector.options.given_options import INT32_MAX, INT64_MAX, GivenOptions, bad_option
+from connector.options.offset_specs import (
+    AtTimestamp,
+    OffsetSpec,
+    parse_offsets,
+    parse_offsets_by_timestamp,
+)
+from connector.options.subscription import Subscription, parse_subscription
+from connector.schema import ALL_COLUMNS, COLUMNS
+
+DEFAULT_POLL_TIMEOUT_MS = 120_000
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
+"""Of one partition in one fetch: about 40,000 records of 100 B, the size Spark takes best."""
+
+MAX_GROUP_NAME_LENGTH = 200
+"""With the query's own name appended it is still one that brokers accept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the user asked of the source. `starting` and `ending` are None where nothing was said:
+    the defaults of batch and stream differ."""
+
+    connection: ConnectionOptions
+    subscription: Subscription
+    starting: OffsetSpec | None
+    ending: OffsetSpec | None
+    fall_back_to_latest: bool
+    """Where no record is at or after a starting timestamp: begin at the end instead of failing."""
+
+    fail_on_data_loss: bool
+    columns: tuple[str, ...]
+    """Those that are yielded, in the order of `schema.ALL_COLUMNS`."""
+
+    isolation_level: str
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
+    """By estimate: a task of Spark is to read no more."""
+
+    group_id: str | None
+    """Where a stream stores how far it has read, for lag tools."""
+
+    group_id_prefix: str | None
+    """The same, with a name of the query's own behind it; `group_id` goes before."""
+
+    poll_timeout_ms: int
+    fetch_bytes: int
+    notes: tuple[str, ...]
+    """Lines for the log: options that were given and have no effect."""
+
+
+def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
+    """OptionError for the first option that is unknown, misspelled or impossible."""
+    given = GivenOptions(options, side="source")
+    max_offsets = given.integer("maxOffsetsPerTrigger", low=1, high=INT64_MAX)
+    min_offsets = given.integer("minOffsetsPerTrigger", low=1, high=INT64_MAX)
+    if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'minOffsetsPerTrigger' ({min_offsets}) is greater than "
+            f"'maxOffsetsPerTrigger' ({max_offsets})",
+        )
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return SourceOptions(
+        connection=parse_connection(given),
+        subscription=parse_subscription(given),
+        starting=_offset_spec(given, "starting"),
+        ending=_offset_spec(given, "ending"),
+        fall_back_to_latest=strategy == "latest",
+        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+        columns=_columns(given),
+        isolation_level=_isolation_level(given),
+        max_offsets_per_trigger=max_offsets,
+        min_offsets_per_trigger=min_offsets,
+        max_trigger_delay_ms=given.duration_ms(
+            "maxTriggerDelay", default=DEFAULT_MAX_TRIGGER_DELAY_MS
+        ),
+        min_partitions=given.integer("minPartitions", low=1, high=INT32_MAX),
+        max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=INT64_MAX),
+        max_bytes_per_partition=given.integer("maxBytesPerPartition", low=1, high=INT64_MAX),
+        group_id=_group_name(given, "group.id"),
+        group_id_prefix=_group_name(given, "groupIdPrefix"),
+        poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", low=1, high=INT32_MAX)
+        or DEFAULT_POLL_TIMEOUT_MS,
+        fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=INT32_MAX)
+        or DEFAULT_FETCH_BYTES,
+        notes=given.notes,
+    )
+
+
+def _offset_spec(given: GivenOptions, which: str) -> OffsetSpec | None:
+    """The most specific of the three ways to say it wins, as in Spark's connector."""
+    timestamp_ms = given.integer(f"{which}Timestamp", low=0, high=INT64_MAX)
+    if timestamp_ms is not None:
+        return AtTimestamp(timestamp_ms=timestamp_ms)
+    by_timestamp = given.text(f"{which}OffsetsByTimestamp")
+    if by_timestamp is not None:
+        return parse_offsets_by_timestamp(f"{which}OffsetsByTimestamp", by_timestamp)
+    offsets = given.text(f"{which}Offsets")
+    return None if offsets is None else parse_offsets(f"{which}Offsets", offsets)
+
+
+def _group_name(given: GivenOptions, name: str) -> str | None:
+    text = given.text(name)
+    if text is not None and not 0 < len(text) <= MAX_GROUP_NAME_LENGTH:
+        raise bad_option(name, f"a name of 1 to {MAX_GROUP_NAME_LENGTH} characters", text)
+    return text
+
+
+def _columns(given: GivenOptions) -> tuple[str, ...]:
+    """All of a record but its headers, unless `columns` or `includeHeaders` say otherwise."""
+    headers = given.boolean("includeHeaders", default=False)
+    text = given.text("columns")
+    if text is None:
+        return ALL_COLUMNS if headers else COLUMNS
+    by_lower_name = {name.lower(): name for name in ALL_COLUMNS}
+    asked = {name.strip().lower() for name in text.split(",")} - {""}
+    if not asked or not asked <= by_lower_name.keys():
+        raise bad_option("columns", f"one or more of {', '.join(ALL_COLUMNS)}", text)
+    if given.text("includeHeaders") is not None and headers != ("headers" in asked):
+        raise OptionError("BAD_OPTION", "'columns' and 'includeHeaders' contradict each other")
+    return tuple(name for lowered, name in by_lower_name.items() if lowered in asked)
+
+
+def _isolation_level(given: GivenOptions) -> str:
+    levels = ("read_committed", "read_uncommitted")
+    chosen = {given.choice(name, levels) for name in ("isolationLevel", "isolation.level")}
+    chosen.discard(None)
+    if len(chosen) > 1:
+        raise OptionError(
+            "BAD_OPTION", "'isolationLevel' and 'kafka.isolation.level' contradict each other"
+        )
+    return chosen.pop() or levels[0] if chosen else levels[0]

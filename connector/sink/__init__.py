@@ -1,0 +1,1 @@
+"""The sink: writes rows to topics, a micro-batch as a whole and once."""

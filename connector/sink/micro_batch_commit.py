@@ -1,0 +1,143 @@
+"""The driver's side of the exactly-once sink. All that the tasks of a micro-batch have written is
+committed by one request, or nothing is; and rows that are not written are reported in the log.
+
+Source: R-SPARK2; docs/sink-protocol.md.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from connector.connections import cluster_for
+from connector.errors import ConnectorError, in_one_line
+from connector.options.sink_options import SinkOptions
+from connector.sink.micro_batch import MicroBatchId
+from connector.sink.task_attempt import (
+    ABORT_TIMEOUT_MS,
+    TaskAttemptResult,
+    abort_attempts,
+    micro_batches,
+)
+from storage_engine.client.micro_batches import CommitOutcome, CommitResult, MicroBatches
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.batch_fields import UNKNOWN_ROWS
+
+logger = logging.getLogger(__name__)
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def commit_micro_batch(
+    options: SinkOptions, messages: Messages, batch_id: int | None = None
+) -> CommitOutcome | None:
+    """Commits the members that the tasks report. A batch that is committed already is a success.
+
+    `batch_id`: Spark's number of it, None in a batch write. Returns None when there was no task.
+    ConnectorError MEMBER_LOST, NOT_COMMITTED: nothing was committed, and a replay writes all of it
+    again.
+    """
+    written = [each for each in messages if isinstance(each, TaskAttemptResult)]
+    if not messages:
+        return None
+    batch = _common_batch(written)
+    if len(written) < len(messages) or batch is None or batch_id not in (None, batch.batch):
+        raise ConnectorError(
+            "NOT_COMMITTED",
+            f"the {len(messages)} tasks of batch {batch_id} have not all written for it: "
+            f"{len(written)} wrote, for {batch}",
+        )
+    rows, dropped = sum(each.rows for each in written), sum(each.dropped for each in written)
+    with in_one_line():
+        batches = micro_batches(
+            cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
+        )
+        try:
+            commit = batches.commit(
+                batch.batch,
+                [each.member for each in written if each.member is not None],
+                drained=sum(each.drained for each in written),
+                origins=_common_origins(written),
+                rows=rows,
+                dropped=dropped,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.MEMBER_LOST:
+                raise
+            raise _lost(options, batch, is_stream=batch_id is not None) from None
+    _log_dropped(batch, commit, rows, dropped)
+    return commit.outcome
+
+
+def abort_members(options: SinkOptions, messages: Messages) -> None:
+    """Aborts the transactions of the tasks that did not fail. Failed tasks abort their own."""
+    written = [each for each in messages if isinstance(each, TaskAttemptResult)]
+    members = [each.member for each in written if each.member is not None]
+    if members:
+        abort_attempts(cluster_for(options.connection), written[0].batch, members)
+
+
+def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
+    """Aborts all that any task of the batch has written or still writes, by committing it with no
+    members, unless it is committed. For an id that nobody uses again: Spark does not report what
+    those tasks wrote that it stopped listening to."""
+    cluster = cluster_for(options.connection)
+    batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=ABORT_TIMEOUT_MS)
+    try:
+        batches.commit(batch.batch, [])
+    except HeadraceError as error:
+        logger.warning("what a failed job wrote is not aborted yet: %s", error)
+
+
+def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> ConnectorError:
+    """The error for MEMBER_LOST. The coordinator does not say why a member was lost."""
+    reason = "the transaction of a task has ended meanwhile"
+    if options.origin is not None:
+        reason += ", or another writer has committed rows from the same sources meanwhile"
+    remedy = "restart the query" if is_stream or batch.owner else "run the job again"
+    return ConnectorError(
+        "MEMBER_LOST", f"{batch}: nothing of it is committed, since {reason}: {remedy}"
+    )
+
+
+def _log_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: int) -> None:
+    """Reports in the driver's log which rows are not written."""
+    if commit.outcome is CommitOutcome.COMMITTED or commit.is_own:
+        if dropped:
+            logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
+        return
+    by, rows = commit.by, rows + dropped
+    by_run = f", by run {by.run}" if by.run is not None else ""
+    if rows:
+        logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, by_run)
+    if by.rows not in (UNKNOWN_ROWS, rows):
+        logger.warning(
+            "%s: this replay has %d rows, what is committed had %d; only that is read",
+            batch,
+            rows,
+            by.rows,
+        )
+
+
+def _common_batch(written: Sequence[TaskAttemptResult]) -> MicroBatchId | None:
+    """The batch that all have written for. None where they differ."""
+    batches = {each.batch for each in written}
+    return batches.pop() if len(batches) == 1 else None
+
+
+def _common_origins(written: Sequence[TaskAttemptResult]) -> dict[TopicPartition, int]:
+    """The highest offset of all tasks by source partition. ConnectorError when two tasks know a
+    topic by different ids."""
+    sources: dict[str, str] = {}
+    origins: dict[TopicPartition, int] = {}
+    for each in written:
+        for topic, name in each.sources.items():
+            if sources.setdefault(topic, name) != name:
+                raise ConnectorError(
+                    "NOT_COMMITTED",
+                    f"the topic '{topic}' was created again while rows of it were written",
+                )
+        for source, offset in each.origins.items():
+            origins[source] = max(offset, origins.get(source, offset))
+    return origins

@@ -1,0 +1,140 @@
+"""Writes the rows of one task, and returns only after every record was acknowledged.
+
+By itself this is at least once: a task that Spark runs again writes its rows again. For exactly
+once `task_attempt` passes a transaction. Within one attempt a repeated request duplicates nothing,
+because the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-CLI7.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from connector.connections import cluster_for
+from connector.errors import RowError, in_one_line
+from connector.options.sink_options import SinkOptions
+from connector.sink.row_routing import PartitionRows, Router
+from connector.sink.topic_limits import max_message_bytes
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.producer.produce import BatchWriter
+from storage_engine.client.producer.produce_queue import Transaction
+from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
+
+GATHER_ROWS = 50_000
+GATHER_BYTES = 8 * 1024 * 1024
+"""Rows are routed together up to either limit. Spark passes 10,000 rows at a time; spread over a
+few partitions they make small record batches, which cost as much time as large ones."""
+
+UNCHECKED_BYTES = 16 * 1024
+"""Up to this size rows are sent without asking for the topic's max.message.bytes, because asking
+costs a short task more than writing. It is the default batch.size of Kafka's own producers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenRows(WriterCommitMessage):
+    """What a task has written, at least once: all of it is acknowledged."""
+
+    rows: int
+    batches: int
+
+
+def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> WrittenRows:
+    """Writes rows at least once. ConnectorError for a row that can't be written, or when the
+    delivery timeout has passed."""
+    gathered = gather(pieces)
+    first = next(gathered, None)
+    if first is None:
+        return WrittenRows(rows=0, batches=0)
+    with in_one_line():
+        rows = itertools.chain((first,), gathered)
+        return write_gathered(options, cluster_for(options.connection), rows)
+
+
+def write_gathered(
+    options: SinkOptions,
+    cluster: Cluster,
+    pieces: Iterable[pa.RecordBatch],
+    *,
+    transaction: Transaction | None = None,
+) -> WrittenRows:
+    """Writes what `gather` yields, and raises the client's errors. After an error the caller may go
+    on with `pieces`, unless they are a generator, which the error closes."""
+
+    def partition_count(topic: str) -> int:
+        metadata = cluster.metadata([topic], max_age_ms=options.connection.metadata_max_age_ms)
+        return len((metadata.topics.get(topic) or cluster.topic(topic)).partitions)
+
+    router = Router(topic=options.topic, partition_count=partition_count)
+    rows = batches = 0
+    with BatchWriter(
+        cluster,
+        acks=options.acks,
+        transaction=transaction,
+        delivery_timeout_ms=options.delivery_timeout_ms,
+    ) as writer:
+        for piece in pieces:
+            routes = router.route(piece)
+            writer.announce(each.topic_partition for each in routes)
+            for route in routes:
+                for encoded in _encoded(route.rows(), options, cluster):
+                    writer.append(route.topic_partition, encoded)
+                    batches += 1
+            rows += piece.num_rows
+        writer.flush()
+    return WrittenRows(rows=rows, batches=batches)
+
+
+def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except the
+    last."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for piece in pieces:
+        if piece.num_rows == 0:
+            continue
+        held.append(piece)
+        held_rows += piece.num_rows
+        held_bytes += piece.nbytes
+        if held_rows >= GATHER_ROWS or held_bytes >= GATHER_BYTES:
+            yield _joined(held)
+            held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(held) == 1:
+        return held[0]
+    (joined,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+    return joined
+
+
+def _encoded(
+    group: PartitionRows, options: SinkOptions, cluster: Cluster
+) -> Iterator[EncodedBatch]:
+    batch_bytes = options.batch_bytes
+    largest = None
+    if _payload_bytes(group) > UNCHECKED_BYTES:
+        largest = max_message_bytes(cluster, group.topic_partition.topic)
+        batch_bytes = min(batch_bytes, largest)
+    for encoded in iter_encoded(
+        group.values,
+        group.keys,
+        group.headers,
+        compression=options.compression,
+        batch_bytes=batch_bytes,
+    ):
+        if largest is not None and len(encoded) > largest:
+            raise RowError(
+                "MESSAGE_TOO_LARGE",
+                f"{group.topic_partition}: a record takes {len(encoded)} bytes, and the topic's "
+                f"max.message.bytes is {largest}; shorten the record, or raise that setting",
+            )
+        yield encoded
+
+
+def _payload_bytes(group: PartitionRows) -> int:
+    columns = (group.values, group.keys, group.headers)
+    return sum(column.nbytes for column in columns if column is not None)

@@ -1,0 +1,110 @@
+"""The batch source. Its one rule: the ends of the logs are asked for once, when the read is
+planned, so that every task and every retry reads the same records.
+
+Source: R-SPARK1, R-CLI5.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from connector.errors import OptionError, without_traceback
+from connector.log_once import warn_once
+from connector.options.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
+from connector.options.source_options import SourceOptions
+from connector.source.offset_range import OffsetRange
+from connector.source.offset_resolution import resolve
+from connector.source.pushdown import Narrowing, narrow
+from connector.source.range_tasks import range_tasks
+from connector.source.source_metadata import SourceMetadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class HeadraceBatchReader(DataSourceReader):
+    """Plans the ranges of a bounded read and reads them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        _check_bounded("startingOffsets", options.starting, LATEST)
+        _check_bounded("endingOffsets", options.ending, EARLIEST)
+        self._options = options
+        self._narrowing = Narrowing()
+        self._view = SourceMetadata(options.connection, isolation_level=options.isolation_level)
+
+    @without_traceback
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task per range that holds an offset; of none Spark makes an empty one."""
+        options = self._options
+        warn_once(options.notes)
+        if options.group_id is not None or options.group_id_prefix is not None:
+            warn_once(["a batch read has no place in a log: it commits no offsets to a group"])
+        found = self._view.find_all(options.subscription)
+        partitions = found.partitions
+        starts = resolve(
+            options.starting or Everywhere(special=EARLIEST),
+            partitions,
+            self._view,
+            which="starting",
+            fail_on_data_loss=options.fail_on_data_loss,
+            fall_back_to_latest=options.fall_back_to_latest,
+        )
+        ends = resolve(
+            options.ending or Everywhere(special=LATEST),
+            partitions,
+            self._view,
+            which="ending",
+            fail_on_data_loss=options.fail_on_data_loss,
+            fall_back_to_latest=options.fall_back_to_latest,
+        )
+        ranges = [
+            OffsetRange(
+                topic_partition=each,
+                start_offset=starts[each],
+                end_offset=ends[each],
+                topic_id=found.topic_ids.get(each.topic),
+            )
+            for each in partitions
+        ]
+        return range_tasks(options, self._view, self._narrowed(ranges))
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Runs in a task; Spark's own empty partition stands for a read of nothing."""
+        from connector.source.record_reader import read_records
+
+        return iter(()) if partition.value is None else read_records(self._options, partition.value)
+
+    def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        narrowed = self._narrowing.clip(ranges)
+        at_ms = self._narrowing.start_timestamp_ms
+        if at_ms is None or not narrowed:
+            return narrowed
+        asked = dict.fromkeys((each.topic_partition for each in narrowed), at_ms)
+        return self._narrowing.begin_at(narrowed, self._view.offsets_at(asked))
+
+
+class HeadracePushdownReader(HeadraceBatchReader):
+    """The same where Spark hands over the filters of the query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Returns those that Spark has to apply again."""
+        self._narrowing, left = narrow(filters)
+        return left
+
+
+def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:
+    """A batch can't begin at the end of the log or end at its beginning."""
+    word = {LATEST: "latest", EARLIEST: "earliest"}[senseless]
+    match spec:
+        case Everywhere(special=special):
+            wrong = special == senseless
+        case PerPartition(offsets=offsets):
+            wrong = senseless in offsets.values()
+        case _:
+            wrong = False
+    if wrong:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'{option}' can't be {word} ({senseless}) in a batch read: it reads nothing",
+        )

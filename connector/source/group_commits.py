@@ -1,0 +1,106 @@
+"""Tells a group's coordinator how far a query has read, so that lag tools see the query. Its one
+rule: it neither fails nor delays the query; Spark's checkpoint alone decides where it goes on.
+
+A thread with connections of its own stores the newest positions; those that were passed meanwhile
+are skipped.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from connector.options.connection_options import ConnectionOptions
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from storage_engine.client.consumer.group_offsets import GroupOffsets
+
+logger = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_MS = 10_000
+"""Of one commit with its retries; the next try has the newest positions."""
+
+FLUSH_MS = 1_000
+"""How long the end of a query waits for the last commit."""
+
+
+class GroupOffsetCommits:
+    """The positions of one query. Its thread begins with the first."""
+
+    def __init__(self, connection: ConnectionOptions) -> None:
+        self._connection = connection
+        self._changed = threading.Condition()
+        self._newest: tuple[str, Mapping[TopicPartition, int]] | None = None
+        self._settled: tuple[str, Mapping[TopicPartition, int]] | None = None
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def note(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """The query has read up to `positions`."""
+        with self._changed:
+            if self._closing or self._newest == (group, positions):
+                return
+            self._newest = (group, positions)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="headrace-group-commits", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Waits a moment for what was noted last."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(FLUSH_MS / 1000)
+
+    def _run(self) -> None:
+        from storage_engine.client.cluster import Cluster
+        from storage_engine.client.consumer.group_offsets import GroupOffsets
+
+        connection = self._connection
+        warned = False
+        with Cluster(
+            connection.bootstrap_servers,
+            client_id=connection.client_id,
+            request_timeout_ms=connection.request_timeout_ms,
+        ) as cluster:
+            offsets: GroupOffsets | None = None
+            while (wanted := self._next()) is not None:
+                group, positions = wanted
+                if offsets is None or offsets.group != group:
+                    offsets = GroupOffsets(cluster, group, deadline_ms=COMMIT_TIMEOUT_MS)
+                error = _stored(offsets, positions)
+                if error is not None and not warned:
+                    warned = True
+                    logger.warning(
+                        "the query goes on, but group '%s' is not told how far it has read: %s",
+                        group,
+                        error,
+                    )
+                if not isinstance(error, DeadlineExceededError):
+                    self._settled = wanted
+                elif self._closing:
+                    return
+
+    def _next(self) -> tuple[str, Mapping[TopicPartition, int]] | None:
+        """What is to be stored; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._newest != self._settled)
+            return None if self._newest == self._settled else self._newest
+
+
+def _stored(
+    offsets: "GroupOffsets", positions: Mapping[TopicPartition, int]
+) -> HeadraceError | None:
+    """Why not; DeadlineExceededError where there is use in trying again."""
+    try:
+        offsets.commit(positions)
+    except HeadraceError as error:
+        return error
+    return None

@@ -1,0 +1,110 @@
+"""Which records make the next batch, and which task reads which of them. Pure: offsets in, offsets
+out.
+
+Its one rule: every record of every partition is planned once; a limit delays a partition and never
+starves it. Source: Spark's Kafka connector, maxOffsetsPerTrigger and minPartitions (FACTS.md).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from connector.source.rate_limit import share_out
+from connector.source.stream_offset import StreamOffset, recreated_topics
+from storage_engine.core.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMicroBatch:
+    """The end of the next batch; `losses` says in sentences what can't be read any more."""
+
+    end: StreamOffset
+    losses: tuple[str, ...]
+    backlog: int
+    """Offsets between start and the latest, before any limit."""
+
+
+def restarted_partitions(
+    start: StreamOffset,
+    latest: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, UUID],
+) -> list[TopicPartition]:
+    """Partitions to read from their first record on: they are new, of a topic that was created
+    again, or end before where we were."""
+    recreated = recreated_topics(start.topic_ids, topic_ids)
+    return [
+        topic_partition
+        for topic_partition, latest_offset in latest.items()
+        if topic_partition.topic in recreated
+        or start.positions.get(topic_partition, latest_offset + 1) > latest_offset
+    ]
+
+
+def plan_next(
+    start: StreamOffset,
+    *,
+    latest: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    max_offsets: int | None,
+    topic_ids: Mapping[str, UUID],
+) -> PlannedMicroBatch:
+    """The batch after `start`. `earliest` is needed for the `restarted_partitions` only;
+    `topic_ids` are those of now."""
+    losses = []
+    begins = {}
+    recreated = recreated_topics(start.topic_ids, topic_ids)
+    for topic_partition, latest_offset in latest.items():
+        position = start.positions.get(topic_partition)
+        if topic_partition.topic in recreated:
+            begins[topic_partition] = earliest[topic_partition]
+            if position is not None:
+                losses.append(
+                    f"{topic_partition} was read up to offset {position}, and its topic was "
+                    "deleted and created again since"
+                )
+        elif position is None:
+            begins[topic_partition] = earliest[topic_partition]
+            if begins[topic_partition] > 0 and not start.is_initial:
+                losses.append(
+                    f"the new partition {topic_partition} begins at offset "
+                    f"{begins[topic_partition]}, not at 0: its first records are gone"
+                )
+        elif position > latest_offset:
+            begins[topic_partition] = earliest[topic_partition]
+            losses.append(
+                f"{topic_partition} was read up to offset {position} and now ends at "
+                f"{latest_offset}: it was cut, or deleted and created again"
+            )
+        else:
+            begins[topic_partition] = position
+    losses += [
+        f"{topic_partition}, read up to offset {start.positions[topic_partition]}, is gone"
+        for topic_partition in sorted(start.positions.keys() - latest.keys())
+    ]
+    backlog = {
+        topic_partition: max(0, latest[topic_partition] - begin)
+        for topic_partition, begin in begins.items()
+    }
+    shares = share_out(backlog, limit=max_offsets, turn=sum(begins.values()))
+    positions = {
+        topic_partition: begin + shares[topic_partition]
+        for topic_partition, begin in begins.items()
+    }
+    return PlannedMicroBatch(
+        end=StreamOffset(
+            positions=positions,
+            begins=begins,
+            topic_ids=_known_ids({each.topic for each in positions}, topic_ids, start.topic_ids),
+            query=start.query,
+        ),
+        losses=tuple(losses),
+        backlog=sum(backlog.values()),
+    )
+
+
+def _known_ids(
+    topics: Iterable[str], now: Mapping[str, UUID], before: Mapping[str, UUID]
+) -> dict[str, UUID]:
+    """A broker that does not tell an id takes none away."""
+    known = {**before, **now}
+    return {topic: known[topic] for topic in topics if topic in known}

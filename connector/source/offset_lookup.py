@@ -1,0 +1,17 @@
+"""How planning asks a cluster for offsets."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from storage_engine.core.ids import TopicPartition
+
+NO_OFFSET = -1
+"""ListOffsets' answer where no record is at or after the time."""
+
+
+class OffsetLookup(Protocol):
+    """Asks the cluster; EARLIEST and LATEST stand for the ends of the log."""
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Per partition the first offset at or after the time, NO_OFFSET where there is none."""
+        ...

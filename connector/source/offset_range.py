@@ -1,0 +1,29 @@
+"""A range of offsets of one partition: what one task of Spark reads."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from storage_engine.core.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Records of one partition from `start_offset` to before `end_offset`."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+    topic_id: UUID | None = None
+    """Of the topic that these offsets are of; None where no broker has told."""
+
+    def __len__(self) -> int:
+        return max(0, self.end_offset - self.start_offset)
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition} [{self.start_offset}, {self.end_offset})"
+
+
+def total_records(ranges: Iterable[OffsetRange]) -> int:
+    """Of the offsets in `ranges`; compaction and markers may leave fewer records."""
+    return sum(len(offset_range) for offset_range in ranges)

@@ -1,0 +1,155 @@
+"""What planning asks of the cluster: which partitions there are, and where they begin and end. Its
+one rule: "not there" is told only after it has been asked for again for a while, because a broker
+that has just started or just become leader may not know yet.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+from uuid import UUID
+
+from connector.connections import cluster_for
+from connector.errors import ConnectorError, in_one_line
+from connector.options.connection_options import ConnectionOptions
+from connector.options.subscription import (
+    AssignedPartitions,
+    SubscribedTopics,
+    Subscription,
+    TopicPattern,
+)
+from connector.source.data_loss import keep_existing
+from connector.source.offset_range import OffsetRange
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from storage_engine.client.metadata import TopicMetadata
+
+TOPIC_PATIENCE_MS = 3_000
+"""How long a topic that was named may be unknown to the brokers: one that has just been made is."""
+
+GONE_PATIENCE_MS = 10_000
+"""How long what a query still has to read may be unknown, before it is told lost."""
+
+POLL_MS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartitions:
+    """What a subscription stands for at the moment; `missing` are names that no broker knows."""
+
+    partitions: tuple[TopicPartition, ...]
+    missing: tuple[str, ...]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of those topics whose id the brokers tell."""
+
+
+class SourceMetadata:
+    """Metadata and offsets through the process's connections. Holds no connection, so it can be
+    pickled with a reader."""
+
+    def __init__(self, options: ConnectionOptions, *, isolation_level: str) -> None:
+        self._options = options
+        self._isolation_level = isolation_level
+
+    def find(self, subscription: Subscription, *, max_age_ms: int | None = None) -> FoundPartitions:
+        """The partitions of a subscription, by metadata of at most that age."""
+        age_ms = self._options.metadata_max_age_ms if max_age_ms is None else max_age_ms
+        match subscription:
+            case SubscribedTopics():
+                topics = self._topics(subscription.names, max_age_ms=age_ms)
+                missing = [name for name in subscription.names if name not in topics]
+            case TopicPattern():
+                topics = {
+                    name: topic
+                    for name, topic in self._topics(None, max_age_ms=age_ms).items()
+                    if re.fullmatch(subscription.regex, name)
+                }
+                missing = [] if topics else [f"that matches '{subscription.regex}'"]
+            case AssignedPartitions():
+                names = tuple(dict.fromkeys(each.topic for each in subscription.partitions))
+                topics = self._topics(names, max_age_ms=age_ms)
+                there = tuple(
+                    each
+                    for each in subscription.partitions
+                    if each.topic in topics and each.partition in topics[each.topic].partitions
+                )
+                missing = [str(each) for each in subscription.partitions if each not in there]
+                return FoundPartitions(
+                    partitions=there, missing=tuple(missing), topic_ids=_ids(topics)
+                )
+            case _:
+                assert_never(subscription)
+        partitions = [
+            TopicPartition(name, partition)
+            for name in sorted(topics)
+            for partition in topics[name].partitions
+        ]
+        return FoundPartitions(
+            partitions=tuple(partitions), missing=tuple(missing), topic_ids=_ids(topics)
+        )
+
+    def find_all(self, subscription: Subscription) -> FoundPartitions:
+        """The same at the start of a query, where every name must exist."""
+        deadline = time.monotonic() + TOPIC_PATIENCE_MS / 1000
+        found = self.find(subscription)
+        while found.missing and time.monotonic() < deadline:
+            time.sleep(POLL_MS / 1000)
+            found = self.find(subscription, max_age_ms=0)
+        if found.missing:
+            kind = "partition" if isinstance(subscription, AssignedPartitions) else "topic"
+            raise ConnectorError(
+                "UNKNOWN_TOPIC",
+                f"no {kind} {', '.join(found.missing)} on {self._options.bootstrap_servers}; "
+                "create the topic, or correct the option",
+            )
+        return found
+
+    def keep_existing(
+        self, ranges: Sequence[OffsetRange], *, max_age_ms: int = 0
+    ) -> tuple[list[OffsetRange], list[str]]:
+        """`positions.keep_existing`, by metadata of at most that age. Nothing is told lost before
+        it has been asked for again for a while."""
+        wanted = AssignedPartitions(partitions=tuple({each.topic_partition for each in ranges}))
+        deadline = time.monotonic() + GONE_PATIENCE_MS / 1000
+        while True:
+            found = self.find(wanted, max_age_ms=max_age_ms)
+            kept, losses = keep_existing(ranges, found.partitions, found.topic_ids)
+            if not losses or time.monotonic() >= deadline:
+                return kept, losses
+            time.sleep(POLL_MS / 1000)
+            max_age_ms = 0
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """`positions.OffsetLookup`."""
+        if not timestamps_ms:
+            return {}
+        with in_one_line():
+            return cluster_for(self._options).list_offsets(
+                timestamps_ms, isolation=self._isolation_level
+            )
+
+    def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of each log on its leader."""
+        from storage_engine.client.admin.log_dirs import sizes_on_leaders
+
+        with in_one_line():
+            return sizes_on_leaders(cluster_for(self._options), partitions)
+
+    def _topics(
+        self, names: tuple[str, ...] | None, *, max_age_ms: int
+    ) -> "dict[str, TopicMetadata]":
+        """By name; a pattern does not see the brokers' own topics."""
+        with in_one_line():
+            metadata = cluster_for(self._options).metadata(names, max_age_ms=max_age_ms)
+        return {
+            name: topic
+            for name, topic in metadata.topics.items()
+            if names is not None or not topic.is_internal
+        }
+
+
+def _ids(topics: "Mapping[str, TopicMetadata]") -> dict[str, UUID]:
+    """Brokers that know no topic ids tell of one that is 0."""
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}

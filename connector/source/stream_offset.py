@@ -1,0 +1,140 @@
+"""Offsets of a stream as they stand in Spark's checkpoint. Its one rule: an end offset carries the
+start it was planned from, so that a batch is read again from the offset log alone.
+
+    initial   {"t": {"0": 0, "1": 0}, "@ids": {"t": "0b5e…"}}
+    end       {"t": {"0": 70, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": "0b5e…"}}
+
+The ids are those of the topics: offsets of a topic that was deleted and created again under the
+same name mean other records. With groupIdPrefix there is "@query" too, a name for the query that a
+restart finds again: Spark does not tell a source the query's own.
+
+Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
+down. `@` can't be in the name of a topic; other keys that begin with it are for later versions, and
+skipped. Source: FACTS.md, the reader contract.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from connector.errors import ConnectorError
+from connector.source.offset_range import OffsetRange
+from storage_engine.core.ids import TopicPartition
+
+FROM_KEY = "@from"
+IDS_KEY = "@ids"
+QUERY_KEY = "@query"
+_OWN_KEY_PREFIX = "@"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """A place in the stream: per partition the next offset to read."""
+
+    positions: Mapping[TopicPartition, int]
+    begins: Mapping[TopicPartition, int] | None = None
+    """Where the batch that ends here began; None only for the initial offset."""
+
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of the topics that the positions are of, as far as they were told."""
+
+    query: str | None = None
+    """What the group's id ends with; None where none was asked for."""
+
+    @property
+    def is_initial(self) -> bool:
+        return self.begins is None
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark writes to its offset log."""
+        encoded: dict[str, Any] = positions_to_json(self.positions)
+        if self.begins is not None:
+            encoded[FROM_KEY] = positions_to_json(self.begins)
+        if self.topic_ids:
+            encoded[IDS_KEY] = {
+                topic: self.topic_ids[topic].hex for topic in sorted(self.topic_ids)
+            }
+        if self.query is not None:
+            encoded[QUERY_KEY] = self.query
+        return encoded
+
+    @classmethod
+    def from_json(cls, encoded: Mapping[str, Any]) -> "StreamOffset":
+        """The inverse of `to_json`; ConnectorError for an offset that this format did not write."""
+        topics = {
+            topic: by_partition
+            for topic, by_partition in encoded.items()
+            if not topic.startswith(_OWN_KEY_PREFIX)
+        }
+        begins = encoded.get(FROM_KEY)
+        return cls(
+            positions=_positions_from_json(topics),
+            begins=None if begins is None else _positions_from_json(begins),
+            topic_ids=_ids_from_json(encoded.get(IDS_KEY, {})),
+            query=encoded.get(QUERY_KEY),
+        )
+
+
+def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Sorted, so that equal positions are equal texts: Spark compares offsets as texts."""
+    encoded: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(positions):
+        by_partition = encoded.setdefault(topic, {})
+        by_partition[str(partition)] = positions[TopicPartition(topic, partition)]
+    return encoded
+
+
+def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+    """What to read for the batch that ends at `end`, sorted by partition, empty ranges left out.
+
+    `end` says where it begins. A start that Spark took from its log counts only where it lies
+    before: it does when Spark skipped an offset that it had planned. It does not count where it is
+    of another topic of the same name.
+    """
+    ranges = []
+    recreated = recreated_topics(start.topic_ids, end.topic_ids)
+    for topic_partition in sorted(end.positions):
+        end_offset = end.positions[topic_partition]
+        begin_offset = (end.begins or {}).get(topic_partition, end_offset)
+        if not start.is_initial and topic_partition.topic not in recreated:
+            begin_offset = min(begin_offset, start.positions.get(topic_partition, begin_offset))
+        if begin_offset < end_offset:
+            ranges.append(
+                OffsetRange(
+                    topic_partition=topic_partition,
+                    start_offset=begin_offset,
+                    end_offset=end_offset,
+                    topic_id=end.topic_ids.get(topic_partition.topic),
+                )
+            )
+    return ranges
+
+
+def recreated_topics(before: Mapping[str, UUID], now: Mapping[str, UUID]) -> set[str]:
+    """Topics whose id has changed; one whose id is not known on one side has not."""
+    return {topic for topic, topic_id in before.items() if now.get(topic, topic_id) != topic_id}
+
+
+def _ids_from_json(encoded: Any) -> dict[str, UUID]:
+    try:
+        return {topic: UUID(hex=topic_id) for topic, topic_id in encoded.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ConnectorError(
+            "BAD_CHECKPOINT",
+            f"the checkpoint has topic ids that are none: {encoded!r:.200}",
+        ) from None
+
+
+def _positions_from_json(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, by_partition in topics.items()
+            for partition, offset in by_partition.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ConnectorError(
+            "BAD_CHECKPOINT",
+            f"the checkpoint has an offset that the format headrace did not write: {topics!r:.200}",
+        ) from None

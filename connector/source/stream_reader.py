@@ -1,0 +1,256 @@
+"""The streaming source. Its one rule: Spark's offset log alone says what a batch holds; nothing
+that this process remembers does.
+
+Spark calls the planning methods in one long-lived process and `read` in others; the
+`InputPartition` is the only channel between them. Source: FACTS.md, the reader contract; R-SPARK1.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from connector.connections import close_all
+from connector.errors import without_traceback
+from connector.log_once import warn_once
+from connector.options.offset_specs import EARLIEST, LATEST, Everywhere
+from connector.options.source_options import SourceOptions
+from connector.source.data_loss import clip_to_logs, report_losses
+from connector.source.group_commits import GroupOffsetCommits
+from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
+from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
+from connector.source.offset_resolution import resolve
+from connector.source.range_tasks import range_tasks
+from connector.source.source_metadata import SourceMetadata
+from connector.source.stream_offset import (
+    StreamOffset,
+    positions_to_json,
+    ranges_between,
+    recreated_topics,
+)
+from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IDLE_POLL_MS = 25
+"""Spark asks an idle source for its latest offset 89 times a second; the brokers are asked 40
+times. It waits and then asks, instead of giving an old answer: Spark's `processAllAvailable` relies
+on seeing what was written before it.
+"""
+
+BEHIND_PATIENCE_MS = 10_000
+"""How long a log may end before what was read of it: a new leader's high watermark catches up
+first.
+"""
+
+RECREATED_PATIENCE_MS = 3_000
+"""How long the brokers must agree that a topic has another id: one may have old metadata."""
+
+BEHIND_POLL_MS = 100
+
+
+class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches from offsets and reads their ranges."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._view = SourceMetadata(options.connection, isolation_level=options.isolation_level)
+        self._available_now_target: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._topic_ids: Mapping[str, UUID] = {}
+        self._planned: Mapping[TopicPartition, int] = {}
+        self._group_commits: GroupOffsetCommits | None = None
+        self._ask_not_before = 0.0
+        self._planned_at = time.monotonic()
+        self._watches_for_the_end = False
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Asked again after a restart, when it no longer counts: see
+        `offsets.py`.
+        """
+        self._stop_on_sigterm()
+        warn_once(self._options.notes)
+        found = self._view.find_all(self._options.subscription)
+        positions = resolve(
+            self._options.starting or Everywhere(special=LATEST),
+            found.partitions,
+            self._view,
+            which="starting",
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            fall_back_to_latest=self._options.fall_back_to_latest,
+        )
+        query = None if self._options.group_id_prefix is None else uuid4().hex
+        return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options ask for; Spark has no limit that is a minimum and a maximum."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that arrives from now on is read by this query."""
+        self._stop_on_sigterm()
+        partitions = self._view.find_all(self._options.subscription).partitions
+        self._available_now_target = self._view.offsets_at(dict.fromkeys(partitions, LATEST))
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; `start` itself, unchanged, where there is nothing to read."""
+        self._stop_on_sigterm()
+        begin = StreamOffset.from_json(start)
+        if not begin.is_initial:
+            # Spark plans the next batch when all before it are done.
+            self._tell_group(begin)
+        latest = self._latest_offsets_from(begin)
+        planned = plan_next(
+            begin,
+            latest=latest,
+            earliest=self._view.offsets_at(
+                dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
+            ),
+            max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            topic_ids=self._topic_ids,
+        )
+        report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
+        # Even a batch of nothing pins where the query began.
+        if (
+            not begin.is_initial
+            and not planned.losses
+            and (planned.backlog == 0 or self._waits_for_more(planned, limit))
+        ):
+            self._ask_not_before = time.monotonic() + IDLE_POLL_MS / 1000
+            self._planned = begin.positions
+            return start
+        self._planned_at = time.monotonic()
+        self._planned = planned.end.positions
+        return planned.end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Shown as `latestOffset` in the progress of the query, with how far the batch ends before
+        it; as fresh as the last planning."""
+        if not self._latest:
+            return None
+        lag = offsets_behind(self._planned, self._latest)
+        return {**positions_to_json(self._latest), LAG_KEY: lag_to_json(lag)}
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One task per range."""
+        strict = self._options.fail_on_data_loss
+        existing, losses = self._view.keep_existing(
+            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        )
+        report_losses(losses, fail_on_data_loss=strict)
+        ranges = clip_to_logs(existing, self._view, fail_on_data_loss=strict)
+        return range_tasks(self._options, self._view, ranges)
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Runs in a task, in another process than the rest."""
+        from connector.source.record_reader import read_records
+
+        return read_records(self._options, partition.value)
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark keeps the offsets; a group is only told. Spark says so of all batches but the last,
+        which is why `latestOffset` tells the group as well."""
+        self._tell_group(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Closes the connections of this process."""
+        if self._group_commits is not None:
+            self._group_commits.close()
+        close_all()
+
+    def _tell_group(self, processed: StreamOffset) -> None:
+        group = self._options.group_id
+        if group is None and self._options.group_id_prefix and processed.query:
+            group = f"{self._options.group_id_prefix}-{processed.query}"
+        if group is None:
+            return
+        if self._group_commits is None:
+            self._group_commits = GroupOffsetCommits(self._options.connection)
+        self._group_commits.note(group, processed.positions)
+
+    def _latest_offsets_from(self, begin: StreamOffset) -> dict[TopicPartition, int]:
+        """The latest offsets, not before `begin` if waiting a little can help it."""
+        time.sleep(max(0.0, self._ask_not_before - time.monotonic()))
+        self._latest = self._ask_latest()
+        asked_at = time.monotonic()
+        while patience_ms := self._patience_ms(begin):
+            if time.monotonic() >= asked_at + patience_ms / 1000:
+                break
+            time.sleep(BEHIND_POLL_MS / 1000)
+            self._latest = self._ask_latest(max_age_ms=0)
+        if self._available_now_target is None:
+            return self._latest
+        # A partition that came later is not of this run; one that was read past the target stays.
+        goals = {
+            each: max(self._available_now_target.get(each, -1), begin.positions.get(each, -1))
+            for each in self._latest
+        }
+        return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
+
+    def _patience_ms(self, begin: StreamOffset) -> int:
+        """How long what was told of the logs is doubted; 0 when it goes well with `begin`."""
+        if recreated_topics(begin.topic_ids, self._topic_ids):
+            return RECREATED_PATIENCE_MS
+        return BEHIND_PATIENCE_MS if _is_behind(self._latest, begin) else 0
+
+    def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
+        found = self._view.find(self._options.subscription, max_age_ms=max_age_ms)
+        self._topic_ids = found.topic_ids
+        return self._view.offsets_at(dict.fromkeys(found.partitions, LATEST))
+
+    def _waits_for_more(self, planned: PlannedMicroBatch, limit: ReadLimit) -> bool:
+        """minOffsetsPerTrigger: a small backlog waits, but no longer than maxTriggerDelay."""
+        minimum = self._options.min_offsets_per_trigger
+        if (
+            minimum is None
+            or isinstance(limit, ReadAllAvailable)
+            or self._available_now_target is not None
+        ):
+            return False
+        waited_ms = (time.monotonic() - self._planned_at) * 1000
+        return planned.backlog < minimum and waited_ms < self._options.max_trigger_delay_ms
+
+    def _stop_on_sigterm(self) -> None:
+        """At a normal end Spark sends SIGTERM to this process and does not call `stop`."""
+        if self._watches_for_the_end or threading.current_thread() is not threading.main_thread():
+            return
+        self._watches_for_the_end = True
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def stop_and_die(signal_number: int, frame: FrameType | None) -> None:
+            with contextlib.suppress(OSError):
+                self.stop()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        signal.signal(signal.SIGTERM, stop_and_die)
+
+
+def _is_behind(latest: Mapping[TopicPartition, int], begin: StreamOffset) -> bool:
+    """Whether a partition ends before the position, or is not there any more."""
+    return any(latest.get(each, -1) < position for each, position in begin.positions.items())

@@ -1,0 +1,37 @@
+"""What Spark tells a task of the query that it belongs to: local properties of the task.
+
+Only tasks see them. A driver's writer is made in a process that Spark tells nothing.
+"""
+
+import re
+import uuid
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+DESCRIPTION = "spark.job.description"
+"""Spark writes the run of the query into it, which is another with every start. The job group is
+the run at first, too, but users set it, often to a UUID, and what is set in `foreachBatch` stays
+there for the next micro-batches."""
+
+_DESCRIPTION_END = re.compile(r"id = (\S+)\s+runId = (\S+)\s+batch = (\S+)\s*$")
+"""How Spark ends the description of a micro-batch's jobs. The name of the query stands before."""
+
+
+def task_property(name: str) -> str | None:
+    """None outside of tasks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def query_run() -> uuid.UUID | None:
+    """The run of the streaming query. None where `foreachBatch` has set a description of its own:
+    what is no run must not be taken for one, since two of them in turns would refuse each other."""
+    found = _DESCRIPTION_END.search(task_property(DESCRIPTION) or "")
+    if found is None or (found[1], found[3]) != (task_property(QUERY_ID), task_property(BATCH_ID)):
+        return None
+    try:
+        return uuid.UUID(found[2])
+    except ValueError:
+        return None

@@ -1,0 +1,72 @@
+"""Decoded records as Spark's rows."""
+
+import datetime
+
+import pyarrow as pa
+
+from connector.schema import ALL_COLUMNS, COLUMNS, source_arrow_schema
+from connector.source.arrow_batches import MAX_BATCH_ROWS, arrow_batches
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.records import (
+    HEADERS_TYPE,
+    decode_batches,
+    encode_batches,
+    iter_decoded,
+)
+
+TP = TopicPartition("flights", 3)
+
+
+def _decoded(values, *, include_headers=False, **columns):
+    batches = encode_batches(pa.array(values, pa.binary()), **columns)
+    return decode_batches([batch.data for batch in batches], include_headers=include_headers)
+
+
+def test_rows_have_the_columns_of_sparks_kafka_connector():
+    decoded = _decoded(
+        [b"v0", None],
+        keys=pa.array([None, b"k1"], pa.binary()),
+        headers=pa.array([[("h", b"x"), ("h", None)], None], HEADERS_TYPE),
+        timestamps_ms=pa.array([1_700_000_000_123, -1], pa.int64()),
+        include_headers=True,
+    )
+    (batch,) = arrow_batches(decoded, TP, columns=ALL_COLUMNS)
+    assert batch.schema.equals(source_arrow_schema(ALL_COLUMNS))
+    first, second = batch.to_pylist()
+    assert first == {
+        "key": None,
+        "value": b"v0",
+        "topic": "flights",
+        "partition": 3,
+        "offset": 0,
+        "timestamp": datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC).replace(
+            microsecond=123_000
+        ),
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"x"}, {"key": "h", "value": None}],
+    }
+    assert (second["key"], second["value"], second["headers"]) == (b"k1", None, None)
+    assert second["timestamp"].timestamp() == -0.001
+
+
+def test_batches_are_no_longer_than_the_limit_and_keep_every_row():
+    count = MAX_BATCH_ROWS * 2 + 7
+    batches = list(arrow_batches(_decoded([b"v"] * count), TP, columns=COLUMNS))
+    assert [batch.num_rows for batch in batches] == [MAX_BATCH_ROWS, MAX_BATCH_ROWS, 7]
+    offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(count))
+    batches[1].validate(full=True)
+
+
+def test_columns_that_nobody_asked_for_are_not_decoded():
+    encoded = encode_batches(pa.array([b"v0", b"v1"], pa.binary()))
+    (decoded,) = iter_decoded(
+        [batch.data for batch in encoded], include_keys=False, include_values=False
+    )
+    assert decoded.keys is None
+    assert decoded.values is None
+    (batch,) = arrow_batches(decoded, TP, columns=("topic", "offset"))
+    assert batch.to_pylist() == [
+        {"topic": "flights", "offset": 0},
+        {"topic": "flights", "offset": 1},
+    ]

@@ -1,0 +1,351 @@
+"""The streaming source's planning, over logs that a test sets."""
+
+import json
+import pickle
+import time
+from uuid import UUID
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from connector.errors import ConnectorError, DataLossError
+from connector.options.offset_specs import EARLIEST, LATEST
+from connector.options.source_options import parse_source_options
+from connector.source import stream_reader
+from connector.source.data_loss import keep_existing
+from connector.source.lag import OffsetsBehindLatest, lag_of
+from connector.source.offset_range import OffsetRange
+from connector.source.source_metadata import FoundPartitions
+from connector.source.stream_reader import HeadraceStreamReader
+from storage_engine.core.ids import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Logs:
+    """Stands for the cluster: begin and end of each partition."""
+
+    def __init__(self, **ends):
+        self.ends = {T0: (0, 0)}
+        self.ids = {"t": UUID(int=1)}
+        self.questions = 0
+
+    def find(self, subscription, *, max_age_ms=None):
+        return FoundPartitions(
+            partitions=tuple(sorted(self.ends)), missing=(), topic_ids=dict(self.ids)
+        )
+
+    def find_all(self, subscription):
+        return self.find(subscription)
+
+    def keep_existing(self, ranges):
+        return keep_existing(ranges, set(self.ends), self.ids)
+
+    def offsets_at(self, timestamps_ms):
+        self.questions += bool(timestamps_ms)
+        place = {EARLIEST: 0, LATEST: 1}
+        return {each: self.ends[each][place[at]] for each, at in timestamps_ms.items()}
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 0)
+    monkeypatch.setattr(stream_reader, "BEHIND_PATIENCE_MS", 0)
+    monkeypatch.setattr(stream_reader, "RECREATED_PATIENCE_MS", 0)
+
+
+def _reader(logs, **options):
+    reader = HeadraceStreamReader(
+        parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
+    )
+    reader._view = logs
+    return reader
+
+
+def _planned(reader, start, end):
+    return [partition.value for partition in reader.partitions(start, end)]
+
+
+def _range(topic_partition, start_offset, end_offset, topic_id=1):
+    return OffsetRange(
+        topic_partition=topic_partition,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        topic_id=UUID(int=topic_id),
+    )
+
+
+def test_a_driver_killed_in_batch_0_with_latest_reads_what_came_meanwhile():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs)
+    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 50)}
+    # Restarted on the checkpoint: the same end, a start that is asked for again.
+    reader = _reader(logs)
+    assert _planned(reader, reader.initialOffset(), logged) == []
+    following = reader.latestOffset(logged, ReadAllAvailable())
+    assert _planned(reader, logged, following) == [_range(T0, 5, 50)]
+
+
+def test_a_driver_killed_in_batch_0_with_earliest_reads_the_same_batch_again():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 50)}
+    assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 0, 5)]
+
+
+def test_nothing_new_returns_the_very_same_offset():
+    logs = Logs()
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+
+
+def test_a_limit_is_kept_and_all_available_ignores_it():
+    logs = Logs()
+    logs.ends = {T0: (0, 100), T1: (0, 100)}
+    reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10))["t"] == {"0": 5, "1": 5}
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 100, "1": 100}
+
+
+def test_available_now_reads_up_to_what_was_there_and_ends():
+    logs = Logs()
+    logs.ends = {T0: (0, 25)}
+    reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    reader.prepareForTriggerAvailableNow()
+    logs.ends = {T0: (0, 99), T1: (0, 7)}
+    ends: list[dict] = []
+    offset = reader.initialOffset()
+    while not ends or offset is not ends[-1]:
+        ends.append(offset)
+        offset = reader.latestOffset(offset, reader.getDefaultReadLimit())
+    assert [end["t"]["0"] for end in ends] == [0, 10, 20, 25]
+
+
+def test_a_small_backlog_waits_for_the_minimum():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, minOffsetsPerTrigger="10", startingOffsets="earliest")
+    assert reader.getDefaultReadLimit() == ReadMinRows(10)
+    start = reader.latestOffset(reader.initialOffset(), ReadMinRows(10))
+    logs.ends = {T0: (0, 9)}
+    assert reader.latestOffset(start, ReadMinRows(10)) is start
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 9}
+    logs.ends = {T0: (0, 15)}
+    assert reader.latestOffset(start, ReadMinRows(10))["t"] == {"0": 15}
+
+
+def test_an_added_partition_is_read_from_its_first_record():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 5), T1: (0, 3)}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert _planned(reader, start, end) == [_range(T1, 0, 3)]
+
+
+def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
+    logs = Logs()
+    logs.ends = {T0: (0, 20)}
+    start = {"t": {"0": 5}, "@from": {"t": {"0": 0}}}
+    end = _reader(logs).latestOffset(start, ReadAllAvailable())
+    logs.ends = {T0: (12, 20)}
+    with pytest.raises(DataLossError, match="offset 5 of t-0 is wanted, but the log begins at 12"):
+        _reader(logs).partitions(start, end)
+    lenient = _reader(logs, failOnDataLoss="false")
+    assert _planned(lenient, start, end) == [_range(T0, 12, 20)]
+
+
+def test_a_topic_created_again_stops_the_query_or_is_read_from_its_first_record():
+    logs = Logs()
+    logs.ends = {T0: (0, 20)}
+    start = {"t": {"0": 100}, "@from": {"t": {"0": 90}}}
+    with pytest.raises(DataLossError, match="cut, or deleted and created again"):
+        _reader(logs).latestOffset(start, ReadAllAvailable())
+    lenient = _reader(logs, failOnDataLoss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert _planned(lenient, start, end) == [_range(T0, 0, 20)]
+
+
+def test_a_topic_created_again_is_noticed_by_its_id_although_it_is_longer_than_what_was_read():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends, logs.ids = {T0: (0, 20)}, {"t": UUID(int=2)}
+    with pytest.raises(DataLossError, match="t-0 was read up to offset 5, and its topic was del"):
+        reader.latestOffset(start, ReadAllAvailable())
+    lenient = _reader(logs, failOnDataLoss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert _planned(lenient, start, end) == [_range(T0, 0, 20, topic_id=2)]
+    assert lenient.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_a_planned_batch_of_a_topic_created_again_since_is_never_read_from_the_new_one():
+    logs = Logs()
+    logs.ends = {T0: (0, 20)}
+    reader = _reader(logs, startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    logs.ids = {"t": UUID(int=2)}
+    with pytest.raises(DataLossError, match="wanted from offset 0 to 20, but its topic was delet"):
+        reader.partitions(start, end)
+    lenient = _reader(logs, failOnDataLoss="false")
+    assert lenient.partitions(start, end) == []
+    following = lenient.latestOffset(end, ReadAllAvailable())
+    assert _planned(lenient, end, following) == [_range(T0, 0, 20, topic_id=2)]
+
+
+def test_one_broker_with_old_metadata_makes_no_loss(monkeypatch):
+    monkeypatch.setattr(stream_reader, "RECREATED_PATIENCE_MS", 60_000)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    logs = Logs()
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    told = iter([{"t": UUID(int=2)}, {"t": UUID(int=2)}, {"t": UUID(int=1)}])
+    find = logs.find
+
+    def find_by_turns(subscription, *, max_age_ms=None):
+        logs.ids = next(told)
+        return find(subscription)
+
+    monkeypatch.setattr(logs, "find", find_by_turns)
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    assert next(told, None) is None
+
+
+def test_a_partition_that_is_gone_is_reported_once():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    start = {"t": {"0": 5, "1": 9}, "@from": {"t": {"0": 5, "1": 9}}}
+    with pytest.raises(DataLossError, match="t-1, read up to offset 9, is gone"):
+        _reader(logs).latestOffset(start, ReadAllAvailable())
+    lenient = _reader(logs, failOnDataLoss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert end["t"] == {"0": 5}
+    assert lenient.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch):
+    pauses: list[float] = []
+    monkeypatch.setattr(stream_reader, "IDLE_POLL_MS", 60_000)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    logs = Logs()
+    reader = _reader(logs)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    logs.ends = {T0: (0, 8)}
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 8}
+    assert [round(pause) for pause in pauses] == [0, 0, 60]
+
+
+def test_the_latest_offset_of_the_progress_costs_no_question():
+    logs = Logs()
+    reader = _reader(logs)
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.questions = 0
+    assert reader.reportLatestOffset()["t"] == {"0": 0}
+    assert logs.questions == 0
+
+
+def test_the_latest_offset_of_the_progress_tells_how_far_the_batch_ends_before_it():
+    logs = Logs()
+    logs.ends = {T0: (0, 100), T1: (0, 20)}
+    reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(60))
+    assert end["t"] == {"0": 50, "1": 10}
+    assert reader.reportLatestOffset() == {
+        "t": {"0": 100, "1": 20},
+        "@lag": {
+            "minOffsetsBehindLatest": 10,
+            "maxOffsetsBehindLatest": 50,
+            "avgOffsetsBehindLatest": 30.0,
+        },
+    }
+    end = reader.latestOffset(end, ReadAllAvailable())
+    assert lag_of(json.dumps(reader.reportLatestOffset())) == OffsetsBehindLatest(
+        minimum=0, maximum=0, average=0.0
+    )
+
+
+def test_a_stream_that_waits_for_the_minimum_is_behind_by_what_it_leaves():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, minOffsetsPerTrigger="10", startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ReadMinRows(10))
+    logs.ends = {T0: (0, 9)}
+    assert reader.latestOffset(start, ReadMinRows(10)) is start
+    assert reader.reportLatestOffset()["@lag"]["maxOffsetsBehindLatest"] == 4
+
+
+def test_a_reader_can_be_sent_to_a_task():
+    reader = pickle.loads(pickle.dumps(_reader(Logs())))
+    assert list(reader.read.__self__._options.subscription.names) == ["t"]
+
+
+def test_a_checkpoint_of_another_source_is_told():
+    with pytest.raises(ConnectorError, match="BAD_CHECKPOINT"):
+        _reader(Logs()).latestOffset({"logOffset": 1}, ReadAllAvailable())
+
+
+class Told:
+    """Stands for GroupOffsetCommits."""
+
+    def __init__(self):
+        self.notes = []
+        self.closed = False
+
+    def note(self, group, positions):
+        self.notes.append((group, dict(positions)))
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_group_is_told_what_is_done_also_the_last_batch_and_never_what_is_only_planned():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, **{"startingOffsets": "earliest", "kafka.group.id": "g"})
+    reader._group_commits = told = Told()
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert told.notes == []
+    logs.ends = {T0: (0, 8)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    reader.commit(first)
+    assert told.notes == [("g", {T0: 5})] * 2
+    # Idle: Spark never commits the last batch.
+    assert reader.latestOffset(second, ReadAllAvailable()) is second
+    assert told.notes[-1] == ("g", {T0: 8})
+    reader.stop()
+    assert told.closed
+
+
+def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new_query():
+    groups = []
+    for _ in range(2):
+        offset = _reader(Logs(), groupIdPrefix="p").initialOffset()
+        for _ in range(2):
+            reader = _reader(Logs(), groupIdPrefix="p")
+            reader._group_commits = told = Told()
+            offset = reader.latestOffset(offset, ReadAllAvailable())
+            reader.commit(offset)
+            groups.append(told.notes[-1][0])
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+    assert all(group.startswith("p-") for group in groups)
+
+
+def test_without_a_group_nobody_is_told():
+    logs = Logs()
+    reader = _reader(logs)
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    reader.latestOffset(first, ReadAllAvailable())
+    reader.commit(first)
+    assert reader._group_commits is None

@@ -1,0 +1,319 @@
+"""Micro-batches of the exactly-once sink, as tasks and the driver of a query ask for them.
+
+    task     join -> AlreadyCommitted: drain the rows and say so
+                  -> a member: BatchWriter(cluster, transaction=member), then its (id, epoch)
+    driver   commit(members of all tasks, drained) -> COMMITTED | ALREADY_COMMITTED, both success
+             abort(members)                           best effort, never by batch
+
+Rule: a lost or retriable answer is followed by the identical request, at whoever coordinates the
+sink by then, until the deadline. KafkaErrors that are raised are final: MEMBER_LOST and
+NOT_COMMITTED end the query, whose restart replays the batch; INVALID_TXN_STATE of a member means
+that it was aborted: join once more; RUN_REPLACED that a newer run of the query is at work. A named
+batch write is a query of its own (`sink_names.named_write`), of which one batch is committed.
+Source: R-SPARK2. Not for several threads at once.
+"""
+
+import enum
+import importlib
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.coordinator_lookup import (
+    TRANSACTION,
+    forget_coordinator,
+    remembered_coordinator,
+)
+from storage_engine.client.producer.enlisting import (
+    ENLIST_VERSION,
+    enlist_request,
+    enlisted_codes,
+    worst,
+)
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transactions.sink_names import (
+    ONCE_PREFIX,
+    member_transactional_id,
+    named_write,
+    part_and_number,
+)
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.batch_fields import (
+    FIRST_WITH_RUNS,
+    UNKNOWN_COMMITTER,
+    UNKNOWN_ROWS,
+    CommittedBy,
+)
+from storage_engine.protocol.apis.registry import APIS, spec_for
+from storage_engine.protocol.apis.spec import ApiSpec
+
+_JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
+
+TIMEOUT_MS = 60 * 60 * 1000
+"""`transaction.timeout.ms` of a sink: from the last sign of any task of the micro-batch."""
+
+MemberId = tuple[int, int]
+"""(producer id, epoch): what a task tells its driver."""
+
+Origins = Mapping[TopicPartition, int]
+"""By source partition the highest offset, inclusive."""
+
+
+def unnamed_write_query() -> str:
+    """The query id of one batch write without a name: what it has committed is forgotten some time
+    after it (`transactional.id.expiration.ms`)."""
+    return ONCE_PREFIX + str(uuid.uuid4())
+
+
+def named_write_query(part: str, number: int) -> str:
+    """The query id of the batch write of that number to that part of a sink: it is written once,
+    and known for ever."""
+    return named_write(part, number)
+
+
+class CommitOutcome(enum.Enum):
+    """How a commit succeeded."""
+
+    COMMITTED = "committed by this request"
+    ALREADY_COMMITTED = "committed before, by an earlier request or another driver"
+
+
+class MicroBatches:
+    """The batches of one query on one sink."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sink: str,
+        query: str,
+        *,
+        owner: str = "",
+        run: uuid.UUID | None = None,
+        deadline_ms: int | None = None,
+    ) -> None:
+        """`owner`: of a named batch write, the streaming query that it is a part of. `run`: of the
+        streaming query; a newer one replaces it. `deadline_ms`: of each operation with its retries;
+        None: the cluster's."""
+        self._cluster = cluster
+        self.sink = sink
+        self.query = query
+        self._owner = owner
+        self._run = run
+        self._join_spec, self._commit_spec = spec_for(_JOIN), spec_for(_COMMIT)
+        if part_and_number(query) is not None:
+            # An older broker would count all numbers of a sink as one sequence, and drop rows.
+            self._join_spec = replace(self._join_spec, min_version=FIRST_WITH_RUNS)
+            self._commit_spec = replace(self._commit_spec, min_version=FIRST_WITH_RUNS)
+        self._deadline_ms = deadline_ms or cluster.deadline_ms
+        self._name = member_transactional_id(sink)
+
+    def join(
+        self, batch: int, *, timeout_ms: int = TIMEOUT_MS
+    ) -> "MicroBatchMember | AlreadyCommitted":
+        """A transaction of its own for a task attempt, unless the batch is committed."""
+        module = _module(_JOIN)
+        request = module.JoinBatchRequest(
+            sink=self.sink,
+            query=self.query,
+            batch=batch,
+            timeout_ms=timeout_ms,
+            nonce=uuid.uuid4(),
+            owner=self._owner,
+            run=self._run,
+        )
+        already = ErrorCode.ALREADY_COMMITTED
+        answer, code = self._ask(self._join_spec, request, _outcome, accepted=(already,))
+        if code is already:
+            return AlreadyCommitted(dict(answer.origins), answer.committed)
+        return MicroBatchMember(
+            self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins)
+        )
+
+    def commit(
+        self,
+        batch: int,
+        members: Collection[MemberId],
+        *,
+        drained: int = 0,
+        origins: Origins | None = None,
+        rows: int = UNKNOWN_ROWS,
+        dropped: int = UNKNOWN_ROWS,
+    ) -> "CommitResult":
+        """Commits the batch as these members have written it, all of it or nothing.
+
+        `drained`: how many tasks were answered AlreadyCommitted. `rows`, `dropped`: what the
+        members have written, and what tasks had and did not write; brokers log both. KafkaError
+        MEMBER_LOST, NOT_COMMITTED, RUN_REPLACED, BATCH_ID_TAKEN.
+        """
+        request = _module(_COMMIT).CommitBatchRequest(
+            sink=self.sink,
+            query=self.query,
+            batch=batch,
+            members=frozenset(members),
+            drained=drained,
+            origins=origins or {},
+            owner=self._owner,
+            run=self._run,
+            rows=rows,
+            dropped=dropped,
+        )
+        already = ErrorCode.ALREADY_COMMITTED
+        answer, code = self._ask(self._commit_spec, request, _outcome, accepted=(already,))
+        if code is not already:
+            return CommitResult(CommitOutcome.COMMITTED)
+        is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
+        return CommitResult(CommitOutcome.ALREADY_COMMITTED, answer.committed, is_own)
+
+    def heartbeat(self, batch: int) -> None:
+        """A task of the batch is at work: none of its transactions times out. KafkaError
+        INVALID_TXN_STATE when none is open."""
+        request = _module(_HEARTBEAT).BatchHeartbeatRequest(
+            sink=self.sink, query=self.query, batch=batch
+        )
+        self._ask(spec_for(_HEARTBEAT), request, _outcome)
+
+    def abort(self, members: Collection[MemberId]) -> None:
+        """Give members up; those that have ended are left as they are."""
+        request = _module(_ABORT).AbortMembersRequest(
+            sink=self.sink, query=self.query, members=frozenset(members)
+        )
+        self._ask(spec_for(_ABORT), request, _outcome)
+
+    def enlist(self, member: "MicroBatchMember", partitions: Iterable[TopicPartition]) -> None:
+        """See `MicroBatchMember.enlist`."""
+        spec, request = enlist_request(
+            member.transactional_id, member.producer_id, member.epoch, partitions
+        )
+        self._ask(spec, request, _worst_partition, version=ENLIST_VERSION)
+
+    def _ask(
+        self,
+        spec: ApiSpec,
+        request: Any,
+        outcome: Callable[[Any], tuple[ErrorCode, str | None]],
+        *,
+        accepted: Collection[ErrorCode] = (),
+        version: int | None = None,
+    ) -> tuple[Any, ErrorCode]:
+        """The answer of the coordinator; KafkaError when it is a final no."""
+        deadline = Deadline.after(self._deadline_ms)
+        retry = Retry(f"{spec.name} of sink '{self.sink}'", deadline)
+        while True:
+            failure: HeadraceError
+            try:
+                answer = self._cluster.request(
+                    self._find(deadline),
+                    spec,
+                    request,
+                    version=version,
+                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
+                )
+            except (KafkaError, DeadlineExceededError) as error:
+                failure = error
+            else:
+                code, text = outcome(answer)
+                if code is ErrorCode.NONE or code in accepted:
+                    return answer, code
+                message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
+                if code is ErrorCode.BATCH_ID_TAKEN:
+                    text = self._taken(answer.committed)
+                failure = KafkaError(message + (text or code.meaning), code)
+                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    # The coordinator is right, and busy.
+                    retry.pause(failure)
+                    continue
+            forget_coordinator(self._cluster, TRANSACTION, self._name)
+            retry.pause(failure)
+
+    def _taken(self, by: CommittedBy) -> str | None:
+        """By whom, and what can be done here; None where the name says no number."""
+        named = part_and_number(self.query)
+        if named is None:
+            return None
+        who = f"the query {by.owner}" if by.owner else "a job that is part of no query"
+        if not self._owner:
+            remedy = "take another batchId, or write under another sinkId or sinkPart"
+        elif by.owner:
+            remedy = (
+                "go on with the checkpoint of that query, or write under another sinkId or sinkPart"
+            )
+        else:
+            remedy = "write under another sinkId or sinkPart"
+        return f"batchId {named[1]} of part '{named[0]}', committed by {who}: {remedy}"
+
+    def _find(self, deadline: Deadline) -> int:
+        what = f"sink '{self.sink}'"
+        return remembered_coordinator(self._cluster, TRANSACTION, self._name, what, deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The answer to a task whose batch is committed."""
+
+    origins: Origins
+    """What the sink has of each source partition."""
+    by: CommittedBy = field(default=UNKNOWN_COMMITTER, compare=False)
+    """Who has committed it, as far as the coordinator still knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """How a batch came to be committed."""
+
+    outcome: CommitOutcome
+    by: CommittedBy = UNKNOWN_COMMITTER
+    """With ALREADY_COMMITTED."""
+    is_own: bool = False
+    """ALREADY_COMMITTED by this very request, whose first answer was lost."""
+
+
+class MicroBatchMember:
+    """The transaction of one task attempt; what `BatchWriter` writes in."""
+
+    def __init__(
+        self,
+        batches: MicroBatches,
+        batch: int,
+        producer_id: int,
+        epoch: int,
+        origins: dict[TopicPartition, int],
+    ) -> None:
+        self._batches = batches
+        self.batch = batch
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.origins = origins
+        """What the sink has of each source partition, for `idempotentKey`."""
+        self.transactional_id = member_transactional_id(batches.sink)
+
+    @property
+    def id(self) -> MemberId:
+        return self.producer_id, self.epoch
+
+    def enlist(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before the first batch for them. KafkaError INVALID_TXN_STATE when the member has been
+        aborted."""
+        self._batches.enlist(self, partitions)
+
+
+def _module(key: int) -> Any:
+    """The messages of an API, imported on first use."""
+    return importlib.import_module(f"storage_engine.protocol.apis.{APIS[key].module}")
+
+
+def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
+    return ErrorCode.of(answer.error_code), answer.error_message
+
+
+def _worst_partition(answer: Any) -> tuple[ErrorCode, str | None]:
+    """A final error rather than a retriable one, which others only wait for."""
+    return worst(enlisted_codes(answer)), None
