@@ -18,6 +18,7 @@ from integration_tests.spark_support import consume
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.recovery.log_loader import LogStart
 from storage_engine.tests.log.support import ManualClock
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -66,9 +67,8 @@ def test_a_log_knows_its_producers(commit, clean, tmp_path):
         tp = TopicPartition(name.rpartition("-")[0], int(name.rpartition("-")[2]))
         # Much later it would have forgotten them.
         clock = ManualClock(max(each["last_timestamp_ms"] for each in kept["producers"]))
-        log = PartitionLog.open(
-            tmp_path / "broker" / name, tp, LogConfig(), clock=clock, clean=clean
-        )
+        folder, start = tmp_path / "broker" / name, LogStart(clean=clean)
+        log = PartitionLog.open(folder, tp, LogConfig(), start, clock=clock)
         assert (log.log_start_offset, log.log_end_offset) == (
             kept["log_start_offset"],
             kept["log_end_offset"],
