@@ -68,13 +68,13 @@ Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
 
 
-def unrepeatable_query() -> str:
+def unnamed_write_query() -> str:
     """The query id of one batch write without a name: what it has committed is forgotten some time
     after it (`transactional.id.expiration.ms`)."""
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
-def repeatable_query(part: str, number: int) -> str:
+def named_write_query(part: str, number: int) -> str:
     """The query id of the batch write of that number to that part of a sink: it is written once,
     and known for ever."""
     return named_write(part, number)

@@ -56,7 +56,7 @@ def test_rows_that_are_not_written_are_told_and_no_others(
             return commit
 
     monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(micro_batch_commit, "batches_of", lambda *args, **more: Batches())
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
     message = TaskAttemptResult(batch=BATCH, member=None, drained=False, rows=rows, dropped=dropped)
     assert commit_micro_batch(OPTIONS, [message], 0) is commit.outcome
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == told
@@ -83,7 +83,7 @@ def test_a_lost_batch_is_told_with_what_can_be_done(monkeypatch, batch, number, 
             raise KafkaError("no open transaction: restart the query", ErrorCode.MEMBER_LOST)
 
     monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(micro_batch_commit, "batches_of", lambda *args, **more: Batches())
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
     keyed = {"sinkId": "s", "idempotentKey": "a,b,c"} if by_origin else {}
     options = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"} | keyed)
     message = TaskAttemptResult(batch=batch, member=(7, 0), drained=False, rows=1)

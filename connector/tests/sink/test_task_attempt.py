@@ -70,7 +70,7 @@ def write(monkeypatch, *, joins: int, taken: int, has: int):
 
     monkeypatch.setattr(task_attempt, "gather", iter)
     monkeypatch.setattr(task_attempt, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(task_attempt, "batches_of", lambda *args, **more: coordinator)
+    monkeypatch.setattr(task_attempt, "micro_batches", lambda *args, **more: coordinator)
     monkeypatch.setattr(task_attempt, "write_gathered", write_gathered)
     return write_in_transaction(
         BY_ORIGIN, BATCH, iter([piece(range(100, 110)), piece(range(110, 120))])

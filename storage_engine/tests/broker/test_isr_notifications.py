@@ -35,9 +35,9 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
     follower.pause()
     cluster.loop.run_until(lambda: follower.id not in cluster.state(TP).isr)
     core = cluster.controller.context.controller.acting.core
-    cluster.loop.run_until(lambda: follower.id not in core.states[TP].isr, limit_ms=5_000)
+    cluster.loop.run_until(lambda: follower.id not in core.state(TP).isr, limit_ms=5_000)
     follower.resume()
-    cluster.loop.run_until(lambda: follower.id in core.states[TP].isr, limit_ms=20_000)
+    cluster.loop.run_until(lambda: follower.id in core.state(TP).isr, limit_ms=20_000)
 
 
 def test_the_parent_of_the_notices_of_failed_folders_is_made_again(cluster):

@@ -18,16 +18,17 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.fetch_reads import FetchReader
-from storage_engine.core.control import controller, decision
-from storage_engine.core.control.controller import Controller
-from storage_engine.core.control.election import offline_election
-from storage_engine.core.control.reassignment import Reassignment
+from storage_engine.core.control import election_rules, partition_elections
+from storage_engine.core.control.cluster_state import Reassignment
+from storage_engine.core.control.controlled_cluster import ControlledPartition
+from storage_engine.core.control.election_rules import offline_election
+from storage_engine.core.control.partition_elections import PartitionElections
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
 from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.log.folders.log_manager import LogManager
-from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed
 
@@ -64,7 +65,7 @@ def truncate_to_the_high_watermark(stack: ExitStack) -> None:
 
     def cut_and_follow(self: Any, item: Any) -> None:
         self._keep_high_watermark()
-        self.log.truncate_to(self.follower_high_watermark)
+        self.log.truncation.truncate_to(self.follower_high_watermark)
         follow(self, item)
 
     set_attribute(stack, HostedPartition, "follow", cut_and_follow)
@@ -198,7 +199,7 @@ def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
-    set_attribute(stack, decision, "offline_election", first_alive)
+    set_attribute(stack, election_rules, "offline_election", first_alive)
 
 
 @mutation
@@ -237,13 +238,13 @@ def fence_ignored(stack: ExitStack) -> None:
 
 @mutation
 def idempotent_state_not_kept_by_followers(stack: ExitStack) -> None:
-    append = PartitionLog.append_as_follower
+    append = FollowerAppends.append
 
     def append_only(self: Any, records: Any) -> Any:
         with patch.object(ProducerStates, "record", lambda self, *args, **named: None):
             return append(self, records)
 
-    set_attribute(stack, PartitionLog, "append_as_follower", append_only)
+    set_attribute(stack, FollowerAppends, "append", append_only)
 
 
 @mutation
@@ -271,15 +272,15 @@ def flush_before_ack_ignored(stack: ExitStack) -> None:
 @mutation
 def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
     """The controller's writes are told under the epoch that was there, so nobody takes them."""
-    write = Controller._write
+    write = PartitionElections._write
 
-    def same_epoch(self: Any, partition: Any, state: Any, wanted: Any) -> Any:
-        made = write(self, partition, state, wanted)
-        if state is None:
+    def same_epoch(self: Any, partition: Any, elected: Any) -> Any:
+        made = write(self, partition, elected)
+        if partition.state is None:
             return made
-        return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
+        return replace(made, state=replace(made.state, leader_epoch=partition.state.leader_epoch))
 
-    set_attribute(stack, Controller, "_write", same_epoch)
+    set_attribute(stack, PartitionElections, "_write", same_epoch)
 
 
 @mutation
@@ -319,15 +320,15 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
 def incarnations_ignored(stack: ExitStack) -> None:
     """R-CTL4: a broker that was restarted counts as if it had been there all the time: it is told
     everything, and leads on under its old epoch with the ISR that the controller knows."""
-    situation = Controller._situation
+    situation = PartitionElections._situation
 
-    def as_ever(self: Any, partition: Any, state: Any) -> Any:
-        return replace(situation(self, partition, state), bounced=frozenset())
+    def as_ever(self: Any, partition: Any) -> Any:
+        return replace(situation(self, partition), bounced=frozenset())
 
-    set_attribute(stack, Controller, "_situation", as_ever)
-    set_attribute(stack, Controller, "_unled", lambda self: set())
+    set_attribute(stack, PartitionElections, "_situation", as_ever)
+    set_attribute(stack, ControlledPartition, "leader_has_bounced", False)
 
 
 @mutation
 def lost_tails_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, controller, "suspects", lambda _state, _brokers: frozenset())
+    set_attribute(stack, partition_elections, "suspects", lambda _state, _brokers: frozenset())

@@ -121,7 +121,7 @@ def create_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
             acting = acting_controller(context)
             check_not_internal(topic.name, "create")
-            if topic.name in acting.core.topics:
+            if acting.core.topic(topic.name) is not None:
                 raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
             plan = context.topic_admin.plan(_new_topic(topic))
             room -= len(plan.info.assignment)
@@ -217,7 +217,7 @@ def delete_topics(context: BrokerContext, call: Call, request: Any) -> Steps:
             if name is None:
                 raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
             check_not_internal(name, "delete")
-            if name not in acting.core.topics:
+            if acting.core.topic(name) is None:
                 raise KafkaError(
                     f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
@@ -288,8 +288,8 @@ def create_partitions(context: BrokerContext, call: Call, request: Any) -> Steps
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
             acting = acting_controller(context)
             check_not_internal(topic.name, "grow")
-            info = acting.core.topics.get(topic.name)
-            if info is None or topic.name in acting.core.deleting:
+            info = acting.core.topic(topic.name)
+            if info is None or acting.core.is_deleting(topic.name):
                 raise KafkaError(
                     f"topic '{topic.name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
