@@ -54,7 +54,7 @@ from storage_engine.protocol.apis.batch_fields import (
 )
 from storage_engine.protocol.apis.batch_fields import Committed as CommittedBy
 from storage_engine.protocol.apis.registry import APIS, spec_for
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 _JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
 
@@ -202,7 +202,7 @@ class SinkBatches:
 
     def _ask(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         request: Any,
         outcome: Callable[[Any], tuple[ErrorCode, str | None]],
         *,

@@ -9,11 +9,11 @@ R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R-REP8.
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
+from storage_engine.core.errors import CorruptRecordError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
@@ -137,38 +137,18 @@ class PartitionLog(RepairableLog):
         leader_epoch: int,
         now_ms: int,
         allow_transactional: bool = True,
+        keys_checked: bool = False,
     ) -> AppendResult:
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         stores them.
 
         `allow_transactional` False: none of them may be of a transaction, since nobody would end
-        it. Control batches are always refused: see `append_marker`. Raises what the producer is to
-        get; the log is unchanged then.
+        it. `keys_checked`: a preparation has seen that every record has a key, so that a compacted
+        log need not look. Control batches are always refused: see `append_marker`. Raises what the
+        producer is to get; the log is unchanged then.
         """
         return self._leader_appends.append(
             records,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            allow_transactional=allow_transactional,
-        )
-
-    def append_run_as_leader(
-        self,
-        appends: Sequence[memoryview],
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        allow_transactional: bool = True,
-        keys_checked: bool = False,
-    ) -> list[AppendResult | KafkaError]:
-        """Several appends one after the other, each with its own outcome, in as few writes as can
-        be.
-
-        `keys_checked`: a preparation has seen that every record has a key, so that a compacted log
-        need not look.
-        """
-        return self._leader_appends.append_run(
-            appends,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             allow_transactional=allow_transactional,
@@ -178,8 +158,8 @@ class PartitionLog(RepairableLog):
     def append_columns_as_leader(
         self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
     ) -> list[int] | None:
-        """As `append_run_as_leader` of these batches, each an append of its own and none of a
-        transaction: their base offsets, then the offset that follows.
+        """As `append_as_leader` of each of these batches, none of a transaction, in one write:
+        their base offsets, then the offset that follows.
 
         None, and nothing is done, unless all of them are good and go to the active segment as they
         are. Raises what all of them are to get.

@@ -5,7 +5,7 @@ acks=all with enough replicas in sync; what a coordinator keeps is written by no
 R-REP3, R-REP6, KIP-98.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -46,28 +46,26 @@ class Appends:
         self._clock = clock
         self._on_appended = on_appended
 
-    def append_run(
+    def append(
         self,
         tp: TopicPartition,
-        appends: Sequence[memoryview],
+        records: memoryview,
         *,
         acks: int,
         in_transaction: bool = False,
         keys_checked: bool = False,
-    ) -> list[AppendResult | KafkaError]:
-        """Append producers' batches to a partition led here, one append after the other: what
-        became of each.
+    ) -> AppendResult | KafkaError:
+        """Append a producer's batches to a partition led here, or say why they are not stored.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `keys_checked`: every record is known to have a key.
         """
         try:
             partition = self.writable_by_producers(tp, acks)
+            return self._append(partition, records, in_transaction, keys_checked)
         except KafkaError as failure:
-            for records in appends:
-                self.note_refused(tp, records, failure)
-            return [failure.as_outcome()] * len(appends)
-        return self._append_run(partition, appends, in_transaction, keys_checked)
+            self.note_refused(tp, records, failure)
+            return failure.as_outcome()
 
     def note_refused(self, tp: TopicPartition, records: memoryview, failure: KafkaError) -> None:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
@@ -78,8 +76,9 @@ class Appends:
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
     ) -> list[int] | KafkaError | None:
-        """As `append_run` of these batches: their base offsets and the offset that follows, or why
-        they could not be stored. None, and nothing is done, when they must be looked at one by one.
+        """As `append` of each of these batches: their base offsets and the offset that follows, or
+        why they could not be stored. None, and nothing is done, when they must be looked at one by
+        one.
         """
         try:
             partition = self.writable_by_producers(tp, acks)
@@ -155,10 +154,11 @@ class Appends:
                 base_sequence=partition.log.producer_state.next_sequence(producer_id, epoch),
                 transactional=True,
             )
-        (outcome,) = self._append_run(partition, [records], producer is not None)
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
+        try:
+            return self._append(partition, records, producer is not None)
+        except KafkaError as failure:
+            self.note_refused(tp, records, failure)
+            raise
 
     def writable(self, tp: TopicPartition, acks: int, leader_epoch: int = -1) -> HostedPartition:
         """The partition, if it can be appended to now. Raises KafkaError."""
@@ -180,30 +180,29 @@ class Appends:
         _check_producers_may(partition)
         return partition
 
-    def _append_run(
+    def _append(
         self,
         partition: HostedPartition,
-        appends: Sequence[memoryview],
+        records: memoryview,
         in_transaction: bool,
         keys_checked: bool = False,
-    ) -> list[AppendResult | KafkaError]:
-        outcomes = partition.log.append_run_as_leader(
-            appends,
-            leader_epoch=partition.leader_epoch,
-            now_ms=self._clock.wall_ms(),
-            allow_transactional=in_transaction,
-            keys_checked=keys_checked,
-        )
-        failures = 0
-        for records, outcome in zip(appends, outcomes, strict=True):
-            if isinstance(outcome, KafkaError):
-                failures += 1
-                self.note_refused(partition.topic_partition, records, outcome)
-                if isinstance(outcome, LogStorageError) and not isinstance(outcome, LogBusyError):
-                    self._leaders.fail(partition, outcome)
-        if failures < len(outcomes):
-            self._on_appended(partition, len(outcomes) - failures)
-        return outcomes
+    ) -> AppendResult:
+        """Raises KafkaError."""
+        try:
+            result = partition.log.append_as_leader(
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                allow_transactional=in_transaction,
+                keys_checked=keys_checked,
+            )
+        except LogBusyError:
+            raise
+        except LogStorageError as failure:
+            self._leaders.fail(partition, failure)
+            raise
+        self._on_appended(partition, 1)
+        return result
 
 
 def _check_producers_may(partition: HostedPartition) -> None:

@@ -12,7 +12,7 @@ appended, and a topic's settings that have changed are met, too. Source: R-NET1,
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from storage_engine.broker.replicas.append_outcomes import Outcome
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -88,15 +88,15 @@ class PreparedAppends:
         """Whether what comes now has to queue up."""
         return tp in self._queues
 
-    def takes_at_once(self, tp: TopicPartition, appends: Sequence[memoryview]) -> bool:
-        """Whether these can be appended, or refused, within the call."""
+    def takes_at_once(self, tp: TopicPartition, records: memoryview) -> bool:
+        """Whether these batches can be appended, or refused, within the call."""
         if tp in self._queues:
             return False
         partition = self._replicas.get(tp)
         if partition is None:
             return True
         requirement = partition.log.append_requirement
-        return requirement is None or all(map(requirement.is_settled_at_once, appends))
+        return requirement is None or requirement.is_settled_at_once(records)
 
     def append(
         self,
@@ -115,10 +115,8 @@ class PreparedAppends:
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
         appends = self._replicas.appends
-        if self.takes_at_once(tp, (records,)):
-            on_outcome(
-                appends.append_run(tp, (records,), acks=acks, in_transaction=in_transaction)[0]
-            )
+        if self.takes_at_once(tp, records):
+            on_outcome(appends.append(tp, records, acks=acks, in_transaction=in_transaction))
             return
         try:
             partition = appends.writable_by_producers(tp, acks)
@@ -244,13 +242,13 @@ class PreparedAppends:
         if isinstance(waiting.prepared, KafkaError):
             return waiting.prepared
         assert waiting.prepared is not None
-        return self._replicas.appends.append_run(
+        return self._replicas.appends.append(
             waiting.partition.topic_partition,
-            (waiting.prepared,),
+            waiting.prepared,
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,
             keys_checked=waiting.keys_checked,
-        )[0]
+        )
 
 
 def _unexpected(tp: TopicPartition) -> KafkaError:

@@ -9,8 +9,7 @@ class and take no version, which the encoder brings; what is left out has the sc
 Rule: kafka-python's decoder is not used. It trusts its input (truncated strings, negative counts
 and left-over bytes pass, and tagged fields cost quadratic time), so messages are read here, along
 its schema, with the bounds of `wire.Reader`. The import takes about 0.2 s, therefore only the
-modules of the long tail do it, and those are imported on first use. Source: ARCHITECTURE decision
-8; KIP-482, KIP-893.
+modules of the long tail do it, and those are imported on first use. Source: KIP-482, KIP-893.
 """
 
 import functools
@@ -23,7 +22,7 @@ import kafka.protocol
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import APIS
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Decode
 from storage_engine.protocol.apis.wire import Reader, decode_leniently, decode_with
 
 Read = Callable[[Reader], Any]
@@ -32,7 +31,7 @@ UNAUTHORIZED_OPERATIONS_BIT = 31
 """The only bit of a set of authorized operations that was not asked for."""
 
 
-def kafka_python_api(key: int, request_class: Any, response_class: Any) -> ApiSpec:
+def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyApi:
     """The spec of a line of the registry's table whose messages are classes of kafka-python."""
     entry = APIS[key]
     first_flexible = entry.first_flexible_version
@@ -69,7 +68,7 @@ def _encode(version: int, message: Any) -> list[Buffer]:
     return [encoded]
 
 
-def _decoder(what: str, message_class: Any, first_flexible: int | None, whole: Any) -> Decode:
+def _decoder(what: str, message_class: Any, first_flexible: int | None, whole: Any) -> Decode[Any]:
     @functools.cache
     def reader_for(version: int, flexible: bool) -> Read:
         fields = message_class.fields.values()
