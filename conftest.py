@@ -8,6 +8,7 @@ with one at the end.
 
 import os
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,27 @@ def pytest_configure(config: pytest.Config) -> None:
     profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
+
+
+SHOWN_FILES = 25
+BUDGET_S = {"storage_engine": 15, "connector": 5, "integration_tests": 30, "examples": 60}
+"""What a file of tests may take, by its first folder; more than that is shown, and never fails."""
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The files that took longest, set-up of their clusters included."""
+    took: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+    if len(took) < 2:
+        return
+    terminalreporter.section("files that took longest")
+    for file, seconds in took.most_common(SHOWN_FILES):
+        budget = BUDGET_S.get(file.partition("/")[0], 0)
+        mark = f"  (budget {budget} s)" if seconds > budget else ""
+        terminalreporter.write_line(f"{seconds:7.1f} s  {file}{mark}")
 
 
 def pytest_report_header() -> str | None:

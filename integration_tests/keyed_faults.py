@@ -6,7 +6,7 @@ Its one rule: pure; `test_spark_keyed_sink` does it.
     all rows       all are, before the commit
     after commit   the database has committed, Spark has not written its commit log
 
-Source: R-SPARK4, issue "Exactly once".
+Source: R-SPARK4.
 """
 
 import enum

@@ -9,7 +9,7 @@ together. Its one rule: pure; `fault_runner` does it.
     marked          all markers are written, Spark's `commit` has not returned
     returned        it has, and Spark has not written its commit log
 
-Source: R-SPARK2, issue "Exactly once".
+Source: R-SPARK2.
 """
 
 import enum

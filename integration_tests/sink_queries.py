@@ -7,7 +7,7 @@ ids they stand for. Its one rule: each id comes out once, whatever the batches a
     join     stream-stream join              ids that are in both topics
 
 Event time follows the ids. Stateful queries end with the id CLOSING, which moves the watermark past
-all others and stands for nothing. Source: R-SPARK2; FACTS.md.
+all others and stands for nothing. Source: R-SPARK2.
 """
 
 from collections.abc import Callable

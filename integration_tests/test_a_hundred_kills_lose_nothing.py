@@ -1,4 +1,4 @@
-"""R-LOG8, R-REP3, issue 3: brokers are killed at random moments while they append, roll, delete and
+"""R-LOG8, R-REP3: brokers are killed at random moments while they append, roll, delete and
 compact; nothing that was acknowledged under acks=all is missing, misplaced or doubled.
 
 HEADRACE_FAULTS=full: a hundred kills; else a few of them.

@@ -1,4 +1,4 @@
-"""ARCHITECTURE decision 4, with real processes: a broker whose machine lost its power, and with it
+"""R-REP7, with real processes: a broker whose machine lost its power, and with it
 the end of its log, comes back first. It does not lead, though it was in the last ISR; the partition
 waits for the other member, whose process was only killed, and nothing acknowledged is missing.
 """

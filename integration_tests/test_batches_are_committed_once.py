@@ -26,14 +26,14 @@ from integration_tests.test_transactions import (
 )
 from integration_tests.transactional_clients import Confluent, Reader
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.client.sink_batches import (
-    Committed,
-    Member,
+from storage_engine.client.micro_batches import (
+    AlreadyCommitted,
+    CommitOutcome,
     MemberId,
-    Outcome,
-    SinkBatches,
+    MicroBatches,
+    MicroBatchMember,
 )
+from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import state_partition
@@ -62,7 +62,7 @@ def client(cluster) -> Iterator[Cluster]:
         yield made
 
 
-def write(client: Cluster, member: Member, topic: str, values: list[bytes]) -> MemberId:
+def write(client: Cluster, member: MicroBatchMember, topic: str, values: list[bytes]) -> MemberId:
     """A task: the same values to all partitions."""
     with BatchWriter(client, transaction=member) as writer:
         for partition in range(PARTITIONS):
@@ -71,9 +71,9 @@ def write(client: Cluster, member: Member, topic: str, values: list[bytes]) -> M
     return member.id
 
 
-def joined(batches: SinkBatches, batch: int) -> Member:
+def joined(batches: MicroBatches, batch: int) -> MicroBatchMember:
     member = batches.join(batch)
-    assert isinstance(member, Member)
+    assert isinstance(member, MicroBatchMember)
     return member
 
 
@@ -84,13 +84,13 @@ def everywhere(values: list[bytes]) -> dict[int, list[bytes]]:
 def test_the_attempts_that_the_driver_names_are_all_that_is_read(cluster, client):
     topic = "named"
     create_topic(cluster, topic, partitions=PARTITIONS)
-    batches = SinkBatches(client, topic, "query")
+    batches = MicroBatches(client, topic, "query")
     attempts = [joined(batches, 0) for _ in range(3)]
     ids = [write(client, member, topic, [b"%d" % number]) for number, member in enumerate(attempts)]
     batches.heartbeat(0)
-    assert batches.commit(0, [ids[0], ids[2]]) is Outcome.COMMITTED
-    assert batches.join(0) == Committed({})
-    assert batches.commit(0, [ids[0], ids[2]]) is Outcome.ALREADY_COMMITTED
+    assert batches.commit(0, [ids[0], ids[2]]).outcome is CommitOutcome.COMMITTED
+    assert batches.join(0) == AlreadyCommitted({})
+    assert batches.commit(0, [ids[0], ids[2]]).outcome is CommitOutcome.ALREADY_COMMITTED
     given_up = joined(batches, 1)
     write(client, given_up, topic, [b"given up"])
     batches.abort([given_up.id])
@@ -102,8 +102,8 @@ def test_the_attempts_that_the_driver_names_are_all_that_is_read(cluster, client
     assert failure.value.code is ErrorCode.MEMBER_LOST
     last = write(client, joined(batches, 1), topic, [b"last"])
     source = TopicPartition("source", 0)
-    assert batches.commit(1, [last], origins={source: 7}) is Outcome.COMMITTED
-    assert joined(SinkBatches(client, topic, "another"), 0).origins == {source: 7}
+    assert batches.commit(1, [last], origins={source: 7}).outcome is CommitOutcome.COMMITTED
+    assert joined(MicroBatches(client, topic, "another"), 0).origins == {source: 7}
     with Reader(cluster.bootstrap_servers, topic, PARTITIONS, "read_committed") as reader:
         reader.wait_for(everywhere([b"0", b"2", b"last"]))
 
@@ -122,7 +122,7 @@ def test_a_coordinator_killed_between_the_commit_record_and_the_markers_loses_no
         for name in (f"{topic}-{number}" for number in range(1000))
         if still not in state_replicas(brokers, name)
     )
-    batches = SinkBatches(client, sink, "query")
+    batches = MicroBatches(client, sink, "query")
     member = joined(batches, 0)
     write(client, member, topic, [b"committed"])
     loser = joined(batches, 0)
@@ -133,13 +133,13 @@ def test_a_coordinator_killed_between_the_commit_record_and_the_markers_loses_no
     os.kill(pid, signal.SIGSTOP)
     try:
         # Its partitions can't have the marker.
-        assert batches.commit(0, [member.id]) is Outcome.COMMITTED
+        assert batches.commit(0, [member.id]).outcome is CommitOutcome.COMMITTED
         cluster.kill_broker(coordinator)
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert batches.commit(0, [member.id]) is Outcome.ALREADY_COMMITTED
+    assert batches.commit(0, [member.id]).outcome is CommitOutcome.ALREADY_COMMITTED
     after = write(client, joined(batches, 1), topic, [b"after"])
-    assert batches.commit(1, [after]) is Outcome.COMMITTED
+    assert batches.commit(1, [after]).outcome is CommitOutcome.COMMITTED
     with Reader(cluster.bootstrap_servers, topic, PARTITIONS, "read_committed") as reader:
         reader.wait_for(everywhere([b"committed", b"after"]))
     cluster.start_broker(coordinator)
@@ -153,7 +153,7 @@ def test_batches_appear_once_and_in_order_while_coordinators_are_killed(cluster,
     brokers = admin(cluster)
     generator = random.Random(3)
     with Reader(cluster.bootstrap_servers, topic, PARTITIONS, "read_committed") as reader:
-        batches = SinkBatches(client, topic, "query")
+        batches = MicroBatches(client, topic, "query")
         for number in range(BATCHES):
             victim = None
             if number % KILLED_EVERY == 2:
@@ -178,7 +178,7 @@ def _batch_is_done(cluster, client, batches, number, victim, generator) -> bool:
 
     try:
         writer, idle = batches.join(number), batches.join(number)
-        if isinstance(writer, Committed) or isinstance(idle, Committed):
+        if isinstance(writer, AlreadyCommitted) or isinstance(idle, AlreadyCommitted):
             return True
         perhaps_kill(0)
         write(client, writer, batches.sink, [b"%d" % number])

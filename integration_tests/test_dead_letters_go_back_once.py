@@ -1,5 +1,5 @@
 """`headrace replay-dead-letters` on real brokers: letters go back once, whatever is killed,
-selected or run twice. Read by confluent-kafka. Source: document 004, 5.2.5.
+selected or run twice. Read by confluent-kafka. Source: R-CLI4.
 """
 
 import json
@@ -35,10 +35,10 @@ VALUE_BYTES = 100_000
 
 KILLED = """
 import os, signal, sys
-from storage_engine.client.sink_batches import SinkBatches
+from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.tools.cli import main
 
-moment, turn, commit, calls = sys.argv[1], int(sys.argv[2]), SinkBatches.commit, []
+moment, turn, commit, calls = sys.argv[1], int(sys.argv[2]), MicroBatches.commit, []
 
 def fatal(*args, **kwargs):
     calls.append(1)
@@ -49,7 +49,7 @@ def fatal(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
     return outcome
 
-SinkBatches.commit = fatal
+MicroBatches.commit = fatal
 sys.exit(main(sys.argv[3:]))
 """
 

@@ -1,4 +1,4 @@
-"""R-LOG4, issue 3: with `flush.before.ack` one fsync serves many producers."""
+"""R-LOG4: with `flush.before.ack` one fsync serves many producers."""
 
 import re
 import threading

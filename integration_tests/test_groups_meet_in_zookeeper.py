@@ -1,4 +1,4 @@
-"""R-CLI3 with real processes: consumers of document 002 share a topic through ZooKeeper. One that
+"""R-CLI3 with real processes: consumers share a topic through ZooKeeper. One that
 is killed is replaced within its session; nothing is left out, and only what it had not committed
 comes twice."""
 

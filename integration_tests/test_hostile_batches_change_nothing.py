@@ -1,4 +1,4 @@
-"""R-REP2, R-NET3, issue 3: a batch that may not be taken gets its typed error and leaves the log,
+"""R-REP2, R-NET3: a batch that may not be taken gets its typed error and leaves the log,
 its own connection and all others as they were.
 """
 

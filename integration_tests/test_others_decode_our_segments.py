@@ -1,4 +1,4 @@
-"""R-LOG1, R-LOG6, issue 3: segment files are what Kafka's are. An independent reader decodes them,
+"""R-LOG1, R-LOG6: segment files are what Kafka's are. An independent reader decodes them,
 and a producer's batch lies in them byte for byte but for the fields that are the broker's.
 """
 

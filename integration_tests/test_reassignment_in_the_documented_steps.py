@@ -1,4 +1,4 @@
-"""R-CTL8, R-TOOL4: the example of document 001, {1, 2, 3} to {4, 5, 6}, on six real brokers, as
+"""R-CTL8, R-TOOL4: from {1, 2, 3} to {4, 5, 6} on six real brokers, as
 ZooKeeper's own log of transactions tells it; then with the controller killed on the way."""
 
 import json

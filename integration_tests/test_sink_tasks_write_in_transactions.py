@@ -21,7 +21,7 @@ from connector.sink.micro_batch_commit import abort_members, commit_micro_batch
 from connector.sink.task_attempt import TaskAttemptResult, write_in_transaction
 from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, servers, topic
-from storage_engine.client.sink_batches import Outcome, SinkBatches
+from storage_engine.client.micro_batches import CommitOutcome, MicroBatches
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
@@ -69,18 +69,18 @@ def read(options: SinkOptions) -> dict[str, int]:
     return {value: values.count(value) for value in values}
 
 
-def batches_of(options: SinkOptions, batch: MicroBatchId) -> SinkBatches:
-    return SinkBatches(cluster_for(options.connection), batch.sink, batch.query)
+def batches_of(options: SinkOptions, batch: MicroBatchId) -> MicroBatches:
+    return MicroBatches(cluster_for(options.connection), batch.sink, batch.query)
 
 
 def test_a_task_of_a_committed_batch_drops_its_rows(options, batch):
     first = write_in_transaction(options, batch, [rows("a"), rows("b")])
     idle = write_in_transaction(options, batch, [])
     assert (idle.member, idle.drained) == (None, False)
-    assert commit_micro_batch(options, [first, idle], 0) is Outcome.COMMITTED
+    assert commit_micro_batch(options, [first, idle], 0) is CommitOutcome.COMMITTED
     replay = write_in_transaction(options, batch, [rows("other"), rows("b")])
     assert (replay.member, replay.drained) == (None, True)
-    assert commit_micro_batch(options, [replay], 0) is Outcome.ALREADY_COMMITTED
+    assert commit_micro_batch(options, [replay], 0) is CommitOutcome.ALREADY_COMMITTED
     assert read(options) == {"a": ROWS, "b": ROWS}
 
 
@@ -91,13 +91,13 @@ def test_a_zombie_whose_batch_another_driver_commits_drops_its_rows(options, bat
         yield rows("zombie")
         # Its first rows are with the broker, now the other driver's commit sweeps them.
         successor = write_in_transaction(options, batch, [rows("successor")])
-        assert commit_micro_batch(options, [successor], 0) is Outcome.COMMITTED
+        assert commit_micro_batch(options, [successor], 0) is CommitOutcome.COMMITTED
         yield from (rows("zombie"), rows("zombie"))
         left.append("nothing")
 
     zombie = write_in_transaction(options, batch, meanwhile())
     assert zombie.drained and left == ["nothing"]
-    assert commit_micro_batch(options, [zombie], 0) is Outcome.ALREADY_COMMITTED
+    assert commit_micro_batch(options, [zombie], 0) is CommitOutcome.ALREADY_COMMITTED
     assert read(options) == {"successor": ROWS}
 
 
@@ -117,7 +117,7 @@ def test_a_zombie_whose_rows_another_driver_did_not_commit_is_an_error(options, 
     def meanwhile() -> Iterator[pa.RecordBatch]:
         yield piece("zombie", ROWS)
         successor = write_in_transaction(by_origin, batch, [piece("successor", 0)])
-        assert commit_micro_batch(by_origin, [successor], 0) is Outcome.COMMITTED
+        assert commit_micro_batch(by_origin, [successor], 0) is CommitOutcome.COMMITTED
         yield from (piece("zombie", 0), piece("zombie", 0))
 
     with pytest.raises(ConnectorError, match=rf"^\[CHECKPOINT_REWOUND\] .* offset {2 * ROWS - 1}:"):
@@ -129,13 +129,13 @@ def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_wri
     options, batch, monkeypatch
 ):
     joined = []
-    join = SinkBatches.join
+    join = MicroBatches.join
 
     def noted(self, *args, **kwargs):
         joined.append(join(self, *args, **kwargs))
         return joined[-1]
 
-    monkeypatch.setattr(SinkBatches, "join", noted)
+    monkeypatch.setattr(MicroBatches, "join", noted)
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
         yield rows("lost")
@@ -150,7 +150,7 @@ def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_wri
         lost = TaskAttemptResult(batch=batch, member=joined[1].id, drained=False, rows=0)
         commit_micro_batch(options, [lost], 0)
     again = write_in_transaction(options, batch, [rows("again")])
-    assert commit_micro_batch(options, [again], 0) is Outcome.COMMITTED
+    assert commit_micro_batch(options, [again], 0) is CommitOutcome.COMMITTED
     assert read(options) == {"again": ROWS}
 
 
@@ -238,7 +238,7 @@ def test_a_slow_task_keeps_the_transactions_of_its_siblings_open(
 
     slow = write_in_transaction(named, batch, slowly())
     if beating:
-        assert commit_micro_batch(named, [quick, slow], 0) is Outcome.COMMITTED
+        assert commit_micro_batch(named, [quick, slow], 0) is CommitOutcome.COMMITTED
         assert read(options) == {"quick": ROWS, "slow": ROWS}
         return
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] "):

@@ -11,10 +11,9 @@ from itertools import pairwise
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.records.produce import ProduceHandler
-from storage_engine.broker.replicas.append_outcomes import Outcome
 from storage_engine.broker.requests.long_work import INLINE_ITEMS
 from storage_engine.core.errors import InvalidRequestError, KafkaError
-from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import API, ProducePartition, ProduceRequest
 from storage_engine.protocol.apis.wire import LongMessageError, decode_short
@@ -126,9 +125,7 @@ class ProduceRuns:
         are."""
         pattern, columns = run.pattern, run.columns
         tp = pattern.partition
-        if self._prepared_appends.has_waiting(tp):
-            return False
-        outcome = self._replicas.appends.append_columns(tp, columns, acks=pattern.acks)
+        outcome = self._prepared_appends.append_columns(tp, columns, acks=pattern.acks)
         if outcome is None:
             return False
         if isinstance(outcome, KafkaError):
@@ -155,7 +152,7 @@ class ProduceRuns:
         connection: Connection,
         pattern: ProducePattern,
         correlation_id: int,
-        outcome: Outcome,
+        outcome: AppendOutcome,
     ) -> None:
         call = ApiCall(API, pattern.version, correlation_id, connection, connection.begin())
         tp = pattern.partition

@@ -19,9 +19,14 @@ import pyarrow as pa
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.micro_batches import (
+    AlreadyCommitted,
+    CommitOutcome,
+    MicroBatches,
+    MicroBatchMember,
+)
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.letter_replay.selection import Mask, Selection, Survey, first_of
@@ -57,7 +62,7 @@ class LetterReplay:
         self._topic = topic
         self._selection = selection
         self._limit = limit
-        self._batches = SinkBatches(cluster, f"dead-letters/{topic}", QUERY)
+        self._batches = MicroBatches(cluster, f"dead-letters/{topic}", QUERY)
         found = cluster.topic(topic)
         self._source = f"id:{topic_id_to_text(found.topic_id)}"
         self._partitions = [TopicPartition(topic, number) for number in found.partitions]
@@ -112,8 +117,8 @@ class LetterReplay:
     ) -> None:
         batch = sum(offset + 1 for offset in self._done.values())
         member = self._batches.join(batch, timeout_ms=TIMEOUT_MS)
-        if isinstance(member, Committed) or member.origins != self._done:
-            if isinstance(member, Member):
+        if isinstance(member, AlreadyCommitted) or member.origins != self._done:
+            if isinstance(member, MicroBatchMember):
                 self._batches.abort([member.id])
             raise self._concurrent()
         written = False
@@ -129,10 +134,10 @@ class LetterReplay:
             if not written:
                 self._batches.abort([member.id])
         done = {self._key(tp): records.offsets[-1].as_py()}
-        outcome = self._batches.commit(batch, [member.id], origins=done)
+        outcome = self._batches.commit(batch, [member.id], origins=done).outcome
         self._done |= done
         # Perhaps by our own request, whose answer was lost; perhaps by another run.
-        if outcome is Outcome.ALREADY_COMMITTED and self._ask_done() != self._done:
+        if outcome is CommitOutcome.ALREADY_COMMITTED and self._ask_done() != self._done:
             raise self._concurrent()
 
     def _destinations(
@@ -162,7 +167,7 @@ class LetterReplay:
     def _ask_done(self) -> dict[TopicPartition, int]:
         """By source partition; also of topics of the same name before."""
         joined = self._batches.join(0, timeout_ms=TIMEOUT_MS)
-        if isinstance(joined, Member):
+        if isinstance(joined, MicroBatchMember):
             self._batches.abort([joined.id])
         return dict(joined.origins)
 

@@ -7,7 +7,7 @@ came from. Its one rule: all values are UTF-8, so that any client can read them.
     headrace.dead-letter.timestamp   decimal, ms since 1970; -1: none
     headrace.dead-letter.reason      text
 
-A record that was sent back keeps them but for the reason. Source: document 004, 5.2.5; Kafka
+A record that was sent back keeps them but for the reason. Source: R-CLI4; Kafka
 Connect's dead letter queue (KIP-298) has headers of the same kind.
 """
 

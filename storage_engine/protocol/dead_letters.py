@@ -1,7 +1,7 @@
 """What the headers of dead letters say (`dead_letter_headers`). Its one rule: whole columns, never
 a record; a letter that was written otherwise is no error, it only has no origin.
 
-Source: document 004, 5.2.5.
+Source: R-CLI4.
 """
 
 from dataclasses import dataclass

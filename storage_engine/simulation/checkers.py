@@ -3,7 +3,7 @@
 Rule: cheap and incremental. After an event only the broker in which it happened is looked at, and
 of it only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper
 is looked at when it is made. `check_everything` reads all logs again, at intervals and at the end,
-to be sure that nothing changed unseen. Source: ARCHITECTURE.md decision 4.
+to be sure that nothing changed unseen.
 """
 
 from collections.abc import Callable

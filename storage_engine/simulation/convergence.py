@@ -1,4 +1,4 @@
-"""What a cluster must come to once its faults are over: the liveness of decision 4.
+"""What a cluster must come to once its faults are over: liveness.
 
 Rule: every promise here is one that the cluster keeps by itself, without help, within the time that
 `run` gives it.

@@ -3,7 +3,7 @@ what ZooKeeper says.
 
 Rule: it only grows. A batch is committed once some leader's high watermark has passed it; with
 unclean election off it stays so for ever, and every member of the true ISR holds it (StrongIsr).
-Source: ARCHITECTURE.md decision 4, R-REP5, R-REP7.
+Source: R-REP5, R-REP7.
 """
 
 from collections.abc import Callable
@@ -194,7 +194,7 @@ class PartitionRecord:
 
     def vouch(self, broker: int, old: PartitionStateZNode | None, new: PartitionStateZNode) -> None:
         """A state says that a member of its ISR holds what is committed, though it had lost its
-        power: it has joined since, or it leads from now on (decision 4)."""
+        power: it has joined since, or it leads from now on."""
         if broker == new.leader and old is not None and not self.unclean:
             better = set(old.isr) - self.cut
             if better:

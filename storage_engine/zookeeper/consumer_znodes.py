@@ -5,7 +5,7 @@
 /consumers/<group>/offsets/<topic>/<partition>            the next offset to read, in decimal
 
 Rule: the documented content exactly. The document's `<broker>-` before the number of the partition
-is left out: leaders move. Source: document 002 (ZooKeeper directories), R-CLI3.
+is left out: leaders move. Source: R-CLI3.
 """
 
 import re

@@ -5,8 +5,6 @@ SIGTERM. Up in 0.3 s with 60 MiB, because log4j is left off the class path.
 
 Files below the data folder: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log` (what the JVM itself has to
 say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's own).
-
-Source: decision 10 of the architecture.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ threads for that, and no order between them.
 
 kazoo's connection thread pings ZooKeeper by itself, so a broker whose loop hangs would keep its
 session. Therefore the thread asks the loop for a sign of life every third of the session timeout,
-and closes the session of a loop that has been silent for all of it (decision 5). It measures that
+and closes the session of a loop that has been silent for all of it. It measures that
 by `time.monotonic`, which stands still while the machine is suspended: this thread sleeps then as
 the loop does, and a loop that wakes with it does not hang. (The lease runs on meanwhile, see
 `net.suspended_time`.)

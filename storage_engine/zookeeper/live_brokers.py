@@ -1,8 +1,7 @@
 """Where the live brokers of a cluster listen, as ZooKeeper tells it at the moment.
 
 Rule: a session for one look only: whoever needs addresses has lost all that it had, which is
-seldom. What others wrote amiss below /brokers/ids is no broker, and is logged. Source: R-CLI1,
-document 001 (discovery through ZooKeeper).
+seldom. What others wrote amiss below /brokers/ids is no broker, and is logged. Source: R-CLI1.
 """
 
 import contextlib

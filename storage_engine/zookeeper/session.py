@@ -16,7 +16,7 @@ States:
   under another `session_id`; ephemeral nodes have to be made anew.
 - A watch is gone when the connection is: it fires then, so that its owner reads again.
 
-Source: R-REP11, R-CTL4, decision 5 of the architecture.
+Source: R-REP11, R-CTL4.
 """
 
 import functools
@@ -190,7 +190,7 @@ class ZooKeeperSession:
 
     @property
     def lease_end_monotonic_ms(self) -> int:
-        """From then on the session may have expired and another broker may lead (decision 5)."""
+        """From then on the session may have expired and another broker may lead."""
         return self._last_answer_monotonic_ms + self._session_timeout_ms
 
     def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:

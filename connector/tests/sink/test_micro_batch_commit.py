@@ -10,37 +10,37 @@ from connector.sink import micro_batch_commit
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.micro_batch_commit import commit_micro_batch
 from connector.sink.task_attempt import TaskAttemptResult
-from storage_engine.client.sink_batches import Commit, Outcome
+from storage_engine.client.micro_batches import CommitOutcome, CommitResult
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.protocol.apis.batch_fields import Committed
+from storage_engine.protocol.apis.batch_fields import CommittedBy
 
 BATCH = MicroBatchId(sink="s", query="q", batch=0)
 OPTIONS = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"})
-ALREADY = Outcome.ALREADY_COMMITTED
+ALREADY = CommitOutcome.ALREADY_COMMITTED
 BY_ORIGIN = f"{BATCH}: 5 rows dropped, the sink has them by origin"
 
 
-def committed(rows: int, winner: int) -> Committed:
-    return Committed("", None, rows, winner)
+def committed(rows: int, winner: int) -> CommittedBy:
+    return CommittedBy("", None, rows, winner)
 
 
 @pytest.mark.parametrize(
     ("commit", "rows", "dropped", "told"),
     [
-        (Commit(Outcome.COMMITTED), 5, 5, [BY_ORIGIN]),
-        (Commit(Outcome.COMMITTED), 5, 0, []),
+        (CommitResult(CommitOutcome.COMMITTED), 5, 5, [BY_ORIGIN]),
+        (CommitResult(CommitOutcome.COMMITTED), 5, 0, []),
         # Its own answer was lost, maybe with the coordinator.
-        (Commit(ALREADY, committed(10, 3), is_own=True), 5, 5, [BY_ORIGIN]),
-        (Commit(ALREADY, committed(0, -1)), 0, 0, []),
+        (CommitResult(ALREADY, committed(10, 3), is_own=True), 5, 5, [BY_ORIGIN]),
+        (CommitResult(ALREADY, committed(0, -1)), 0, 0, []),
         # A faithful replay of a batch of which the sink had five rows by origin.
         (
-            Commit(ALREADY, committed(10, 3)),
+            CommitResult(ALREADY, committed(10, 3)),
             0,
             10,
             [f"{BATCH}: 10 rows dropped, it is committed already"],
         ),
         (
-            Commit(ALREADY, committed(10, 3)),
+            CommitResult(ALREADY, committed(10, 3)),
             0,
             0,
             [f"{BATCH}: this replay has 0 rows, what is committed had 10; only that is read"],
@@ -51,12 +51,12 @@ def test_rows_that_are_not_written_are_told_and_no_others(
     monkeypatch, caplog, commit, rows, dropped, told
 ):
     class Batches:
-        def commit_rows(self, *args, **more):
+        def commit(self, *args, **more):
             assert (more["rows"], more["dropped"]) == (rows, dropped)
             return commit
 
     monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(micro_batch_commit, "batches_of", lambda *args, **more: Batches())
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
     message = TaskAttemptResult(batch=BATCH, member=None, drained=False, rows=rows, dropped=dropped)
     assert commit_micro_batch(OPTIONS, [message], 0) is commit.outcome
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == told
@@ -79,11 +79,11 @@ def test_a_lost_batch_is_told_with_what_can_be_done(monkeypatch, batch, number, 
     """A transaction that is open still may be refused as well: where the origins have moved."""
 
     class Batches:
-        def commit_rows(self, *args, **more):
+        def commit(self, *args, **more):
             raise KafkaError("no open transaction: restart the query", ErrorCode.MEMBER_LOST)
 
     monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(micro_batch_commit, "batches_of", lambda *args, **more: Batches())
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
     keyed = {"sinkId": "s", "idempotentKey": "a,b,c"} if by_origin else {}
     options = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"} | keyed)
     message = TaskAttemptResult(batch=batch, member=(7, 0), drained=False, rows=1)

@@ -9,7 +9,7 @@ from connector.sink import task_attempt
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.task_attempt import join, write_in_transaction
 from storage_engine.client.connection import NotServedError
-from storage_engine.client.sink_batches import Committed, Member
+from storage_engine.client.micro_batches import AlreadyCommitted, MicroBatchMember
 from storage_engine.core.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from storage_engine.core.ids import TopicPartition
 
@@ -36,9 +36,9 @@ class Coordinator:
 
     def join(self, batch, timeout_ms):
         if self._joins == 0:
-            return Committed(self._committed)
+            return AlreadyCommitted(self._committed)
         self._joins -= 1
-        return Member(self, batch, 7, 0, {})
+        return MicroBatchMember(self, batch, 7, 0, {})
 
     def abort(self, members):
         """They have ended."""
@@ -70,7 +70,7 @@ def write(monkeypatch, *, joins: int, taken: int, has: int):
 
     monkeypatch.setattr(task_attempt, "gather", iter)
     monkeypatch.setattr(task_attempt, "cluster_for", lambda connection: None)
-    monkeypatch.setattr(task_attempt, "batches_of", lambda *args, **more: coordinator)
+    monkeypatch.setattr(task_attempt, "micro_batches", lambda *args, **more: coordinator)
     monkeypatch.setattr(task_attempt, "write_gathered", write_gathered)
     return write_in_transaction(
         BY_ORIGIN, BATCH, iter([piece(range(100, 110)), piece(range(110, 120))])

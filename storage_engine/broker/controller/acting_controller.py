@@ -42,7 +42,7 @@ from storage_engine.core.control.controller_events import (
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
     TopicsReady,
     WriteAssignments,
     WriteOutcome,
@@ -203,7 +203,7 @@ class ActingController:
         # Before everything is loaded the watches will find it by themselves.
         if self.loaded:
             self._watches.watch_topic(info.topic, info.topic_id)
-            self.submit(TopicsChanged(topics={info.topic: info}))
+            self.submit(TopicsRead(topics={info.topic: info}))
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:
         """Read topics, or all (None), again: elections may go by other settings now."""
@@ -348,7 +348,7 @@ class ActingController:
         topic = effect.topic
         self._assignments.write(
             effect,
-            lambda: self._core.topics.get(topic),
+            lambda: self._core.topic(topic),
             lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
         )
 

@@ -40,13 +40,13 @@ class ConflictPauses:
     def written(self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, object]]) -> None:
         """Before the core hears of it."""
         for tp, (outcome, _) in outcomes.items():
-            info = self._core.topics.get(tp.topic)
+            info = self._core.topic(tp.topic)
             if outcome is WriteOutcome.ACCEPTED:
                 self._forget(tp)
             elif outcome is WriteOutcome.CONFLICT and info is not None:
                 times = self._times(tp) + 1
                 self._refused.setdefault(tp.topic, {})[tp.partition] = _Refusals(
-                    times, self._core.states.get(tp), info.topic_id
+                    times, self._core.state(tp), info.topic_id
                 )
 
     def by_pause(
@@ -68,9 +68,9 @@ class ConflictPauses:
         refusals = self._refused.get(tp.topic, {}).get(tp.partition)
         if refusals is None:
             return 0
-        info = self._core.topics.get(tp.topic)
+        info = self._core.topic(tp.topic)
         is_same = info is not None and info.topic_id == refusals.topic_id
-        if is_same and self._core.states.get(tp) == refusals.state:
+        if is_same and self._core.state(tp) == refusals.state:
             return refusals.times
         # A newer state was read since, or another topic has the name.
         self._forget(tp)

@@ -107,7 +107,7 @@ class Elections:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     def _is_led_well(self, partition: TopicPartition, unclean: bool) -> bool:
-        state = self._core.states.get(partition)
+        state = self._core.state(partition)
         if state is None or state.leader == NO_LEADER:
             return False
         return unclean or state.leader == self._core.preferred_replica(partition)

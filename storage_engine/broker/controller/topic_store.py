@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_engine.broker.controller.gather import Gather
-from storage_engine.core.control.cluster_state import TopicInfo
-from storage_engine.core.control.reassignment import Reassignment
+from storage_engine.core.control.cluster_state import Reassignment, TopicInfo
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStat, ZkStatus
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (

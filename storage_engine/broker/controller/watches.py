@@ -18,7 +18,7 @@ from storage_engine.core.control.controller_events import (
     Event,
     Loaded,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
@@ -186,7 +186,7 @@ class ControllerWatches:
         missing = set(topics) - found.keys()
         unreadable = frozenset(missing & self._store.topics.unreadable)
         absent = frozenset(missing - unreadable)
-        self._submit(TopicsChanged(topics=found, unreadable=unreadable, absent=absent))
+        self._submit(TopicsRead(topics=found, unreadable=unreadable, absent=absent))
 
     def _topic_watch(self, topic: str) -> Callable[[], None]:
         return self._guarded(f"topic {topic}", lambda: self._read_topics([topic]))

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from storage_engine.broker.coordinators.state_load import Content, StateLoad
-from storage_engine.broker.replicas.appends import Appends
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.coordinator_log import AppendRecord, CountAppended, Moment, Replicated
@@ -96,7 +95,6 @@ class _Waiting(NamedTuple):
 class RunnerPorts:
     """What a runner works with; the same for all of a broker."""
 
-    appends: Appends
     scheduler: Scheduler
     clock: Clock
     background: Background
@@ -289,7 +287,7 @@ class CoordinatorRunner:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
             needs = NEEDS_REPLICAS if _writes(event) else NEEDS_LEADERSHIP
-            self._ports.appends.writable(self.topic_partition, needs, self.leader_epoch)
+            self.partition.current.check_writable(needs, self.leader_epoch)
         except KafkaError as failure:
             if failure.code is ErrorCode.NOT_ENOUGH_REPLICAS:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -376,8 +374,8 @@ class CoordinatorRunner:
         )
         done = 0
         for count, batch in parts:
-            result = self._ports.appends.append_state(
-                self.topic_partition, self.leader_epoch, batch, producer=records[0].producer
+            result = self.partition.current.append_state(
+                self.leader_epoch, batch, producer=records[0].producer
             )
             done += count
             self._appended.append((records[done - 1].number, result.last_offset + 1))

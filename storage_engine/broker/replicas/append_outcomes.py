@@ -6,21 +6,12 @@ meantime, the records may be gone, and something else be at their offsets. Sourc
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
-from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LeaderPartition
-from storage_engine.log.appending.append_result import AppendResult
-
-Outcome = AppendResult | KafkaError
-
-
-class Replicas(Protocol):
-    """The replica manager, as this needs it."""
-
-    def get(self, tp: TopicPartition) -> HostedPartition | None: ...
+from storage_engine.log.appending.append_result import AppendOutcome
 
 
 class AppendOutcomes:
@@ -31,22 +22,22 @@ class AppendOutcomes:
     def __init__(
         self,
         partitions: Sequence[TopicPartition],
-        replicas: Replicas,
-        on_all: Callable[[Iterable[Outcome]], None],
+        replicas: ReplicaManager,
+        on_all: Callable[[Iterable[AppendOutcome]], None],
     ) -> None:
         """`on_all` gets the outcomes in the order of the partitions, each as of the time when it is
         taken out; at once when there is none."""
         self._partitions = partitions
         self._replicas = replicas
         self._on_all = on_all
-        self._outcomes: list[Outcome | None] = [None] * len(partitions)
+        self._outcomes: list[AppendOutcome | None] = [None] * len(partitions)
         # At the time of each append.
         self._leaders: list[LeaderPartition | None] = [None] * len(partitions)
         self._left = len(partitions)
         if not self._left:
             on_all([])
 
-    def settle(self, index: int, outcome: Outcome) -> None:
+    def settle(self, index: int, outcome: AppendOutcome) -> None:
         """The outcome of one partition, in the turn of its append."""
         assert self._outcomes[index] is None, "an append has one outcome"
         self._outcomes[index] = outcome
@@ -55,7 +46,7 @@ class AppendOutcomes:
         if not self._left:
             self._on_all(self._as_of_now(i, each) for i, each in enumerate(self._outcomes))
 
-    def _as_of_now(self, index: int, outcome: Outcome | None) -> Outcome:
+    def _as_of_now(self, index: int, outcome: AppendOutcome | None) -> AppendOutcome:
         assert outcome is not None
         if isinstance(outcome, KafkaError):
             return outcome

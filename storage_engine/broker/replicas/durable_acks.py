@@ -25,16 +25,13 @@ lone producer never waits."""
 BUSY_RETRY_MS = 500
 """How long a flush that lacks descriptors waits for them."""
 
-Settled = Callable[[], None]
-"""Hears that a flush is over, well or not: look again."""
-
 
 @dataclass(slots=True)
 class _Waiting:
     """A partition in the queue."""
 
     batches: int = 0
-    listeners: list[Settled] = field(default_factory=list)
+    listeners: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -56,18 +53,9 @@ class _Folder:
 class DurableAcks:
     """The rounds of flushes of one broker."""
 
-    def __init__(
-        self,
-        background: Background,
-        scheduler: Scheduler,
-        *,
-        on_flushed: Callable[[HostedPartition], None],
-        on_failure: Callable[[HostedPartition, Exception], None],
-    ) -> None:
+    def __init__(self, background: Background, scheduler: Scheduler) -> None:
         self._background = background
         self._scheduler = scheduler
-        self._on_flushed = on_flushed
-        self._on_failure = on_failure
         self._folders: dict[Path, _Folder] = {}
         self.rounds = 0
         """Flushes of a folder so far, each of all partitions that waited."""
@@ -78,7 +66,10 @@ class DurableAcks:
         self._reported_batches = 0
 
     def flush(
-        self, partition: HostedPartition, settled: Settled | None = None, *, batches: int = 0
+        self,
+        partition: HostedPartition,
+        settled: Callable[[], None] | None = None,
+        batches: int = 0,
     ) -> None:
         """Bring all that is in the log now to the medium; `settled` is called once that was done,
         or failed. `batches` of producers wait for it."""
@@ -137,11 +128,11 @@ class DurableAcks:
 
         def succeeded() -> None:
             self.batches += waiting.batches
-            self._on_flushed(partition)
+            partition.flushed()
 
         def failed(error: Exception) -> None:
             # Never tried again: the kernel may count the pages as clean after a failed fsync.
-            self._on_failure(partition, error)
+            partition.fail(error)
             self._settle(folder, waiting)
 
         try:
@@ -155,7 +146,7 @@ class DurableAcks:
             job = partition.log.prepare_flush()
         except LogBusyError as failure:
             # Nothing was synced yet, and nobody may be told before it is.
-            self._on_failure(partition, failure)
+            partition.fail(failure)
             self._scheduler.call_later(
                 BUSY_RETRY_MS, lambda: self._flush_again(folder, partition, waiting)
             )

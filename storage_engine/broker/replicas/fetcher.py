@@ -47,9 +47,6 @@ REQUEST_SLACK_MS = 30_000
 """On top of the longest wait at the leader, before a fetch counts as lost
 (replica.socket.timeout.ms)."""
 
-Flush = Callable[[HostedPartition, Callable[[], None]], None]
-"""Flushes a partition's log; the callback comes when that is over, well or not."""
-
 _SESSION_CODES = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
@@ -76,8 +73,6 @@ class FetcherPorts:
     scheduler: Scheduler
     clock: Clock
     broker_epoch: Callable[[], int]
-    flush: Flush
-    on_failure: Callable[[HostedPartition, Exception], None]
     keep_log_starts: Callable[[list[HostedPartition]], bool]
     throttle: ReplicationThrottle
 
@@ -130,7 +125,6 @@ class PeerFetcher:
             backoff_ms=settings.backoff_ms,
             clock=ports.clock,
             throttle=ports.throttle,
-            on_failure=ports.on_failure,
         )
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
@@ -296,7 +290,7 @@ class PeerFetcher:
         self._flushing = len(partitions)
         for partition in partitions:
             try:
-                self._ports.flush(partition, settled)
+                partition.flush(settled)
             except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
                 settled()
                 unexpected.report(f"{partition.topic_partition} not flushed", error)

@@ -1,62 +1,78 @@
-"""One replica on this broker: its log, its role, and who waits on it.
+"""One replica on this broker: its log, its role, and the requests that wait for it.
 
-Rule: the role is either leader (a `LeaderPartition`), follower of a named leader, or none; only the
-replica manager changes it.
+    append -> end of the turn -> high watermark, waiting fetches and produces, flush
+
+Rules: only a leader that holds its lease appends, with acks=all only where enough replicas are in
+sync, and what a coordinator keeps is written by nobody else. An append only marks the partition:
+the high watermark and the requests that wait are looked at once per turn of the event loop, however
+many requests that turn had. The role is changed by the replica manager alone. Source: R-REP2 to
+R-REP6, R-REP11, R-CTL3, KIP-98.
 """
 
 import copy
 import enum
-from collections.abc import Container
+from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
+from storage_engine.broker.replicas.end_of_turn import EndOfTurn
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
-from storage_engine.core.replication.partition import LeaderPartition
+from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
+from storage_engine.core.ports import Clock
+from storage_engine.core.replication.partition import (
+    Appended,
+    Effect,
+    Event,
+    Flushed,
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    LagLimits,
+    LeaderPartition,
+    Leadership,
+    ProposeIsr,
+    ReadState,
+)
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.verification_guard import VerificationGuards
+from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.record_batch import patch_producer
 
 
 class Role(enum.Enum):
-    """What this replica does."""
+    """What this replica does: nothing while no leader is known, and nothing until the broker is
+    restarted once its log directory has failed."""
 
     IDLE = "idle"
-    """No leader is known."""
     LEADER = "leader"
     FOLLOWER = "follower"
     FAILED = "failed"
-    """Its folder failed: nothing is served until the broker is restarted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPorts:
+    """What all partitions of a broker share."""
+
+    broker_id: int
+    lag: LagLimits
+    clock: Clock
+    lease: Lease
+    end_of_turn: EndOfTurn
+    propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
+    """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
+    read_isr: Callable[["HostedPartition", LeaderPartition], None]
+    flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
+    """See `DurableAcks.flush`."""
+    on_failure: Callable[["HostedPartition", Exception], None]
 
 
 class HostedPartition:
-    """State of one replica."""
-
-    __slots__ = (
-        "_guards",
-        "_guards_epoch",
-        "_successor",
-        "assigned_replicas",
-        "config",
-        "controller_epoch",
-        "data_waiters",
-        "deletion_waiters",
-        "dirty",
-        "follower_high_watermark",
-        "follower_log_starts",
-        "is_internal",
-        "leader",
-        "leader_epoch",
-        "leader_id",
-        "log",
-        "produce_waiters",
-        "role",
-        "topic_id",
-        "topic_partition",
-        "unflushed_appends",
-    )
-
     def __init__(
         self,
         topic_partition: TopicPartition,
@@ -65,7 +81,9 @@ class HostedPartition:
         topic_id: UUID,
         config: TopicConfig,
         high_watermark: int,
+        ports: PartitionPorts,
     ) -> None:
+        self._ports = ports
         self.topic_partition = topic_partition
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.log = log
@@ -86,12 +104,12 @@ class HostedPartition:
         self.deletion_waiters = WaitList()
         self.follower_log_starts: dict[int, int] = {}
         """Where the followers begin, as they said in their fetches since this replica leads."""
-        self.dirty = False
-        """True while the replica manager has it in its list for the end of the loop's turn."""
-        self.unflushed_appends = 0
+        self._dirty = False
+        """True while `end_turn` is due."""
+        self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
-        self._guards = VerificationGuards()
-        self._guards_epoch = -1
+        self.guards = VerificationGuards()
+        """Which producers may write in transactions, under the present leader epoch."""
         self._successor: HostedPartition | None = None
         """The object that stands for the replica since its log was replaced."""
 
@@ -104,14 +122,6 @@ class HostedPartition:
         while replica._successor is not None:
             replica = replica._successor
         return replica
-
-    @property
-    def guards(self) -> VerificationGuards:
-        """Which producers may write in transactions, under the present leader epoch."""
-        if self._guards_epoch != self.leader_epoch:
-            self._guards = VerificationGuards()
-            self._guards_epoch = self.leader_epoch
-        return self._guards
 
     @property
     def high_watermark(self) -> int:
@@ -143,40 +153,262 @@ class HostedPartition:
         """`min.insync.replicas`, but never more than the partition has replicas (as Kafka does)."""
         return min(self.config.min_insync_replicas, len(self.assigned_replicas))
 
+    def check_in_service(self) -> None:
+        """Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if self.role is Role.FAILED:
+            raise KafkaError(
+                f"the log directory of {self.topic_partition} failed", ErrorCode.KAFKA_STORAGE_ERROR
+            )
+
+    def check_leads(self, leader_epoch: int = -1) -> None:
+        """Raises KafkaError unless this broker leads under that leader epoch (-1: any):
+        KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+        if self.leader is None:
+            self.check_in_service()
+            raise KafkaError(
+                f"{self.topic_partition} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        self.check_leader_epoch(leader_epoch)
+
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raises KafkaError where a client knows of another leader epoch; -1: it does not care."""
         if leader_epoch in (-1, self.leader_epoch):
             return
+        is_old = leader_epoch < self.leader_epoch
         raise KafkaError(
             f"{self.topic_partition} has leader epoch {self.leader_epoch}, not {leader_epoch}",
-            ErrorCode.FENCED_LEADER_EPOCH
-            if leader_epoch < self.leader_epoch
-            else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
         )
 
-    def with_log(self, log: PartitionLog) -> "HostedPartition":
-        """The same replica with its log in another place: role and waiters are shared. Work under
-        way on the old log keeps the old object, whose failures nobody heeds, and finds the new one
-        as `current`."""
-        replica = copy.copy(self)
-        replica.log = log
-        replica.dirty = False
-        replica.unflushed_appends = 0
-        self._successor = replica
-        return replica
+    def check_writable(self, acks: int, leader_epoch: int = -1) -> None:
+        """Raises KafkaError where the log can't be appended to now."""
+        if self.leader is None or leader_epoch != -1:
+            self.check_leads(leader_epoch)
+        self._ports.lease.check()
+        if acks == -1 and self.in_sync_count < self.min_in_sync_count:
+            raise KafkaError(
+                f"{self.topic_partition} has {self.in_sync_count} in-sync replicas, "
+                f"min.insync.replicas is {self.min_in_sync_count}",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
 
-    def become_leader(self, leader: LeaderPartition) -> None:
-        self.role = Role.LEADER
-        self.leader = leader
-        self.follower_log_starts = {}
+    def check_writable_by_producers(self, acks: int) -> None:
+        """As `check_writable`, for what is not written by its coordinator alone."""
+        self.check_writable(acks)
+        if self.is_internal:
+            raise KafkaError(
+                f"{self.topic_partition} is written by its coordinator alone",
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
 
-    def become_follower(self, leader_id: int) -> None:
-        self._keep_high_watermark()
-        self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
+    # --- appends of a leader ---
 
-    def fail(self) -> None:
-        self._keep_high_watermark()
-        self.role = Role.FAILED
+    def append(
+        self,
+        records: memoryview,
+        *,
+        acks: int,
+        in_transaction: bool = False,
+        keys_checked: bool = False,
+    ) -> AppendOutcome:
+        """Append a producer's batches, or say why they are not stored.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction. `keys_checked`: every record is known to have a key.
+        """
+        try:
+            self.check_writable_by_producers(acks)
+            return self._append(records, in_transaction, keys_checked)
+        except KafkaError as failure:
+            self.note_refused(records, failure)
+            return failure.as_outcome()
+
+    def append_columns(self, columns: BatchColumns, *, acks: int) -> list[int] | KafkaError | None:
+        """As `append` of each of these batches: their base offsets and the offset that follows, or
+        why they could not be stored. None, and nothing is done, when they must be checked one by
+        one."""
+        try:
+            self.check_writable_by_producers(acks)
+            offsets = self.log.append_columns_as_leader(
+                columns, leader_epoch=self.leader_epoch, now_ms=self._ports.clock.wall_ms()
+            )
+        except LogStorageError as failure:
+            self._note_failure(failure)
+            return failure.as_outcome()
+        except KafkaError:
+            return None
+        if offsets is not None:
+            self._note_appends(len(columns))
+        return offsets
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: TransactionMarker
+    ) -> AppendResult:
+        """End a transaction in this partition, as its coordinator says; with acks=all, since
+        anything less can be lost. Raises KafkaError."""
+        if self.topic_partition.topic == GROUP_OFFSETS_TOPIC:
+            self.check_writable(-1)
+        else:
+            self.check_writable_by_producers(-1)
+        # Also of one that is refused: to ask the coordinator once more does no harm.
+        self.guards.note_marker(producer_id)
+        try:
+            result = self.log.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                leader_epoch=self.leader_epoch,
+                now_ms=self._ports.clock.wall_ms(),
+            )
+        except LogStorageError as failure:
+            self._note_failure(failure)
+            raise
+        self._note_appends(1)
+        return result
+
+    def append_state(
+        self, leader_epoch: int, records: memoryview, *, producer: tuple[int, int] | None = None
+    ) -> AppendResult:
+        """Append what a coordinator keeps, if this broker leads under that leader epoch, with
+        acks=all. Raises KafkaError.
+
+        `producer`: id and epoch, when it is part of a transaction; its sequence goes on from batch
+        to batch, so that the log takes it as it takes a producer's own.
+        """
+        self.check_writable(-1, leader_epoch)
+        if producer is not None:
+            producer_id, epoch = producer
+            patch_producer(
+                records,
+                0,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=self.log.producer_state.next_sequence(producer_id, epoch),
+                transactional=True,
+            )
+        try:
+            return self._append(records, producer is not None)
+        except KafkaError as failure:
+            self.note_refused(records, failure)
+            raise
+
+    def note_refused(self, records: memoryview, failure: KafkaError) -> None:
+        """A producer sends again what was refused like that: what it has sent behind it waits."""
+        if failure.retriable:
+            self.log.note_refused(records)
+
+    def _append(
+        self, records: memoryview, in_transaction: bool, keys_checked: bool = False
+    ) -> AppendResult:
+        """Raises KafkaError."""
+        try:
+            result = self.log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=self._ports.clock.wall_ms(),
+                allow_transactional=in_transaction,
+                keys_checked=keys_checked,
+            )
+        except LogStorageError as failure:
+            self._note_failure(failure)
+            raise
+        self._note_appends(1)
+        return result
+
+    def _note_failure(self, failure: KafkaError) -> None:
+        if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
+            self.fail(failure)
+
+    def _note_appends(self, count: int) -> None:
+        if self.config.flush_before_ack:
+            self._unflushed_appends += count
+        if not self._dirty:
+            self.mark_dirty()
+
+    # --- steps of a leader, and who waits for them ---
+
+    def mark_dirty(self) -> None:
+        """Have the high watermark and those who wait looked at when this turn of the loop ends."""
+        self._dirty = True
+        self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
+
+    def end_turn(self) -> None:
+        """What the appends of this turn mean for the high watermark and those who wait."""
+        self._dirty = False
+        if self._successor is not None:
+            # Its log was replaced in this turn: the one that counts is marked as well.
+            return
+        leader = self.leader
+        if leader is not None:
+            event = Appended(log_end_offset=self.log.log_end_offset)
+            self._carry_out(leader, leader.step(event))
+            batches, self._unflushed_appends = self._unflushed_appends, 0
+            if batches and self.must_flush:
+                self.flush(batches=batches)
+        self.data_waiters.wake()
+
+    def step(self, event: Event) -> None:
+        """Step the leader's state and carry out what follows, if this replica leads."""
+        replica = self.current
+        leader = replica.leader
+        if leader is not None:
+            replica._carry_out(leader, leader.step(event))
+
+    def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case HighWatermarkAdvanced():
+                    self._high_watermark_advanced()
+                case ProposeIsr():
+                    self._ports.propose_isr(self, leader, effect)
+                case ReadState():
+                    self._ports.read_isr(self, leader)
+
+    def _high_watermark_advanced(self) -> None:
+        self.log.note_high_watermark(self.high_watermark)
+        self.produce_waiters.wake()
+        if not self._dirty and len(self.data_waiters):
+            self.mark_dirty()
+
+    def follower_fetched(
+        self, replica: int, fetch_offset: int, *, eligible: bool, broker_epoch: int
+    ) -> None:
+        """A follower's fetch tells the leader that it holds all below that offset."""
+        now_ms = self._ports.clock.monotonic_ms()
+        log_end_offset = self.log.log_end_offset
+        leader = self.leader
+        if leader is None or (
+            fetch_offset == log_end_offset
+            and leader.note_fetch_at_end(
+                replica, fetch_offset, now_ms=now_ms, broker_epoch=broker_epoch
+            )
+        ):
+            return
+        event = FollowerFetched(
+            replica=replica,
+            fetch_offset=fetch_offset,
+            log_end_offset=log_end_offset,
+            now_ms=now_ms,
+            eligible=eligible,
+            broker_epoch=broker_epoch,
+        )
+        self._carry_out(leader, leader.step(event))
+
+    def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
+        """A follower says where it begins."""
+        self.follower_log_starts[replica] = log_start_offset
+        self.deletion_waiters.wake()
+
+    def flush(self, settled: Callable[[], None] | None = None, *, batches: int = 0) -> None:
+        """Flush all that is in the log now; `settled` is called when that is over, well or not.
+        `batches` of producers wait for it."""
+        self._ports.flush(self, settled, batches)
+
+    def flushed(self) -> None:
+        """More of the log is flushed: where that counts, it may be acknowledged."""
+        replica = self.current
+        replica.step(Flushed(flushed_end_offset=replica.flushed_end_offset))
+        replica.produce_waiters.wake()
 
     def wake_all(self) -> None:
         """The role changed: everyone who waits has to look again."""
@@ -184,20 +416,82 @@ class HostedPartition:
         self.data_waiters.wake()
         self.deletion_waiters.wake()
 
-    def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
-        """A follower says where it begins."""
-        self.follower_log_starts[replica] = log_start_offset
-        if len(self.deletion_waiters):
-            self.deletion_waiters.wake()
+    # --- roles, which the replica manager gives ---
 
-    def low_watermark(self, live: Container[int]) -> int:
-        """Where the last of the live replicas begins; -1 as long as one has not said it."""
-        starts = [
-            self.follower_log_starts.get(replica, -1)
-            for replica in self.assigned_replicas
-            if replica != self.leader_id and replica in live
-        ]
-        return min([self.log.log_start_offset, *starts])
+    def lead(self, item: LeaderAndIsrPartition) -> None:
+        """Lead from now on, or under another epoch. KafkaError when the log refuses, which may know
+        a newer epoch; the role is as it was then."""
+        self.log.start_leader_epoch(item.leader_epoch)
+        self._note_order(item)
+        leadership = Leadership(
+            leader_epoch=item.leader_epoch,
+            partition_epoch=item.partition_epoch,
+            isr=frozenset(item.isr),
+            assigned_replicas=self.assigned_replicas,
+            joined_epochs=item.joined_epochs,
+        )
+        now_ms = self._ports.clock.monotonic_ms()
+        leader = self.leader
+        if leader is not None:
+            effects = leader.renew(leadership, now_ms=now_ms)
+        else:
+            log_end_offset = self.log.log_end_offset
+            leader = LeaderPartition(
+                leadership,
+                local=self._ports.broker_id,
+                log_end_offset=log_end_offset,
+                high_watermark=self.follower_high_watermark,
+                now_ms=now_ms,
+                limits=self._ports.lag,
+                flushed_end_offset=self.flushed_end_offset,
+            )
+            self.role = Role.LEADER
+            self.leader = leader
+            self.follower_log_starts = {}
+            effects = leader.step(Appended(log_end_offset=log_end_offset))
+        self._carry_out(leader, effects)
+        self.wake_all()
+        if self.must_flush:
+            self.flush()
+
+    def follow(self, item: LeaderAndIsrPartition) -> None:
+        """Follow the leader that is named from now on, or nobody where it is -1."""
+        self._note_order(item)
+        self.become_follower(item.leader)
+        self.wake_all()
+
+    def _note_order(self, item: LeaderAndIsrPartition) -> None:
+        self.controller_epoch = item.controller_epoch
+        self.assigned_replicas = tuple(item.replicas)
+        self.leader_id = item.leader
+        if item.leader_epoch != self.leader_epoch:
+            self.leader_epoch = item.leader_epoch
+            self.guards = VerificationGuards()
+
+    def become_follower(self, leader_id: int) -> None:
+        """Nobody is woken by this."""
+        self._keep_high_watermark()
+        self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
+
+    def fail(self, failure: Exception) -> None:
+        """The log could not be read or written; see `ReplicaFailures.fail`."""
+        self._ports.on_failure(self, failure)
+
+    def take_offline(self) -> None:
+        """Serve nothing more; nobody is woken by this."""
+        self._keep_high_watermark()
+        self.role = Role.FAILED
+
+    def with_log(self, log: PartitionLog) -> "HostedPartition":
+        """The same replica with its log in another place: role and waiters are shared. Work under
+        way on the old log keeps the old object, whose failures nobody heeds, and finds the new one
+        as `current`."""
+        replica = copy.copy(self)
+        replica.log = log
+        replica._dirty = False
+        replica._unflushed_appends = 0
+        self._successor = replica
+        return replica
 
     def _keep_high_watermark(self) -> None:
         if self.leader is not None:

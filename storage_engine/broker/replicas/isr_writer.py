@@ -9,10 +9,10 @@ and 001.
 """
 
 import logging
-from collections.abc import Callable
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,
@@ -22,14 +22,10 @@ from storage_engine.core.ids import (
 )
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.core.replication.partition import (
-    Effect,
-    Event,
-    HighWatermarkAdvanced,
     IsrAccepted,
     IsrUndecided,
     LeaderPartition,
     ProposeIsr,
-    ReadState,
     StateObserved,
 )
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode
@@ -61,39 +57,19 @@ class IsrWriter:
         scheduler: Scheduler,
         *,
         local: int,
-        is_fenced: Callable[[], bool],
-        on_high_watermark: Callable[[HostedPartition], None],
+        lease: Lease,
     ) -> None:
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._local = local
-        self._is_fenced = is_fenced
-        self._on_high_watermark = on_high_watermark
+        self._lease = lease
         self._changed: set[TopicPartition] = set()
         self._notifying = False
 
-    def step(self, partition: HostedPartition, event: Event) -> None:
-        """Step the partition's leader and carry out what follows."""
-        partition = partition.current
-        leader = partition.leader
-        if leader is not None:
-            self.carry_out(partition, leader, leader.step(event))
-
-    def carry_out(
-        self, partition: HostedPartition, leader: LeaderPartition, effects: list[Effect]
-    ) -> None:
-        for effect in effects:
-            match effect:
-                case HighWatermarkAdvanced():
-                    self._on_high_watermark(partition)
-                case ProposeIsr():
-                    self._propose(partition, leader, effect)
-                case ReadState():
-                    self._read_back(partition, leader)
-
-    def _propose(
+    def propose(
         self, partition: HostedPartition, leader: LeaderPartition, effect: ProposeIsr
     ) -> None:
+        """Write the ISR that the leader proposes; what came of it is a step of the partition."""
         tp = partition.topic_partition
         epoch = leader.leader_epoch
         isr = tuple(BrokerId(r) for r in leader.assigned_replicas if r in effect.isr)
@@ -123,11 +99,11 @@ class IsrWriter:
                 )
                 self._notify(tp)
                 accepted = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
-                self.step(partition, accepted)
+                partition.step(accepted)
                 return
             log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
             if reply.status is ZkStatus.BAD_VERSION:
-                self.step(partition, IsrUndecided())
+                partition.step(IsrUndecided())
             else:
                 # Not at once: where ZooKeeper refuses every write this would never pause.
                 self._scheduler.call_later(RETRY_MS, undecided)
@@ -138,9 +114,9 @@ class IsrWriter:
 
         def undecided() -> None:
             if _stands(partition, leader, epoch):
-                self.step(partition, IsrUndecided())
+                partition.step(IsrUndecided())
 
-        if self._is_fenced():
+        if self._lease.is_fenced:
             self._scheduler.call_later(RETRY_MS, undecided)
             return
         path = PartitionStateZNode.path(tp.topic, tp.partition)
@@ -149,9 +125,10 @@ class IsrWriter:
         except Exception as error:  # noqa: BLE001 - whatever it is, the proposal is not under way
             not_settled(error)
 
-    def _read_back(
+    def read_back(
         self, partition: HostedPartition, leader: LeaderPartition, retry_ms: int = RETRY_MS
     ) -> None:
+        """Read the partition's state, and have the partition take a step with it."""
         tp = partition.topic_partition
         epoch = leader.leader_epoch
 
@@ -181,7 +158,7 @@ class IsrWriter:
                 lost()
                 return
             try:
-                self.step(partition, observed)
+                partition.step(observed)
             except Exception as error:  # noqa: BLE001 - whatever it is, the state is read again
                 self._scheduler.call_later(RETRY_MS, again)
                 unexpected.report(f"isr of {tp} not taken over", error)
@@ -198,7 +175,7 @@ class IsrWriter:
 
         def again(next_ms: int = RETRY_MS) -> None:
             if _stands(partition, leader, epoch):
-                self._read_back(partition, leader, next_ms)
+                self.read_back(partition, leader, next_ms)
 
         self._metadata_store.get(PartitionStateZNode.path(tp.topic, tp.partition), on_reply)
 

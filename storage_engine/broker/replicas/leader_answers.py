@@ -6,7 +6,6 @@ in the answer.
 """
 
 import logging
-from collections.abc import Callable
 
 from storage_engine.broker.replicas.followed_partition import Followed, Progress
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -49,13 +48,11 @@ class LeaderAnswers:
         backoff_ms: int,
         clock: Clock,
         throttle: ReplicationThrottle,
-        on_failure: Callable[[HostedPartition, Exception], None],
     ) -> None:
         self._leader = leader
         self._backoff_ms = backoff_ms
         self._clock = clock
         self._throttle = throttle
-        self._on_failure = on_failure
 
     def take(self, followed: Followed, answer: FetchPartitionResponse) -> int:
         """Apply one partition's answer; the bytes of the records it brought, 0 where they could
@@ -92,7 +89,7 @@ class LeaderAnswers:
             followed.was_damaged = True
             self._pause(followed)
         except LogStorageError as failure:
-            self._on_failure(partition, failure)
+            partition.fail(failure)
         except KafkaError as failure:
             log.error("can't follow %s: %s", partition.topic_partition, failure)
             self._pause(followed)

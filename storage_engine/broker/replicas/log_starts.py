@@ -16,16 +16,9 @@ from storage_engine.log.folders.log_manager import LogManager
 class LogStarts:
     """The file of log starts, one write for all that moved in a turn of the loop."""
 
-    def __init__(
-        self,
-        logs: LogManager,
-        scheduler: Scheduler,
-        *,
-        on_failure: Callable[[HostedPartition, Exception], None],
-    ) -> None:
+    def __init__(self, logs: LogManager, scheduler: Scheduler) -> None:
         self._logs = logs
         self._scheduler = scheduler
-        self._on_failure = on_failure
         self._moved: list[HostedPartition] = []
         self._waiting: list[Callable[[bool], None]] = []
         self._owed: set[HostedPartition] = set()
@@ -61,7 +54,7 @@ class LogStarts:
                     error,
                     unchanged=True,
                 )
-                self._on_failure(partition, failure)
+                partition.fail(failure)
                 is_kept = is_kept and not isinstance(failure, LogBusyError)
         return is_kept
 

@@ -14,13 +14,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from storage_engine.broker.replicas.append_outcomes import Outcome
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.appending.append_preparation import Requirement, prepare
+from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
 """A third of the background threads. Each holds what one append decompresses to."""
@@ -54,7 +55,7 @@ class _Waiting:
         records: memoryview,
         *,
         acks: int,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[AppendOutcome], None],
         in_transaction: bool,
         refusal: Callable[[], KafkaError | None],
     ) -> None:
@@ -98,13 +99,29 @@ class PreparedAppends:
         requirement = partition.log.append_requirement
         return requirement is None or requirement.is_settled_at_once(records)
 
+    def append_at_once(
+        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
+    ) -> AppendOutcome:
+        """Append within the call what `takes_at_once` says can be; see `HostedPartition.append`."""
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return _not_here(tp)
+        return partition.append(records, acks=acks, in_transaction=in_transaction)
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `HostedPartition.append_columns`; None also where something waits."""
+        partition = None if tp in self._queues else self._replicas.get(tp)
+        return None if partition is None else partition.append_columns(columns, acks=acks)
+
     def append(
         self,
         tp: TopicPartition,
         records: memoryview,
         *,
         acks: int,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[AppendOutcome], None],
         in_transaction: bool = False,
         refusal: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
@@ -114,15 +131,18 @@ class PreparedAppends:
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
-        appends = self._replicas.appends
         if self.takes_at_once(tp, records):
-            on_outcome(appends.append(tp, records, acks=acks, in_transaction=in_transaction))
+            on_outcome(self.append_at_once(tp, records, acks=acks, in_transaction=in_transaction))
+            return
+        partition = self._replicas.get(tp)
+        if partition is None:
+            on_outcome(_not_here(tp))
             return
         try:
-            partition = appends.writable_by_producers(tp, acks)
+            partition.check_writable_by_producers(acks)
             self._check_room(len(records))
         except KafkaError as failure:
-            appends.note_refused(tp, records, failure)
+            partition.note_refused(records, failure)
             on_outcome(failure.as_outcome())
             return
         waiting = _Waiting(
@@ -209,7 +229,7 @@ class PreparedAppends:
                     outcome = self._outcome(waiting)
                 else:
                     outcome = refusal
-                    self._replicas.appends.note_refused(tp, waiting.records, refusal)
+                    self._note_refused(tp, waiting.records, refusal)
             except Exception:
                 log.exception("append failed partition=%s", tp)
                 outcome = _unexpected(tp)
@@ -238,17 +258,25 @@ class PreparedAppends:
             )
         return waiting.refusal()
 
-    def _outcome(self, waiting: _Waiting) -> Outcome:
+    def _note_refused(self, tp: TopicPartition, records: memoryview, refusal: KafkaError) -> None:
+        partition = self._replicas.get(tp)
+        if partition is not None:
+            partition.note_refused(records, refusal)
+
+    def _outcome(self, waiting: _Waiting) -> AppendOutcome:
         if isinstance(waiting.prepared, KafkaError):
             return waiting.prepared
         assert waiting.prepared is not None
-        return self._replicas.appends.append(
-            waiting.partition.topic_partition,
+        return waiting.partition.append(
             waiting.prepared,
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,
             keys_checked=waiting.keys_checked,
         )
+
+
+def _not_here(tp: TopicPartition) -> KafkaError:
+    return KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unexpected(tp: TopicPartition) -> KafkaError:

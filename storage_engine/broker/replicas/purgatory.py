@@ -66,6 +66,8 @@ class WaitList:
     def wake(self) -> None:
         """Let every waiter look again; those that are answered leave. One that fails leaves too:
         its time answers it."""
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, {}
         left = {waiter: None for waiter in waiters if not guarded("a waiter", waiter.try_complete)}
         # A waiter's answer may have added new ones meanwhile.

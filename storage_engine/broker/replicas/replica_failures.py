@@ -6,10 +6,11 @@ Source: R-LOG8, KIP-112.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.core.errors import LogBusyError, LogFolderError, LogShortageError
 from storage_engine.core.ids import TopicPartition
@@ -34,19 +35,20 @@ class ReplicaFailures:
         logs: LogManager,
         scheduler: Scheduler,
         notice: FolderNotice,
-        stop_fetching: Callable[[TopicPartition], None],
+        fetchers: FetcherManager,
     ) -> None:
         """`partitions`: those hosted at any time; not copied."""
         self._partitions = partitions
         self._logs = logs
         self._scheduler = scheduler
         self._notice = notice
-        self._stop_fetching = stop_fetching
+        self._fetchers = fetchers
         self._told: set[TopicPartition] = set()
         """Partitions of which it was said lately that they lack room or descriptors."""
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
-        """See `ReplicaManager.fail`."""
+        """Take a partition out of service, and with it all others of its log directory where that
+        is what failed: a failed fsync (OSError) always means the directory."""
         if self._partitions.get(partition.topic_partition) is not partition:
             # Stopped or deleted meanwhile; a new replica of that name is another matter.
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
@@ -102,7 +104,7 @@ class ReplicaFailures:
         self._notice.send()
 
     def _take_offline(self, partition: HostedPartition) -> None:
-        self._stop_fetching(partition.topic_partition)
-        partition.fail()
+        self._fetchers.remove(partition.topic_partition)
+        partition.take_offline()
         state_change_log.info("failed partition=%s", partition.topic_partition)
         self._scheduler.call_soon(partition.wake_all)

@@ -1,8 +1,7 @@
-"""All replicas on this broker: their roles, appends, and the end-of-turn work that appends cause.
+"""All replicas on this broker: found by their partition, opened, given roles, moved and stopped.
 
-Rule: an append only marks its partition as dirty; high watermarks, waiting fetches and produces are
-looked at once per turn of the event loop, however many requests that turn had. Source: R-CTL3,
-R-REP2 to R-REP6, document 001 (LeaderAndIsrRequest).
+Rule: an order of the controller counts unless it is of an older leader epoch than the replica
+knows. Source: R-CTL3, R-CTL6, R-REP10.
 """
 
 import logging
@@ -12,13 +11,14 @@ from pathlib import Path
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.folder_notice import FolderNotice
-from storage_engine.broker.replicas.appends import Appends
 from storage_engine.broker.replicas.durable_acks import DurableAcks
-from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.end_of_turn import EndOfTurn
+from storage_engine.broker.replicas.fetcher_manager import FetcherManager
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
-from storage_engine.broker.replicas.replica_roles import ReplicaRoles
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import (
     ErrorCode,
@@ -29,13 +29,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
-from storage_engine.core.replication.partition import (
-    Appended,
-    Flushed,
-    FollowerFetched,
-    LagLimits,
-    Tick,
-)
+from storage_engine.core.replication.partition import LagLimits, Tick
 from storage_engine.log.appending.append_preparation import requirement_of
 from storage_engine.log.cleaning.log_compaction import load_codec
 from storage_engine.log.folders.log_manager import LogManager
@@ -73,6 +67,7 @@ class ReplicaManager:
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
+        fetchers: FetcherManager,
         topic_config: Callable[[str], TopicConfig],
         lease_valid: Callable[[], bool],
     ) -> None:
@@ -80,42 +75,36 @@ class ReplicaManager:
         self._logs = logs
         self._scheduler = scheduler
         self._clock = clock
+        self._fetchers = fetchers
         self._topic_config = topic_config
-        self._lease_valid = lease_valid
         self._partitions: dict[TopicPartition, HostedPartition] = {}
-        self._dirty: list[HostedPartition] = []
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
-        self._fenced = False
-        self._isr = IsrWriter(
-            metadata_store,
-            scheduler,
-            local=settings.broker_id,
-            is_fenced=lambda: self._fenced,
-            on_high_watermark=self._high_watermark_advanced,
-        )
-        self.durable_acks = DurableAcks(
-            background, scheduler, on_flushed=self._flushed, on_failure=self.fail
-        )
-        self.roles = ReplicaRoles(
-            broker_id=settings.broker_id,
-            lag=settings.lag,
-            clock=clock,
-            isr=self._isr,
-            durable_acks=self.durable_acks,
-        )
+        self.lease = Lease(lease_valid)
+        self.durable_acks = DurableAcks(background, scheduler)
+        isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
         self._failures = ReplicaFailures(
             self._partitions,
             logs=logs,
             scheduler=scheduler,
             notice=FolderNotice(metadata_store, scheduler, broker_id=settings.broker_id),
-            stop_fetching=self.roles.stop_fetching,
+            fetchers=fetchers,
+        )
+        self._ports = PartitionPorts(
+            broker_id=settings.broker_id,
+            lag=settings.lag,
+            clock=clock,
+            lease=self.lease,
+            end_of_turn=EndOfTurn(scheduler),
+            propose_isr=isr.propose,
+            read_isr=isr.read_back,
+            flush=self.durable_acks.flush,
+            on_failure=self._failures.fail,
         )
         self.postponed = PostponedRoles(scheduler, self._apply_postponed)
         """Orders that wait for descriptors, memory or room."""
         logs.on_folder_failed = self._failures.fail_folder
-        self.appends = Appends(self, clock, on_appended=self._appended)
         self.on_leading: Callable[[HostedPartition], None] = lambda _: None
         """Hears of every partition that this broker leads from now on, or under another epoch."""
 
@@ -139,130 +128,23 @@ class ReplicaManager:
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER,
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
-        partition = self._partitions.get(tp)
-        if partition is None:
-            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if partition.leader is None:
-            if partition.role is Role.FAILED:
-                raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
-            raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        partition.check_leader_epoch(leader_epoch)
+        partition = self._hosted(tp)
+        partition.check_leads(leader_epoch)
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
         """The replica, whoever leads. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
         KAFKA_STORAGE_ERROR.
         """
+        partition = self._hosted(tp)
+        partition.check_in_service()
+        return partition
+
+    def _hosted(self, tp: TopicPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
         if partition is None:
             raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if partition.role is Role.FAILED:
-            raise KafkaError(f"the folder of {tp} failed", ErrorCode.KAFKA_STORAGE_ERROR)
         return partition
-
-    # --- appending ---
-
-    def _appended(self, partition: HostedPartition, count: int) -> None:
-        if partition.config.flush_before_ack:
-            partition.unflushed_appends += count
-        if not partition.dirty:
-            self._mark_dirty(partition)
-
-    @property
-    def has_lease(self) -> bool:
-        """Whether this broker surely leads what it takes itself to lead (R-REP11)."""
-        return not self._fenced and self._lease_valid()
-
-    def check_lease(self) -> None:
-        """Raises KafkaError NOT_LEADER_OR_FOLLOWER when others may lead what this broker led."""
-        if not self.has_lease:
-            raise KafkaError(
-                "this broker lost touch with ZooKeeper and may have been replaced as leader",
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            )
-
-    def _mark_dirty(self, partition: HostedPartition) -> None:
-        partition.dirty = True
-        if not self._dirty:
-            self._scheduler.call_soon(self._drain)
-        self._dirty.append(partition)
-
-    def _drain(self) -> None:
-        """Once per turn: what the appends of this turn mean for high watermarks and waiters."""
-        dirty, self._dirty = self._dirty, []
-        for partition in dirty:
-            partition.dirty = False
-        for partition in dirty:
-            if self._partitions.get(partition.topic_partition) is not partition:
-                # Its log was replaced in this turn: the one that counts is marked as well.
-                continue
-            try:
-                self._end_turn(partition)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
-                unexpected.report(f"appends to {partition.topic_partition}", error)
-
-    def _end_turn(self, partition: HostedPartition) -> None:
-        if partition.leader is not None:
-            end = partition.log.log_end_offset
-            self._isr.step(partition, Appended(log_end_offset=end))
-            if partition.unflushed_appends:
-                self._flush_appends(partition)
-        if len(partition.data_waiters):
-            partition.data_waiters.wake()
-
-    def _flush_appends(self, partition: HostedPartition) -> None:
-        batches, partition.unflushed_appends = partition.unflushed_appends, 0
-        if partition.must_flush:
-            self.durable_acks.flush(partition, batches=batches)
-
-    def _flushed(self, partition: HostedPartition) -> None:
-        """More of the log is on the medium: where that counts, it may be acknowledged."""
-        partition = partition.current
-        if partition.leader is not None:
-            flushed = Flushed(flushed_end_offset=partition.flushed_end_offset)
-            self._isr.step(partition, flushed)
-        if len(partition.produce_waiters):
-            partition.produce_waiters.wake()
-
-    def _high_watermark_advanced(self, partition: HostedPartition) -> None:
-        partition = partition.current
-        partition.log.note_high_watermark(partition.high_watermark)
-        if len(partition.produce_waiters):
-            partition.produce_waiters.wake()
-        if not partition.dirty and len(partition.data_waiters):
-            self._mark_dirty(partition)
-
-    # --- followers' fetches, seen from the leader ---
-
-    def follower_fetched(
-        self,
-        partition: HostedPartition,
-        replica: int,
-        fetch_offset: int,
-        *,
-        eligible: bool,
-        broker_epoch: int,
-    ) -> None:
-        now_ms = self._clock.monotonic_ms()
-        log_end_offset = partition.log.log_end_offset
-        leader = partition.leader
-        if (
-            leader is not None
-            and fetch_offset == log_end_offset
-            and leader.note_fetch_at_end(
-                replica, fetch_offset, now_ms=now_ms, broker_epoch=broker_epoch
-            )
-        ):
-            return
-        event = FollowerFetched(
-            replica=replica,
-            fetch_offset=fetch_offset,
-            log_end_offset=log_end_offset,
-            now_ms=now_ms,
-            eligible=eligible,
-            broker_epoch=broker_epoch,
-        )
-        self._isr.step(partition, event)
 
     # --- roles, as the controller orders them ---
 
@@ -279,7 +161,7 @@ class ReplicaManager:
             return ErrorCode.BROKER_NOT_AVAILABLE
         self.postponed.forget(tp)
         try:
-            partition = self._hosted(tp, item)
+            partition = self._open(tp, item)
         except LogBusyError as failure:
             self.postponed.add(tp, (item, endpoints), failure)
             return ErrorCode.NONE
@@ -289,7 +171,7 @@ class ReplicaManager:
         if partition.role is Role.FAILED:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if item.leader_epoch == partition.leader_epoch and item.leader == partition.leader_id:
-            self.roles.refresh_endpoint(partition, endpoints)
+            self.refresh_endpoint(partition, endpoints)
             return ErrorCode.NONE
         if item.leader_epoch <= partition.leader_epoch:
             state_change_log.info(
@@ -299,12 +181,12 @@ class ReplicaManager:
             )  # fmt: skip
             return ErrorCode.FENCED_LEADER_EPOCH
         try:
-            self.roles.take(partition, item, endpoints)
+            self._take_role(partition, item, endpoints)
         except LogBusyError as failure:
             self.postponed.add(tp, (item, endpoints), failure)
             return ErrorCode.NONE
         except LogStorageError as failure:
-            self.fail(partition, failure)
+            partition.fail(failure)
             return failure.code
         except KafkaError as failure:
             log.error("can't lead %s: %s", tp, failure)
@@ -312,6 +194,39 @@ class ReplicaManager:
         if partition.leader is not None:
             self.on_leading(partition)
         return ErrorCode.NONE
+
+    def _take_role(
+        self,
+        partition: HostedPartition,
+        item: LeaderAndIsrPartition,
+        endpoints: dict[int, Endpoint],
+    ) -> None:
+        """A KafkaError when the log refuses; the role is as it was then."""
+        if item.leader == self._settings.broker_id:
+            partition.lead(item)
+            self._fetchers.remove(partition.topic_partition)
+        else:
+            partition.follow(item)
+            endpoint = endpoints.get(item.leader)
+            if item.leader == -1 or endpoint is None:
+                self._fetchers.remove(partition.topic_partition)
+            else:
+                self._fetchers.add(partition, endpoint)
+        state_change_log.info(
+            "became %s partition=%s leader=%d leader_epoch=%d isr=%s controller_epoch=%d",
+            partition.role.value,
+            partition.topic_partition,
+            item.leader,
+            item.leader_epoch,
+            list(item.isr),
+            item.controller_epoch,
+        )
+
+    def refresh_endpoint(self, partition: HostedPartition, endpoints: dict[int, Endpoint]) -> None:
+        """The same leadership, said again: a leader that came back elsewhere is followed there."""
+        endpoint = endpoints.get(partition.leader_id)
+        if partition.role is Role.FOLLOWER and endpoint is not None:
+            self._fetchers.add(partition, endpoint)
 
     def _apply_postponed(
         self, orders: list[tuple[LeaderAndIsrPartition, dict[int, Endpoint]]]
@@ -336,9 +251,9 @@ class ReplicaManager:
 
     def roles_taken(self) -> None:
         """All that an order has to say is applied: what is now followed is fetched."""
-        self.roles.fetch()
+        self._fetchers.wake()
 
-    def _hosted(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
+    def _open(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
         topic_id = item.topic_id if item.topic_id.int else None
         if partition is not None and topic_id not in (None, partition.topic_id):
@@ -354,6 +269,7 @@ class ReplicaManager:
                 topic_id=item.topic_id,
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
+                ports=self._ports,
             )
             self._partitions[tp] = partition
         return partition
@@ -364,19 +280,11 @@ class ReplicaManager:
             self._codec_is_loaded = True
             self._background.submit(load_codec, lambda _: None, _complain)
 
-    def fence(self) -> None:
-        """The session is lost: others may lead what this broker led (R-REP11)."""
-        self._fenced = True
-
-    def unfence(self) -> None:
-        """The controller has told the present incarnation all that it leads."""
-        self._fenced = False
-
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
         """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
         fails."""
         self.postponed.forget(tp)
-        self.roles.stop_fetching(tp)
+        self._fetchers.remove(tp)
         self._logs.moves.cancel(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
@@ -396,11 +304,6 @@ class ReplicaManager:
                 raise
             state_change_log.info("deleted partition=%s", tp)
 
-    def fail(self, partition: HostedPartition, failure: Exception) -> None:
-        """Take a partition out of service, and with it all others of its data folder where that is
-        what failed: a failed fsync (OSError) always means the folder."""
-        self._failures.fail(partition, failure)
-
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
         """Take one partition out of service until the next start."""
         self._failures.fail_alone(partition, failure)
@@ -415,15 +318,15 @@ class ReplicaManager:
         tp = partition.topic_partition
         replica = partition.with_log(replaced)
         self._partitions[tp] = replica
-        self.roles.replace(replica)
-        self._mark_dirty(replica)
+        self._fetchers.replace(replica)
+        replica.mark_dirty()
         self.checkpoint_high_watermarks()
         state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
         if replica.leader is not None:
             # First: a coordinator works on the log of the object that it was made for.
             self.on_leading(replica)
         # Flushes that wait, or are under way, are of the log before and tell nothing of this one.
-        self._flushed(replica)
+        replica.flushed()
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         was_compacted = False
@@ -433,9 +336,9 @@ class ReplicaManager:
                 was_compacted = was_compacted or partition.config.log.compacts
                 partition.config = config
                 partition.log.update_config(config.log)
-                self._flushed(partition)
+                partition.flushed()
                 if partition.leader is not None and partition.must_flush:
-                    self.durable_acks.flush(partition)
+                    partition.flush()
         if was_compacted and not config.log.compacts:
             self._logs.write_cleaner_offsets()
 
@@ -456,7 +359,7 @@ class ReplicaManager:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 try:
-                    self._isr.step(partition, Tick(now_ms=now_ms, log_end_offset=end))
+                    partition.step(Tick(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
                     unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 

@@ -180,7 +180,7 @@ class ReplicaMoves:
             raise
         except LogStorageError as failure:
             # Of the folder that it leaves.
-            self._replicas.fail(move.partition, failure)
+            move.partition.fail(failure)
             self._give_up(move)
             return
         if data is None:
@@ -216,7 +216,7 @@ class ReplicaMoves:
                 self._failed(move, failure)
                 return
             if failure is not None:
-                self._replicas.fail(move.partition, failure)
+                move.partition.fail(failure)
                 self._give_up(move)
                 return
             self._moves.append(move)

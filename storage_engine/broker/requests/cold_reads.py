@@ -137,7 +137,7 @@ class ColdReads:
                 jobs.append((partition, make()))
             except LogStorageError as failure:
                 are_busy = are_busy or isinstance(failure, LogBusyError)
-                self._replicas.fail(partition, failure)
+                partition.fail(failure)
         return jobs, are_busy
 
     def _load(self, fetch: _ColdFetch, jobs: _Jobs) -> None:
@@ -147,7 +147,7 @@ class ColdReads:
         def done(failures: list[LogStorageError | None]) -> None:
             for (partition, _), failure in zip(jobs, failures, strict=True):
                 if failure is not None:
-                    guarded("a failed read", self._replicas.fail, partition, failure)
+                    guarded("a failed read", partition.fail, failure)
             ended()
 
         def ended() -> None:

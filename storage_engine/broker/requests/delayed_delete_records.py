@@ -45,7 +45,7 @@ class AwaitedDeletion:
     def look(self) -> bool:
         """Whether it is settled by now."""
         partition = self.partition.current
-        self.low_watermark = partition.low_watermark(self._live())
+        self.low_watermark = _low_watermark(partition, self._live())
         if partition.leader is None:
             failed = partition.role is Role.FAILED
             self.code = (
@@ -54,3 +54,13 @@ class AwaitedDeletion:
         elif self.low_watermark >= self.required_offset:
             self.code = ErrorCode.NONE
         return self.code is not None
+
+
+def _low_watermark(partition: HostedPartition, live: Container[int]) -> int:
+    """Where the last of the live replicas begins; -1 as long as one has not said it."""
+    starts = [
+        partition.follower_log_starts.get(replica, -1)
+        for replica in partition.assigned_replicas
+        if replica != partition.leader_id and replica in live
+    ]
+    return min([partition.log.log_start_offset, *starts])

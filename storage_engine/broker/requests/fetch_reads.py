@@ -129,8 +129,7 @@ class FetchReader:
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
             if self._agrees(partition, wanted):
-                self._replicas.follower_fetched(
-                    partition,
+                partition.follower_fetched(
                     request.replica_id,
                     wanted.fetch_offset,
                     eligible=eligible,
@@ -190,7 +189,7 @@ class FetchReader:
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
-                self._replicas.fail(known, failure)
+                known.fail(failure)
             return FetchPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
         except KafkaError as failure:
             return self._refusal(wanted, tp, failure.code)

@@ -63,16 +63,14 @@ class MarkerWrites:
         begun = [self._first_offset(target) for target in targets]
         for index in sorted(range(len(targets)), key=lambda index: -begun[index]):
             target = targets[index]
-            tp = target.partition
             try:
-                result = self._replicas.appends.append_marker(
-                    tp, target.producer_id, target.producer_epoch, target.marker
+                partition = self._replicas.leader(target.partition)
+                result = partition.append_marker(
+                    target.producer_id, target.producer_epoch, target.marker
                 )
             except KafkaError as failure:
                 outcomes[index] = outcomes[index]._replace(error_code=int(failure.code))
             else:
-                partition = self._replicas.get(tp)
-                assert partition is not None, "it was appended to in this turn"
                 required = result.last_offset + 1
                 self._on_appended(target)
                 waiting.append(

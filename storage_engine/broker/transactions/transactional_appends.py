@@ -11,7 +11,7 @@ end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from storage_engine.broker.replicas.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.prepared_appends import PreparedAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
@@ -19,6 +19,7 @@ from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRec
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
+from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
@@ -55,7 +56,7 @@ class TransactionalAppends:
         self,
         version: int,
         request: ProduceRequest,
-        on_outcomes: Callable[[Iterable[Outcome]], None],
+        on_outcomes: Callable[[Iterable[AppendOutcome]], None],
     ) -> None:
         """Append what a request (of that version) with a transactional id has; the outcomes come in
         the order of its partitions."""
@@ -75,12 +76,12 @@ class TransactionalAppends:
         tp: TopicPartition,
         records: memoryview,
         request: ProduceRequest,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[AppendOutcome], None],
     ) -> None:
-        appends = self._replicas.appends
-
         def refuse(data: memoryview, failure: KafkaError) -> None:
-            appends.note_refused(tp, data, failure)
+            hosted = self._replicas.get(tp)
+            if hosted is not None:
+                hosted.note_refused(data, failure)
             on_outcome(failure.as_outcome())
 
         try:
@@ -89,7 +90,8 @@ class TransactionalAppends:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
                 self._prepared.append(tp, records, acks=request.acks, on_outcome=on_outcome)
                 return
-            partition = appends.writable_by_producers(tp, request.acks)
+            partition = self._replicas.leader(tp)
+            partition.check_writable_by_producers(request.acks)
         except KafkaError as failure:
             refuse(records, failure)
             return

@@ -71,7 +71,7 @@ class Compactions:
         except LogStorageError as failure:
             # It may serve on, and be the most urgent one again: others come first.
             self._resting.add(partition)
-            self._replicas.fail(partition, failure)
+            partition.fail(failure)
             return
         self._running = partition
         self._work(partition, job)
@@ -83,7 +83,7 @@ class Compactions:
             try:
                 self._running.log.compaction.stop()
             except LogStorageError as failure:
-                self._replicas.fail(self._running, failure)
+                self._running.fail(failure)
 
     def _most_urgent(self, now_ms: int) -> tuple[HostedPartition, CompactionPlan] | None:
         found: tuple[HostedPartition, CompactionPlan] | None = None
@@ -97,7 +97,7 @@ class Compactions:
             try:
                 plan = partition.log.plan_compaction(now_ms, partition.high_watermark)
             except LogStorageError as failure:
-                self._replicas.fail(partition, failure)
+                partition.fail(failure)
                 continue
             if plan is not None and (found is None or plan.urgency > found[1].urgency):
                 found = partition, plan
@@ -115,7 +115,7 @@ class Compactions:
             goes_on = partition.log.compaction.advance(job)
         except LogStorageError as failure:
             self._running = None
-            self._replicas.fail(partition, failure)
+            partition.fail(failure)
             return
         if goes_on:
             self._work(partition, job)
@@ -132,4 +132,4 @@ class Compactions:
         self._resting.add(partition)
         failure = partition.log.compaction.failed(job, error)
         if failure is not None:
-            self._replicas.fail(partition, failure)
+            partition.fail(failure)

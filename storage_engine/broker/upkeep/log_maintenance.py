@@ -129,7 +129,7 @@ class LogMaintenance:
             try:
                 work(partition)
             except LogStorageError as failure:
-                self._replicas.fail(partition, failure)
+                partition.fail(failure)
 
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -169,7 +169,7 @@ class LogMaintenance:
 
         def failed(error: Exception) -> None:
             self._flushing.discard(partition)
-            self._replicas.fail(partition, error)
+            partition.fail(error)
 
         self._run(job, done, failed)
 

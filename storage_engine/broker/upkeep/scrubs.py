@@ -144,7 +144,7 @@ class Scrubs:
         try:
             partition.log.close_segment_with(offset)
         except LogStorageError as failure:
-            self._replicas.fail(partition, failure)
+            partition.fail(failure)
             return
         self._reported[tp] = offset
 
@@ -319,7 +319,7 @@ class Scrubs:
             self._go_on(current)
             return
         failure = storage_error("check", scrub.path, error) if isinstance(error, OSError) else error
-        self._replicas.fail(current.partition, failure)
+        current.partition.fail(failure)
         if isinstance(failure, LogBusyError):
             # This segment once more, when there may be descriptors.
             self._scheduler.call_later(BUSY_MS, lambda: self._go_on(current))
@@ -356,7 +356,7 @@ class Scrubs:
             is_over=lambda: self._is_over(current),
             must_yield=lambda: self._must_yield(current),
             on_end=ended,
-            on_failure=lambda failure: self._replicas.fail(partition, failure),
+            on_failure=lambda failure: partition.fail(failure),
         ).begin(
             self._sources(partition),
             "it has no other replica" if _is_alone(partition) else "none is alive",

@@ -59,7 +59,7 @@ class BrokerParts:
             registration.start(
                 on_registered=on_registered,
                 on_refused=on_refused,
-                on_lost=self.replicas.manager.fence,
+                on_lost=self.replicas.manager.lease.fence,
             )
 
         self.replicas.manager.start()

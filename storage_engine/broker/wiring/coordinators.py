@@ -45,13 +45,13 @@ def build_coordinators(
     manager = replicas.manager
     group_topic = _state_topic(groups.PLAN, ports, config, cluster)
     transaction_topic = _state_topic(transactions.PLAN, ports, config, cluster)
-    troubles = _load_troubles(ports, cluster, replicas, scrubs)
-    group_coordinators = _group_coordinators(ports, cluster, replicas, group_topic, troubles)
+    troubles = _load_troubles(ports, cluster, scrubs)
+    group_coordinators = _group_coordinators(ports, cluster, group_topic, troubles)
     marker_writes = MarkerWrites(
         manager, ports.scheduler, on_appended=groups.tell_of_markers(group_coordinators)
     )
     transaction_coordinators = _transaction_coordinators(
-        ports, cluster, replicas, transaction_topic, troubles, marker_writes
+        ports, cluster, transaction_topic, troubles, marker_writes
     )
 
     def on_leading(partition: HostedPartition) -> None:
@@ -91,9 +91,7 @@ def _state_topic(
     )
 
 
-def _load_troubles(
-    ports: BrokerPorts, cluster: ClusterParts, replicas: ReplicaParts, scrubs: Scrubs
-) -> LoadTroubles:
+def _load_troubles(ports: BrokerPorts, cluster: ClusterParts, scrubs: Scrubs) -> LoadTroubles:
     def is_sound_elsewhere(partition: HostedPartition) -> bool:
         in_sync = partition.leader.isr.members if partition.leader else ()
         return any(
@@ -107,23 +105,17 @@ def _load_troubles(
             partition, offset, "a coordinator can't read a bad batch"
         ),
         is_sound_elsewhere=is_sound_elsewhere,
-        give_away=replicas.manager.fail,
+        give_away=lambda partition, failure: partition.fail(failure),
     )
 
 
-def _runner_ports(ports: BrokerPorts, replicas: ReplicaParts) -> RunnerPorts:
-    return RunnerPorts(
-        appends=replicas.manager.appends,
-        scheduler=ports.scheduler,
-        clock=ports.clock,
-        background=ports.background,
-    )
+def _runner_ports(ports: BrokerPorts) -> RunnerPorts:
+    return RunnerPorts(scheduler=ports.scheduler, clock=ports.clock, background=ports.background)
 
 
 def _group_coordinators(
     ports: BrokerPorts,
     cluster: ClusterParts,
-    replicas: ReplicaParts,
     topic: StateTopic,
     troubles: LoadTroubles,
 ) -> Coordinators:
@@ -134,7 +126,7 @@ def _group_coordinators(
             scheduler=ports.scheduler,
             clock=ports.clock,
         ),
-        _runner_ports(ports, replicas),
+        _runner_ports(ports),
         topic,
         troubles=troubles,
         tick_ms=ports.config.integer("offsets.retention.check.interval.ms"),
@@ -144,7 +136,6 @@ def _group_coordinators(
 def _transaction_coordinators(
     ports: BrokerPorts,
     cluster: ClusterParts,
-    replicas: ReplicaParts,
     topic: StateTopic,
     troubles: LoadTroubles,
     marker_writes: MarkerWrites,
@@ -162,7 +153,7 @@ def _transaction_coordinators(
                 clock=ports.clock,
             ),
         ),
-        _runner_ports(ports, replicas),
+        _runner_ports(ports),
         topic,
         troubles=troubles,
         tick_ms=ports.config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),

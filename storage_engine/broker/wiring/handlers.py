@@ -117,7 +117,7 @@ def cluster_for_clients(
         cluster_id=ports.cluster_id,
         broker_id=ports.broker_id,
         metadata=cluster.metadata,
-        has_lease=lambda: replicas.has_lease,
+        has_lease=lambda: replicas.lease.is_held,
         scheduler=ports.scheduler,
     )
 

@@ -37,8 +37,7 @@ def build_replicas(
 ) -> ReplicaParts:
     """The replicas with their fetchers."""
     config = settings.config
-    manager = _manager(ports, settings)
-    log_starts = LogStarts(ports.logs, ports.scheduler, on_failure=manager.fail)
+    log_starts = LogStarts(ports.logs, ports.scheduler)
     throttle = ReplicationThrottle(
         ports.broker_id,
         clock=ports.clock,
@@ -50,14 +49,11 @@ def build_replicas(
         scheduler=ports.scheduler,
         clock=ports.clock,
         broker_epoch=lambda: registration.fetch_epoch,
-        flush=manager.durable_acks.flush,
-        on_failure=manager.fail,
         keep_log_starts=log_starts.keep_now,
         throttle=throttle,
     )
     fetchers = FetcherManager(_fetcher_settings(ports), fetcher_ports)
-    # Set late, since they need each other: roles start fetchers, which flush through the manager.
-    manager.roles.fetchers = fetchers
+    manager = _manager(ports, settings, fetchers)
     return ReplicaParts(
         manager=manager,
         log_starts=log_starts,
@@ -75,7 +71,9 @@ def build_replicas(
     )
 
 
-def _manager(ports: BrokerPorts, settings: SettingsParts) -> ReplicaManager:
+def _manager(
+    ports: BrokerPorts, settings: SettingsParts, fetchers: FetcherManager
+) -> ReplicaManager:
     config = ports.config
     lag_max_ms = config.integer("replica.lag.time.max.ms")
     return ReplicaManager(
@@ -93,6 +91,7 @@ def _manager(ports: BrokerPorts, settings: SettingsParts) -> ReplicaManager:
         scheduler=ports.scheduler,
         clock=ports.clock,
         background=ports.background,
+        fetchers=fetchers,
         topic_config=settings.topics.of,
         lease_valid=ports.lease_valid,
     )

@@ -62,6 +62,6 @@ def _rack_reads(ports: BrokerPorts, replicas: ReplicaParts, metadata: MetadataCa
         metadata=metadata,
         clock=ports.clock,
         lag_max_ms=ports.config.integer("replica.lag.time.max.ms"),
-        has_lease=lambda: manager.has_lease,
+        has_lease=lambda: manager.lease.is_held,
         leader_heard_ms=replicas.fetchers.heard_ms,
     )

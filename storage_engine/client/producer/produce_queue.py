@@ -38,7 +38,7 @@ class Producer(NamedTuple):
 
 
 class Transaction(Protocol):
-    """What batches may be part of: `sink_batches.Member`."""
+    """What batches may be part of: `micro_batches.MicroBatchMember`."""
 
     transactional_id: str
     producer_id: int

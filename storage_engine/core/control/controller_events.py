@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
-from storage_engine.core.control.reassignment import Assigned
+from storage_engine.core.control.cluster_state import (
+    BrokerInfo,
+    PartitionAssignment,
+    PartitionState,
+    TopicInfo,
+)
 from storage_engine.core.ids import BrokerEpoch, BrokerId, PartitionEpoch, TopicPartition
 
 
@@ -44,7 +48,7 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsChanged:
+class TopicsRead:
     """Topics that are new, grew, or have other settings."""
 
     topics: Mapping[str, TopicInfo]
@@ -202,7 +206,7 @@ Request = (
 Event = (
     Loaded
     | BrokersChanged
-    | TopicsChanged
+    | TopicsRead
     | StatesRead
     | StatesWritten
     | AssignmentsWritten
@@ -293,8 +297,8 @@ class AssignmentChange:
     """What the topic's node shall say of a partition, if it says `expected` now."""
 
     partition: int
-    expected: Assigned
-    wanted: Assigned
+    expected: PartitionAssignment
+    wanted: PartitionAssignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,13 @@ delivery is made, so that the newest state is sent and repeats collapse. What wa
 delivery failed is owed again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.control.controlled_cluster import ControlledCluster, ControlledPartition
 from storage_engine.core.control.controller_events import (
+    Deliver,
     Delivered,
     Delivery,
     DeliveryFailed,
@@ -20,7 +22,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class _Outbox:
-    """What one broker has to be told."""
+    """What one broker has to be sent."""
 
     everything: bool = False
     brokers: bool = False
@@ -40,59 +42,79 @@ class _Outbox:
         )
 
 
-@dataclass(slots=True)
 class Deliveries:
     """Outboxes of all live brokers, and the replicas that dead and live ones have yet to delete."""
 
-    _outboxes: dict[BrokerId, _Outbox] = field(default_factory=dict)
-    _to_stop: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
-    _offered: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
-    """Those of `_to_stop` that are waited for only as long as their broker lives and can."""
-    _stopping: set[str] = field(default_factory=set)
-    _number: int = 0
+    def __init__(self, cluster: ControlledCluster) -> None:
+        """`cluster` is only read."""
+        self._cluster = cluster
+        self._outboxes: dict[BrokerId, _Outbox] = {}
+        self._to_stop: dict[BrokerId, set[TopicPartition]] = {}
+        self._offered: dict[BrokerId, set[TopicPartition]] = {}
+        """Those of `_to_stop` that are waited for only as long as their broker lives and can."""
+        self.stopping: set[str] = set()
+        """Topics in deletion that have not been taken as stopped yet."""
+        self._number = 0
+
+    # --- what is owed ---
 
     def owes_leadership(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether a broker has yet to confirm what it was last to hear of the partition."""
+        """Whether a broker has yet to confirm the leadership of the partition that it was sent, or
+        will be."""
         outbox = self._outboxes.get(broker)
         if outbox is None:
             return False
-        told = outbox.in_flight
+        sent = outbox.in_flight
         return (
             partition in outbox.leadership
             or outbox.everything
-            or (told is not None and any(x.partition == partition for x in told.leadership))
+            or (sent is not None and any(x.partition == partition for x in sent.leadership))
         )
 
     def everything_to(self, broker: BrokerId) -> None:
         self._outbox(broker).everything = True
 
-    def brokers_to(self, broker: BrokerId) -> None:
-        self._outbox(broker).brokers = True
+    def brokers_to_all(self) -> None:
+        """Every broker has to hear who is there."""
+        for broker in self._cluster.brokers:
+            self._outbox(broker).brokers = True
 
-    def metadata_to(self, broker: BrokerId, partition: TopicPartition) -> None:
-        self._outbox(broker).metadata.add(partition)
+    def metadata_to_all(self, partition: ControlledPartition) -> None:
+        """Every broker has to hear of the partition, for the metadata that it answers with."""
+        for broker in self._cluster.brokers:
+            self._outbox(broker).metadata.add(partition.name)
 
-    def leadership_to(self, broker: BrokerId, partition: TopicPartition) -> None:
-        self._outbox(broker).leadership.add(partition)
+    def announce(self, partition: ControlledPartition) -> None:
+        """The partition has another state: its replicas have to follow it, and all to know it."""
+        for replica in partition.replicas:
+            if replica in self._cluster.brokers:
+                self._outbox(replica).leadership.add(partition.name)
+        self.metadata_to_all(partition)
 
-    def removal_to(self, broker: BrokerId, topic: str) -> None:
-        self._outbox(broker).removed_topics.add(topic)
+    def removal_to_all(self, topic: str) -> None:
+        for broker in self._cluster.brokers:
+            self._outbox(broker).removed_topics.add(topic)
 
-    def begin_stopping(self, topic: str) -> None:
-        """`take_stopped` answers for this topic from here on; it may have no replica at all."""
-        self._stopping.add(topic)
+    # --- replicas to be deleted ---
 
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
         """Owed until it is delivered, whether the broker lives now or returns later."""
         self._to_stop.setdefault(broker, set()).add(partition)
 
-    def offer_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """To a live broker that is no replica but may have been one: owed until it is delivered or
-        withdrawn. Not once the topic counts as stopped: it could delete a later topic's replica."""
-        stopping = partition.topic in self._stopping
-        if stopping and partition not in self._to_stop.get(broker, ()):
-            self._to_stop.setdefault(broker, set()).add(partition)
-            self._offered.setdefault(broker, set()).add(partition)
+    def offer_stops(self, broker: BrokerId, topic: str) -> None:
+        """The partitions of a topic in deletion, to a live broker that is no replica but may have
+        been one. It would find that out from the topic's metadata, which nobody is sent any more.
+
+        Owed until it is delivered or withdrawn. Not once the topic counts as stopped: it could
+        delete a later topic's replica.
+        """
+        if topic not in self.stopping:
+            return
+        for partition in self._cluster.topics[topic].partitions.values():
+            name = partition.name
+            if broker not in partition.failed and name not in self._to_stop.get(broker, ()):
+                self._to_stop.setdefault(broker, set()).add(name)
+                self._offered.setdefault(broker, set()).add(name)
 
     def withdraw_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
         """What was offered can't be done; nobody waits for it."""
@@ -100,149 +122,132 @@ class Deliveries:
             self._offered[broker].discard(partition)
             self.cancel_stop(broker, partition)
 
-    def withdraw_stops(self, broker: BrokerId) -> None:
-        """The broker that it was offered to is gone."""
-        for partition in self._offered.pop(broker, ()):
-            self.cancel_stop(broker, partition)
-
     def cancel_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
         """The replica is wanted again, or its broker finds out by itself."""
         if owed := self._to_stop.get(broker):
             owed.discard(partition)
 
-    def owes_stop(
-        self, partition: TopicPartition, failed: Mapping[BrokerId, Set[TopicPartition]]
-    ) -> bool:
+    def owes_stop(self, partition: ControlledPartition) -> bool:
         """Whether a replica has still to be deleted, other than those that can't be."""
         return any(
-            partition in owed and partition not in failed.get(broker, ())
+            partition.name in owed and broker not in partition.failed
             for broker, owed in self._to_stop.items()
         )
 
+    def take_stopped(self, topic: str) -> bool:
+        """True once, when the last replica of a topic in deletion has been stopped."""
+        if topic not in self.stopping:
+            return False
+        if any(tp.topic == topic for owed in self._to_stop.values() for tp in owed):
+            return False
+        self.stopping.discard(topic)
+        return True
+
+    # --- what is gone ---
+
     def forget(self, broker: BrokerId) -> None:
-        """The broker is gone (or another incarnation): nothing of the old is owed, but deletions
-        are."""
+        """The broker, or its former incarnation, is gone: nothing of the old is owed but deletions,
+        and of these only what is no mere offer."""
         self._outboxes.pop(broker, None)
+        for partition in self._offered.pop(broker, ()):
+            self.cancel_stop(broker, partition)
 
     def forget_topic(self, topic: str) -> None:
+        """What was to be sent of it; its deletions stay owed."""
         for outbox in self._outboxes.values():
             outbox.metadata = {tp for tp in outbox.metadata if tp.topic != topic}
             outbox.leadership = {tp for tp in outbox.leadership if tp.topic != topic}
 
-    def take_stopped(self, topic: str) -> bool:
-        """True once, when the last replica of a topic in deletion has been stopped."""
-        if topic not in self._stopping:
-            return False
-        if any(tp.topic == topic for owed in self._to_stop.values() for tp in owed):
-            return False
-        self._stopping.discard(topic)
-        return True
+    # --- deliveries ---
 
     def settle(self, event: Delivered | DeliveryFailed) -> None:
-        """How a delivery ended."""
-        if isinstance(event, Delivered):
-            self.delivered(event.broker, event.delivery)
-        else:
-            self.failed(event.broker, event.delivery)
-
-    def delivered(self, broker: BrokerId, delivery: Delivery) -> None:
+        """How a delivery ended; one that is not under way any more is passed over."""
+        broker, delivery = event.broker, event.delivery
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
             return
         outbox.in_flight = None
+        if isinstance(event, Delivered):
+            self._note_stopped(broker, delivery)
+        else:
+            _owe_again(outbox, delivery)
+
+    def _note_stopped(self, broker: BrokerId, delivery: Delivery) -> None:
         if owed := self._to_stop.get(broker):
             owed.difference_update(delivery.stop)
             self._offered.get(broker, set()).difference_update(delivery.stop)
             if not owed:
                 del self._to_stop[broker]
 
-    def failed(self, broker: BrokerId, delivery: Delivery) -> None:
-        outbox = self._outboxes.get(broker)
-        if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
-            return
-        outbox.in_flight = None
-        outbox.everything |= delivery.full
-        outbox.brokers |= bool(delivery.brokers)
-        outbox.metadata.update(item.partition for item in delivery.metadata)
-        outbox.leadership.update(item.partition for item in delivery.leadership)
-        outbox.removed_topics.update(delivery.removed_topics)
-
-    def next_for(
-        self,
-        brokers: Mapping[BrokerId, BrokerInfo],
-        topics: Mapping[str, TopicInfo],
-        states: Mapping[TopicPartition, PartitionState],
-        deleting: Set[str],
-        *,
-        replicas: Callable[[TopicPartition, TopicInfo], tuple[BrokerId, ...] | None],
-        unled: Set[TopicPartition],
-        failed: Mapping[BrokerId, Set[TopicPartition]],
-    ) -> Iterator[tuple[BrokerId, Delivery]]:
-        """A delivery for each broker that is owed something and has none under way.
-
-        `replicas` are those that count. The leadership of `unled` is told to nobody; a newer state
-        of each will be. Replicas that `failed` can't be deleted before their broker has been
-        restarted.
-        """
-
-        def contents(partitions: Set[TopicPartition]) -> tuple[PartitionLeadership, ...]:
-            return _contents(partitions, topics, states, deleting, replicas, failed)
-
-        for broker, info in brokers.items():
+    def next_effects(self) -> Iterator[Deliver]:
+        """A delivery for each broker that is owed something and has none under way."""
+        for broker, info in self._cluster.brokers.items():
             outbox = self._outbox(broker)
-            stop = self._to_stop.get(broker, set()) - failed.get(broker, set())
-            if outbox.in_flight is not None or not (outbox.owes or stop):
+            if outbox.in_flight is not None:
                 continue
-            if outbox.everything:
-                metadata = {tp for tp in states if tp.topic not in deleting}
-                leadership = {
-                    tp
-                    for tp in metadata
-                    if tp.topic in topics and broker in (replicas(tp, topics[tp.topic]) or ())
-                }
-            else:
-                metadata, leadership = outbox.metadata, outbox.leadership
-            self._number += 1
-            delivery = Delivery(
-                number=self._number,
-                broker_epoch=info.epoch,
-                brokers=tuple(brokers.values()),
-                metadata=contents(metadata),
-                removed_topics=tuple(sorted(outbox.removed_topics)),
-                leadership=contents(leadership - unled),
-                full=outbox.everything,
-                stop=tuple(sorted(stop)),
+            # A failed replica can't be deleted before its broker has been restarted.
+            stop = [tp for tp in self._to_stop.get(broker, ()) if not self._has_failed(broker, tp)]
+            if outbox.owes or stop:
+                delivery = self._delivery(info, outbox, sorted(stop))
+                self._outboxes[broker] = _Outbox(in_flight=delivery)
+                yield Deliver(broker=broker, delivery=delivery)
+
+    def _delivery(
+        self, broker: BrokerInfo, outbox: _Outbox, stop: Iterable[TopicPartition]
+    ) -> Delivery:
+        if outbox.everything:
+            metadata = list(self._cluster.partitions())
+            leadership = [p for p in metadata if broker.broker_id in p.replicas]
+        else:
+            metadata = list(self._known(outbox.metadata))
+            leadership = list(self._known(outbox.leadership))
+        self._number += 1
+        return Delivery(
+            number=self._number,
+            broker_epoch=broker.epoch,
+            brokers=tuple(self._cluster.brokers.values()),
+            metadata=self._contents(metadata),
+            removed_topics=tuple(sorted(outbox.removed_topics)),
+            # A newer state of those whose leader has bounced will be written, and sent.
+            leadership=self._contents(p for p in leadership if not p.leader_has_bounced),
+            full=outbox.everything,
+            stop=tuple(stop),
+        )
+
+    def _known(self, names: Iterable[TopicPartition]) -> Iterator[ControlledPartition]:
+        for name in names:
+            partition = self._cluster.partition(name)
+            if partition is not None:
+                yield partition
+
+    def _contents(
+        self, partitions: Iterable[ControlledPartition]
+    ) -> tuple[PartitionLeadership, ...]:
+        """Those that have a state and go on being served, sorted."""
+        topics = self._cluster.topics
+        return tuple(
+            PartitionLeadership(
+                partition=partition.name,
+                topic_id=topics[partition.name.topic].info.topic_id,
+                state=partition.state,
+                assigned=partition.replicas,
+                failed=tuple(b for b in partition.replicas if b in partition.failed),
             )
-            self._outboxes[broker] = _Outbox(in_flight=delivery)
-            yield broker, delivery
+            for partition in sorted(partitions, key=lambda each: each.name)
+            if partition.state is not None and not topics[partition.name.topic].deleting
+        )
+
+    def _has_failed(self, broker: BrokerId, name: TopicPartition) -> bool:
+        partition = self._cluster.partition(name)
+        return partition is not None and broker in partition.failed
 
     def _outbox(self, broker: BrokerId) -> _Outbox:
         return self._outboxes.setdefault(broker, _Outbox())
 
 
-def _contents(
-    partitions: Set[TopicPartition],
-    topics: Mapping[str, TopicInfo],
-    states: Mapping[TopicPartition, PartitionState],
-    deleting: Set[str],
-    replicas: Callable[[TopicPartition, TopicInfo], tuple[BrokerId, ...] | None],
-    failed: Mapping[BrokerId, Set[TopicPartition]],
-) -> tuple[PartitionLeadership, ...]:
-    result = []
-    for tp in sorted(partitions):
-        info = topics.get(tp.topic)
-        state = states.get(tp)
-        if info is None or state is None or tp.topic in deleting:
-            continue
-        assigned = replicas(tp, info)
-        if assigned is not None:
-            result.append(
-                PartitionLeadership(
-                    partition=tp,
-                    topic_id=info.topic_id,
-                    state=state,
-                    assigned=assigned,
-                    failed=tuple(b for b in assigned if tp in failed.get(b, ())),
-                )
-            )
-    return tuple(result)
+def _owe_again(outbox: _Outbox, delivery: Delivery) -> None:
+    outbox.everything |= delivery.full
+    outbox.brokers |= bool(delivery.brokers)
+    outbox.metadata.update(item.partition for item in delivery.metadata)
+    outbox.leadership.update(item.partition for item in delivery.leadership)
+    outbox.removed_topics.update(delivery.removed_topics)

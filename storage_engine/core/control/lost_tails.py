@@ -14,7 +14,7 @@ ARCHITECTURE decision 4, R-REP7, KIP-903.
 from collections.abc import Mapping
 
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.control.election import Elected
+from storage_engine.core.control.election_rules import Elected
 from storage_engine.core.ids import NO_TAIL_LOST, BrokerEpoch, BrokerId
 
 

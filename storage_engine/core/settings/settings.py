@@ -1,7 +1,7 @@
 """The table of all settings. Nothing else in the project names a setting's default or range.
 
 Rule: Kafka's names, types and defaults; a row whose default differs says so in its comment, and
-what we do not do is not in the table (decision 12).
+what we do not do is not in the table.
 """
 
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS

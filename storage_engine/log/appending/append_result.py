@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from storage_engine.core.errors import KafkaError
+
 
 class AppendResult(NamedTuple):
     """Offsets of what is in the log now; of the first time when it was a duplicate."""
@@ -17,3 +19,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
     size: int
     """Bytes written."""
+
+
+AppendOutcome = AppendResult | KafkaError
+"""What became of an append that others do not depend on."""

@@ -42,7 +42,7 @@ class BatchResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBy:
     """Who has committed a batch, as far as the coordinator still knows."""
 
     owner: str = ""
@@ -54,18 +54,18 @@ class Committed:
     whose answer was lost."""
 
 
-NOT_TOLD = Committed()
+UNKNOWN_COMMITTER = CommittedBy()
 
 
-def write_committed(writer: Writer, committed: Committed) -> None:
+def write_committed(writer: Writer, committed: CommittedBy) -> None:
     writer.string(committed.owner)
     write_run(writer, committed.run)
     writer.int64(committed.rows)
     writer.int64(committed.winner)
 
 
-def read_committed(reader: Reader) -> Committed:
-    return Committed(reader.name(), read_run(reader), reader.int64(), reader.int64())
+def read_committed(reader: Reader) -> CommittedBy:
+    return CommittedBy(reader.name(), read_run(reader), reader.int64(), reader.int64())
 
 
 _NO_RUN = UUID(int=0)

@@ -16,9 +16,9 @@ from uuid import UUID
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_FLEXIBLE,
     FIRST_WITH_RUNS,
-    NOT_TOLD,
+    UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
-    Committed,
+    CommittedBy,
     Members,
     Origins,
     read_committed,
@@ -61,7 +61,7 @@ class CommitBatchResponse:
 
     error_code: int = 0
     error_message: str | None = None
-    committed: Committed = NOT_TOLD
+    committed: CommittedBy = UNKNOWN_COMMITTER
 
 
 def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
@@ -107,7 +107,7 @@ def decode_response(version: int, body: memoryview) -> CommitBatchResponse:
         response = CommitBatchResponse(
             error_code=reader.int16(),
             error_message=reader.nullable_string(),
-            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else NOT_TOLD,
+            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else UNKNOWN_COMMITTER,
         )
         reader.tags()
         return response

@@ -17,8 +17,8 @@ from uuid import UUID
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_FLEXIBLE,
     FIRST_WITH_RUNS,
-    NOT_TOLD,
-    Committed,
+    UNKNOWN_COMMITTER,
+    CommittedBy,
     Origins,
     read_committed,
     read_origins,
@@ -57,7 +57,7 @@ class JoinBatchResponse:
     producer_id: int = -1
     producer_epoch: int = -1
     origins: Origins = field(default_factory=dict)
-    committed: Committed = NOT_TOLD
+    committed: CommittedBy = UNKNOWN_COMMITTER
 
 
 def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
@@ -99,7 +99,7 @@ def decode_response(version: int, body: memoryview) -> JoinBatchResponse:
             producer_id=reader.int64(),
             producer_epoch=reader.int16(),
             origins=read_origins(reader),
-            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else NOT_TOLD,
+            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else UNKNOWN_COMMITTER,
         )
         reader.tags()
         return response

@@ -4,7 +4,7 @@ drivers that die, replays with other rows and parallelism, and zombie drivers.
 Rule: a driver goes by what it is told, as the connector does: OK and ALREADY_COMMITTED are success,
 a lost member or a task that fails ends it, and the next one replays what follows the last batch
 that is known to be committed. In half of the runs the queries copy one source, from where each of
-them is, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3, EXACTLY_ONCE.md.
+them is, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable

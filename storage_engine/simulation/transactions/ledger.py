@@ -4,7 +4,7 @@ that is what its client was told and what readers get.
 Rule: a transaction has one outcome, from the first that tells it: the answer to its client, or a
 marker in any partition. All others have to agree. Nothing is promised of what lay in a partition
 whose replicas all lost their power, nor of a transaction whose coordinator's log did. Source:
-KIP-98, KIP-890, R-SPARK2, EXACTLY_ONCE.md.
+KIP-98, KIP-890, R-SPARK2.
 """
 
 from bisect import bisect_right, insort

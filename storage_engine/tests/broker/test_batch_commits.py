@@ -1,5 +1,6 @@
-"""Micro-batches of the exactly-once sink in a simulated cluster: the rules of EXACTLY_ONCE with a
-broker around them. The rules by themselves are judged in `tests/core`. Source: R-SPARK2."""
+"""Micro-batches of the exactly-once sink in a simulated cluster: the rules of
+docs/sink-protocol.md with a broker around them. The rules by themselves are judged in `tests/core`.
+Source: R-SPARK2."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -29,6 +29,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.tests.broker.lone_partition import partition_ports
 from storage_engine.tests.broker.reassigning import Moving
 from storage_engine.tests.log.support import ManualClock
 from storage_engine.tests.protocol.hostile_batches import GOOD
@@ -174,7 +175,7 @@ def tell_leadership_again(cluster: Moving) -> None:
     broker = cluster[COLD_BROKER]
     for partition in broker.replicas:
         endpoint = next(iter(broker.parts.replicas.fetchers._fetchers))[0]
-        broker.replicas.roles.refresh_endpoint(partition, {LEADER: endpoint})
+        broker.replicas.refresh_endpoint(partition, {LEADER: endpoint})
     broker.replicas.roles_taken()
 
 
@@ -254,12 +255,13 @@ class Follower:
             unclean_leader_election_enable=False,
             flush_before_ack=durable,
         )
+        ports = partition_ports(self.loop, flush=DurableAcks(self.loop, self.loop).flush)
         self.partitions = []
         for number in range(partitions):
             tp = TopicPartition("t", number)
             log = PartitionLog.open(folder / str(tp), tp, LogConfig(), clock=ManualClock())
             partition = HostedPartition(
-                tp, log=log, topic_id=UUID(int=1), config=config, high_watermark=0
+                tp, log=log, topic_id=UUID(int=1), config=config, high_watermark=0, ports=ports
             )
             partition.become_follower(1)
             self.partitions.append(partition)
@@ -270,15 +272,11 @@ class Follower:
         throttle = ReplicationThrottle(
             2, clock=self.loop, leader_rate=lambda: 1, follower_rate=lambda: 1
         )
-        durable_acks = DurableAcks(
-            self.loop, self.loop, on_flushed=lambda _: None, on_failure=lambda *_: None
-        )
         self.fetchers = FetcherManager(
             settings,
             FetcherPorts(
                 transport=self.leader, scheduler=self.loop, clock=self.loop,
-                broker_epoch=lambda: 1, flush=durable_acks.flush, on_failure=lambda *_: None,
-                keep_log_starts=lambda _: True, throttle=throttle,
+                broker_epoch=lambda: 1, keep_log_starts=lambda _: True, throttle=throttle,
             ),
         )  # fmt: skip
         for partition in self.partitions:

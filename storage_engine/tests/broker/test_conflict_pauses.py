@@ -13,7 +13,7 @@ from storage_engine.broker.controller.conflict_pauses import (
 from storage_engine.core.control.controller_events import (
     StatesRead,
     TopicDeleted,
-    TopicsChanged,
+    TopicsRead,
     WriteOutcome,
 )
 from storage_engine.core.ids import TopicPartition
@@ -76,7 +76,7 @@ def test_a_deleted_topic_leaves_nothing_to_a_later_one_of_its_name():
     driven.step(TopicDeleted(topic="t"))
     pauses.forget_topic("t")
     pauses.written({TP: (WriteOutcome.CONFLICT, None)})
-    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
+    driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
     assert pause_ms(pauses) == CONFLICT_PAUSE_MS
 
@@ -84,7 +84,7 @@ def test_a_deleted_topic_leaves_nothing_to_a_later_one_of_its_name():
 def test_a_topic_made_anew_by_others_begins_anew():
     driven, pauses = refused()
     anew = replace(topic("t", (1, 2, 3), (2, 3, 1)), topic_id=UUID(int=2))
-    driven.step(TopicsChanged(topics={"t": anew}))
+    driven.step(TopicsRead(topics={"t": anew}))
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
     assert pause_ms(pauses) == CONFLICT_PAUSE_MS
 
@@ -95,10 +95,11 @@ def test_nothing_is_remembered_of_a_topic_that_was_deleted(tmp_path):
         assert cluster.create_topic("t").error_code == 0
         cluster.wait_in_sync(TP, 1, 2, 3)
         acting = cluster.controller.parts.cluster.controller.acting
-        acting._states_written({TP: (WriteOutcome.CONFLICT, acting.core.states[TP])})
+        known: Any = acting.core.state(TP)
+        acting._states_written({TP: (WriteOutcome.CONFLICT, known)})
         assert acting._pauses._refused
         cluster.answer(cluster.delete_topic("t"))
-        assert "t" not in acting.core.topics
+        assert acting.core.topic("t") is None
         assert not acting._pauses._refused
     finally:
         cluster.close()
@@ -128,7 +129,7 @@ def failover_whose_answer_is_lost(cluster: SimulatedCluster) -> None:
         assert cluster.state(tp).leader == leader.id
     cluster.loop.run_for(3000)
     acting = controller.parts.cluster.controller.acting
-    known = acting.core.states[partitions[1]]
+    known: Any = acting.core.state(partitions[1])
     for _ in range(MANY):
         acting._states_written({partitions[1]: (WriteOutcome.CONFLICT, known)})
     cluster.loop.run_for(6000)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.replicas.appends import Appends
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
@@ -392,7 +392,7 @@ def test_a_list_is_not_whole_while_a_coordinator_starts_anew(cluster, monkeypatc
         raise KafkaError("the disk is full", ErrorCode.KAFKA_STORAGE_ERROR)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Appends, "append_state", refuse)
+        patched.setattr(HostedPartition, "append_state", refuse)
         asked = cluster.ask(coordinator, offset_commit.API, 8, client.commit_request(2))
         assert ErrorCode.of(_partition_code(client.answered(asked))) is ErrorCode.NOT_COORDINATOR
         code, groups = listed()

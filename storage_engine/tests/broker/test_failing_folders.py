@@ -166,7 +166,7 @@ def test_a_failed_fsync_is_never_tried_again(cluster):
 def test_a_damaged_file_takes_only_its_own_partition_offline(cluster):
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 1)
     replicas = cluster[1].replicas
-    replicas.fail(replicas.get(led), LogStorageError("the file is too short"))
+    replicas.get(led).fail(LogStorageError("the file is too short"))
     cluster.loop.run_for(2000)
     assert cluster.state(led).leader != 1
     for tp in PARTITIONS:

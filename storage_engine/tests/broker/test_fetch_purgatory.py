@@ -1,4 +1,4 @@
-"""When a fetch is answered at once: the four conditions of document 001, and what else ends its
+"""When a fetch is answered at once: the four conditions of R-NET2, and what else ends its
 wait (R-NET2)."""
 
 from collections.abc import Iterator

@@ -16,6 +16,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.tests.broker.lone_partition import partition_ports
 from storage_engine.tests.log.support import TP, open_log
 from storage_engine.tests.protocol.hostile_batches import GOOD, INT64_MAX, batch
 
@@ -65,15 +66,21 @@ def test_hostile_records_are_not_appended_and_are_fetched_again(tmp_path, name):
     config = TopicConfig(
         log=LogConfig(), min_insync_replicas=1, unclean_leader_election_enable=False
     )
-    partition = HostedPartition(TP, log=log, topic_id=UUID(int=1), config=config, high_watermark=0)
-    partition.become_follower(1)
     failures: list[Any] = []
+    partition = HostedPartition(
+        TP,
+        log=log,
+        topic_id=UUID(int=1),
+        config=config,
+        high_watermark=0,
+        ports=partition_ports(loop, on_failure=lambda *failure: failures.append(failure)),
+    )
+    partition.become_follower(1)
     fetchers = FetcherManager(
         SETTINGS,
         FetcherPorts(
             transport=leader, scheduler=loop, clock=loop, broker_epoch=lambda: 1,
-            flush=lambda *_: None,
-            on_failure=lambda *failure: failures.append(failure), keep_log_starts=lambda _: True,
+            keep_log_starts=lambda _: True,
             throttle=ReplicationThrottle(
                 2, clock=loop, leader_rate=lambda: 1, follower_rate=lambda: 1
             ),

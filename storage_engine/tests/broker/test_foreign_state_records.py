@@ -59,7 +59,7 @@ def write(cluster: SimulatedCluster, tp: TopicPartition, *entries: tuple[bytes, 
     leader = cluster.state(tp).leader
     partition = cluster[leader].replicas.get(tp)
     batch = encode_raw(entries, now_ms=cluster.loop.wall_ms())
-    cluster[leader].replicas.appends.append_state(tp, partition.leader_epoch, batch)
+    partition.append_state(partition.leader_epoch, batch)
     cluster.loop.run_for(2_000)
     cluster[leader].kill(session_ends_at_once=True)
     cluster.loop.run_until(lambda: cluster.state(tp).leader not in (-1, leader))

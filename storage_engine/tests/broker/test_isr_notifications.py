@@ -7,6 +7,7 @@ import pytest
 
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -34,9 +35,9 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
     follower.pause()
     cluster.loop.run_until(lambda: follower.id not in cluster.state(TP).isr)
     core = cluster.controller.parts.cluster.controller.acting.core
-    cluster.loop.run_until(lambda: follower.id not in core.states[TP].isr, limit_ms=5_000)
+    cluster.loop.run_until(lambda: follower.id not in core.state(TP).isr, limit_ms=5_000)
     follower.resume()
-    cluster.loop.run_until(lambda: follower.id in core.states[TP].isr, limit_ms=20_000)
+    cluster.loop.run_until(lambda: follower.id in core.state(TP).isr, limit_ms=20_000)
 
 
 def test_the_parent_of_the_notices_of_failed_folders_is_made_again(cluster):
@@ -67,8 +68,7 @@ def test_a_notification_of_many_changes_is_split_so_that_zookeeper_takes_it():
         recorder,
         recorder,
         local=1,
-        is_fenced=lambda: False,
-        on_high_watermark=lambda _partition: None,
+        lease=Lease(lambda: True),
     )
     changed = {TopicPartition(f"{n:06d}" + "x" * 243, 2**31 - 1) for n in range(10_000)}
     for tp in changed:

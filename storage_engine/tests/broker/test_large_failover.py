@@ -13,6 +13,7 @@ from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.full_orders import FullOrders
 from storage_engine.broker.handlers.controller.leader_and_isr import LeaderAndIsrHandler
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore
@@ -87,7 +88,8 @@ class Replicas:
 
     def __init__(self) -> None:
         self.applied = 0
-        self.unfenced = False
+        self.lease = Lease(lambda: True)
+        self.lease.fence()
         self.woken = 0
         self.postponed = SimpleNamespace(forget_all=lambda: None)
 
@@ -97,9 +99,6 @@ class Replicas:
 
     def roles_taken(self) -> None:
         self.woken += 1
-
-    def unfence(self) -> None:
-        self.unfenced = True
 
 
 @pytest.mark.parametrize("newer_controller", [False, True])
@@ -142,7 +141,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     (answer,) = answers
     refusal = ErrorCode.STALE_CONTROLLER_EPOCH if newer_controller else ErrorCode.STALE_BROKER_EPOCH
     assert ErrorCode.of(answer.error_code) is refusal
-    assert (replicas.applied, replicas.unfenced, replicas.woken) == (applied, False, 1)
+    assert (replicas.applied, replicas.lease.is_fenced, replicas.woken) == (applied, True, 1)
 
 
 def test_acks_all_does_not_wait_for_the_end_of_a_followers_long_poll(cluster):

@@ -404,7 +404,7 @@ def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_t
 
     def append() -> None:
         appended_ms.append(cluster.loop.now_ms)
-        broker.replicas.appends.append(tp, make_batch(), acks=-1)
+        broker.replicas.get(tp).append(make_batch(), acks=-1)
 
     class Answering(fetch_handler._Answering):
         def _read(self, read):

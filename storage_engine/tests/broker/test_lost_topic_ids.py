@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.topic_deletions import TopicDeletions
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.apis import create_partitions, delete_topics
@@ -60,7 +60,7 @@ def test_an_id_that_is_put_back_makes_no_other_topic(topic, monkeypatch):
     lose_ids(topic, "t")
     removed = []
     monkeypatch.setattr(
-        Controller, "_on_removed_by_others", lambda _self, name: removed.append(name)
+        TopicDeletions, "removed_by_others", lambda _self, name: removed.append(name)
     )
     put(topic, PATH, fields(topic, PATH) | {"topic_id": topic_id})
     topic.loop.run_for(5000)

@@ -123,7 +123,7 @@ def test_a_faithful_replay_has_the_same_number_of_rows_however_many_are_written(
 
 @pytest.mark.parametrize("rows", [1, 5])
 def test_what_a_client_does_not_tell_is_not_counted(cluster, caplog, rows):
-    """`SinkBatches.commit_rows` with the rows alone."""
+    """`MicroBatches.commit` with the rows alone."""
     first, second = (Job(cluster, 5).begin() for _ in range(2))
     first.commit(rows=rows)
     caplog.clear()

@@ -60,7 +60,7 @@ def test_an_exception_in_one_order_keeps_no_other_from_being_carried_out(
 ):
     monkeypatch.setattr(unexpected, "is_fatal", False)
     replicas = cluster[1].replicas
-    hosted = replicas._hosted
+    hosted = replicas._open
     tries: dict[TopicPartition, int] = {}
 
     def fail_once(tp: TopicPartition, item: Any) -> Any:
@@ -72,7 +72,7 @@ def test_an_exception_in_one_order_keeps_no_other_from_being_carried_out(
                 raise OurBugError("of the test")
         return hosted(tp, item)
 
-    monkeypatch.setattr(replicas, "_hosted", fail_once)
+    monkeypatch.setattr(replicas, "_open", fail_once)
     make_topic(cluster)
     cluster.loop.run_until(
         lambda: all(replicas.get(tp) is not None for tp in PARTITIONS), limit_ms=10_000

@@ -161,7 +161,7 @@ def _move_leadership_away_and_back(cluster) -> None:
 
 
 def _lose_the_lease(cluster) -> None:
-    leader(cluster, COMPACTED).replicas.fence()
+    leader(cluster, COMPACTED).replicas.lease.fence()
 
 
 def _lose_the_other_replica(cluster) -> None:
@@ -169,8 +169,8 @@ def _lose_the_other_replica(cluster) -> None:
     leader_id = leader(cluster, COMPACTED).id
     cluster[3 - leader_id].parts.replicas.fetchers.close()
     # It lags only behind something. This way in does not wait for a thread.
-    appends = cluster[leader_id].replicas.appends
-    early = appends.append(COMPACTED, batch_of(b"early", codec="none"), acks=1)
+    partition = cluster[leader_id].replicas.get(COMPACTED)
+    early = partition.append(batch_of(b"early", codec="none"), acks=1)
     assert isinstance(early, AppendResult)
     cluster.loop.run_until(lambda: leading(cluster, COMPACTED).in_sync_count == 1, limit_ms=120_000)
 

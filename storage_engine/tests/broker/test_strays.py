@@ -1,4 +1,4 @@
-"""Logs of topics that went while their broker was away. Source: R-CTL6, decision 701."""
+"""Logs of topics that went while their broker was away. Source: R-CTL6."""
 
 from collections.abc import Iterator
 

@@ -55,15 +55,16 @@ def write(cluster, producer: int) -> int:
     """A batch of the producer's transaction, as the coordinator will let it through."""
     broker = leader(cluster)
     batch = encoded([KEY], (producer, 0, next_sequence(log_of(broker), producer)))
-    appends = broker.replicas.appends
-    outcome = appends.append(TP, transactional(batch), acks=-1, in_transaction=True)
+    partition = broker.replicas.get(TP)
+    outcome = partition.append(transactional(batch), acks=-1, in_transaction=True)
     assert isinstance(outcome, AppendResult), outcome
     return outcome.base_offset
 
 
 def end(cluster, producer: int, *, commits: bool, coordinator_epoch: int = 0) -> int:
     marker = TransactionMarker(commits, coordinator_epoch)
-    return leader(cluster).replicas.appends.append_marker(TP, producer, 0, marker).base_offset
+    partition = leader(cluster).replicas.get(TP)
+    return partition.append_marker(producer, 0, marker).base_offset
 
 
 def fetch(cluster, offset: int, *, isolation: int = 1, wait_ms: int = 0):

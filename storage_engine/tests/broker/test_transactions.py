@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
@@ -391,19 +392,18 @@ def test_a_coordinator_whose_record_is_refused_starts_anew_from_the_log(cluster,
     first.add(A)
     first.write(A, b"1")
     broker = cluster[first.coordinator()]
-    appends = broker.replicas.appends
     refusals = []
 
-    def refuse(tp, leader_epoch, records, **_):
-        refusals.append(tp)
+    def refuse(partition, leader_epoch, records, **_):
+        refusals.append(partition)
         raise LogFullError("no room")
 
-    append_state = appends.append_state
-    monkeypatch.setattr(appends, "append_state", refuse)
+    append_state = HostedPartition.append_state
+    monkeypatch.setattr(HostedPartition, "append_state", refuse)
     answers = cluster.ask(broker.id, end_txn.API, 4, first.end_request(commits=True))
     code = ErrorCode.of(cluster.answer(answers).error_code)
     assert refusals and code is ErrorCode.NOT_COORDINATOR
-    monkeypatch.setattr(appends, "append_state", append_state)
+    monkeypatch.setattr(HostedPartition, "append_state", append_state)
     assert log_of(cluster, A).last_stable_offset == 0
     first.end(commits=True)
     settle(cluster, A)

@@ -1,5 +1,4 @@
-"""The client is imported afresh by each of Spark's worker processes, so it must be light
-(FACTS.md)."""
+"""The client is imported afresh by each of Spark's worker processes, so it must be light."""
 
 import subprocess
 import sys

@@ -15,7 +15,7 @@ from storage_engine.core.control.controller_events import (
     ControlledShutdownRequested,
     Loaded,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
 )
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
@@ -115,7 +115,7 @@ class World(WorldReplication):
             assignment=assignment,
             unclean_election=self.unclean,
         )
-        self.tell(TopicsChanged(topics={name: self.topics[name]}))
+        self.tell(TopicsRead(topics={name: self.topics[name]}))
 
     def request_deletion(self, name: str) -> None:
         self.to_delete.add(name)

@@ -26,6 +26,7 @@ from storage_engine.tests.core.cluster_parts import (
     ControllerHost,
     ReplicaLog,
 )
+from storage_engine.tests.core.controller_bench import with_assignment
 
 LAG_MS = 100
 BROKERS = (1, 2, 3, 4)
@@ -130,7 +131,7 @@ class WorldZooKeeper:
             return False
         for change in effect.changes:
             self._check_move(TopicPartition(effect.topic, change.partition), change)
-            info = info.with_assigned(change.partition, change.wanted)
+            info = with_assignment(info, change.partition, change.wanted)
             self.caught_up.discard(TopicPartition(effect.topic, change.partition))
         self.topics[effect.topic] = info
         for change in effect.changes:

@@ -1,8 +1,14 @@
 """A controller whose writes and deliveries are answered when a test says so."""
 
+from dataclasses import replace
 from uuid import UUID
 
-from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.control.cluster_state import (
+    BrokerInfo,
+    PartitionAssignment,
+    PartitionState,
+    TopicInfo,
+)
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     Deliver,
@@ -46,6 +52,18 @@ def topic(name: str = "t", *replicas: tuple[int, ...], unclean: bool = False) ->
             p: tuple(BrokerId(b) for b in rs) for p, rs in enumerate(replicas or ((1, 2, 3),))
         },
         unclean_election=unclean,
+    )
+
+
+def with_assignment(info: TopicInfo, number: int, assignment: PartitionAssignment) -> TopicInfo:
+    """The same topic, with another assignment of one partition."""
+    moves = {p: move for p, move in info.reassignments.items() if p != number}
+    if assignment.reassignment is not None:
+        moves[number] = assignment.reassignment
+    return replace(
+        info,
+        assignment={**info.assignment, number: assignment.replicas},
+        reassignments=dict(sorted(moves.items())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Where replicas go. Source: R-REP1, documents 000 and 001."""
+"""Where replicas go. Source: R-REP1."""
 
 from collections import Counter
 

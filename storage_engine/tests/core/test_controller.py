@@ -12,7 +12,7 @@ from storage_engine.core.control.controller_events import (
     ReadStates,
     StatesRead,
     StatesWritten,
-    TopicsChanged,
+    TopicsRead,
     TopicsReady,
     WriteOutcome,
 )
@@ -51,7 +51,7 @@ def test_a_new_controller_tells_every_broker_everything():
 def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_sync():
     driven = Driven()
     driven.step(Loaded(brokers=brokers(2, 3), topics={}, states={}))
-    driven.step(TopicsChanged(topics={"t": topic()}))
+    driven.step(TopicsRead(topics={"t": topic()}))
     (write,) = driven.writes()
     assert (write.state.leader, write.state.isr) == (2, (2, 3))
     assert (write.state.leader_epoch, write.expected_partition_epoch) == (0, None)
@@ -61,7 +61,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_
 def test_a_creation_is_ready_when_all_partitions_have_a_state():
     driven = Driven()
     driven.step(Loaded(brokers=brokers(1), topics={}, states={}))
-    driven.step(TopicsChanged(topics={"t": topic("t", (1,), (1,))}))
+    driven.step(TopicsRead(topics={"t": topic("t", (1,), (1,))}))
     first, second = driven.writes()
     accepted = WriteOutcome.ACCEPTED
     driven.step(StatesWritten(outcomes={first.partition: (accepted, first.state)}))
@@ -73,7 +73,7 @@ def test_a_creation_is_ready_when_all_partitions_have_a_state():
 def test_a_topic_that_is_reported_again_is_ready_again():
     # Whoever wrote it may have been overtaken by the watch.
     driven = running()
-    driven.step(TopicsChanged(topics={"t": topic()}))
+    driven.step(TopicsRead(topics={"t": topic()}))
     assert driven.of(TopicsReady) == [TopicsReady(topics=("t",))]
 
 
@@ -87,7 +87,7 @@ def test_a_new_partition_without_a_live_replica_waits_for_one():
 
 def test_added_partitions_get_a_leader_and_the_old_ones_keep_theirs():
     driven = running()
-    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
+    driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
     assert [w.partition for w in driven.writes()] == [TopicPartition("t", 1)]
 
 
@@ -96,16 +96,16 @@ def test_added_partitions_get_a_leader_and_the_old_ones_keep_theirs():
 
 def test_a_topic_as_it_was_before_it_grew_changes_nothing():
     driven = running()
-    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
+    driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
     (write,) = driven.writes()
     # Read before the growth, told after it; the new partition is looked at once more.
-    driven.step(TopicsChanged(topics={"t": topic()}))
+    driven.step(TopicsRead(topics={"t": topic()}))
     driven.step(StatesWritten(outcomes={write.partition: (WriteOutcome.UNKNOWN, write.state)}))
     driven.step(StatesRead(states={write.partition: None}))
     assert [again.partition for again in driven.writes()] == [TopicPartition("t", 1)]
     made_anew = replace(topic(), topic_id=UUID(int=2))
-    driven.step(TopicsChanged(topics={"t": made_anew}))
-    assert driven.core.topics["t"] == made_anew
+    driven.step(TopicsRead(topics={"t": made_anew}))
+    assert driven.core.topic("t") == made_anew
 
 
 def test_a_dead_leader_is_replaced_by_the_first_live_in_sync_replica():
@@ -288,7 +288,7 @@ def test_what_a_later_controller_wrote_is_told_by_that_one_only():
     driven.deliver_all()
     newer = replace(state(2, 1, 2, epoch=4, version=6), controller_epoch=ControllerEpoch(10))
     assert driven.step(StatesRead(states={TP: newer})) == []
-    assert driven.core.states[TP] != newer
+    assert driven.core.state(TP) != newer
 
 
 def test_an_unknown_outcome_that_was_written_is_taken_for_it():

@@ -1,9 +1,9 @@
 """Random faults around the real controller and leaders: what must always hold, and what must come
-once the faults stop. Source: decisions 3 and 4 of the architecture, R-CTL2 to R-CTL6, R-REP9."""
+once the faults stop. Source: R-CTL2 to R-CTL6, R-REP9."""
 
 import pytest
 
-from storage_engine.core.control import controller
+from storage_engine.core.control import partition_elections
 from storage_engine.tests.core.cluster_world import World
 
 
@@ -60,7 +60,7 @@ def test_some_partition_goes_on_after_all_of_its_isr_lost_power():
 
 def test_without_suspects_a_broker_that_lost_its_tail_leads(monkeypatch):
     """The rule taken away: the random world finds it."""
-    monkeypatch.setattr(controller, "suspects", lambda state, brokers: frozenset())
+    monkeypatch.setattr(partition_elections, "suspects", lambda state, brokers: frozenset())
     with pytest.raises(AssertionError, match=r"lost its tail|acknowledged record \d+"):
         for seed in range(80):
             live(seed, 1500, power=True).settle()

@@ -106,7 +106,7 @@ def test_what_an_earlier_incarnation_could_not_serve_counts_no_more():
     driven.step(BrokersChanged(brokers=brokers(1, 2, 3, b1=2)))
     driven.answer()
     driven.step(BalanceChecked(percentage=0))
-    assert driven.core._failed == {}
+    assert not driven.core._cluster.partition(TP).failed
 
 
 def test_a_broker_that_reports_failures_is_told_everything_again():

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.control.election import (
+from storage_engine.core.control.election_rules import (
     Elected,
     controlled_shutdown_election,
     first_election,
@@ -48,8 +48,8 @@ def test_a_live_member_of_the_isr_is_preferred_to_an_unclean_leader():
 
 
 def test_dead_followers_leave_the_isr_and_the_leader_stays():
-    assert shrink_to_live(REPLICAS, 1, (1, 2, 3), {1, 3}) == Elected(leader=1, isr=(1, 3))
-    assert shrink_to_live(REPLICAS, 1, (1, 3), {1, 3}) is None
+    assert shrink_to_live(1, (1, 2, 3), {1, 3}) == Elected(leader=1, isr=(1, 3))
+    assert shrink_to_live(1, (1, 3), {1, 3}) is None
 
 
 def test_a_leaving_leader_hands_over_and_leaves_the_isr():

@@ -1,4 +1,4 @@
-"""Truncation by leader epochs: KIP-101, KIP-279 and the loss of document 003. Source: R-REP8.
+"""Truncation by leader epochs: KIP-101, KIP-279. Source: R-REP8.
 
 Logs here are lists of (epoch, payload); the epoch cache is the real one.
 """

@@ -1,12 +1,11 @@
-"""Who may lead after machines lost their power: ARCHITECTURE decision 4, R-REP7, R-REP9."""
+"""Who may lead after machines lost their power: R-REP7, R-REP9."""
 
 from collections.abc import Collection
 
 import pytest
 
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.control.decision import Situation, wanted
-from storage_engine.core.control.election import Elected
+from storage_engine.core.control.election_rules import Elected, Situation, due_election
 from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
 from storage_engine.core.ids import (
     NO_TAIL_LOST,
@@ -61,7 +60,7 @@ def elected(
     unclean: bool = False,
 ) -> Elected | None:
     """Of replicas 1, 2, 3."""
-    return wanted(
+    return due_election(
         Situation(
             assigned=(BrokerId(1), BrokerId(2), BrokerId(3)),
             state=state(leader, isr),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage_engine.core.control.cluster_state import PartitionAssignment, Reassignment
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BrokersChanged,
@@ -12,18 +13,28 @@ from storage_engine.core.control.controller_events import (
     TopicDeletionRequested,
     WriteAssignments,
 )
-from storage_engine.core.control.reassignment import (
-    Assigned,
-    Reassignment,
-    reassignment_election,
-    target_problem,
-)
+from storage_engine.core.control.election_rules import reassignment_election
+from storage_engine.core.control.reassignments import target_problem
 from storage_engine.core.ids import BrokerId
-from storage_engine.tests.core.controller_bench import TP, Driven, brokers, running, state, topic
+from storage_engine.tests.core.controller_bench import (
+    TP,
+    Driven,
+    brokers,
+    running,
+    state,
+    topic,
+    with_assignment,
+)
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number) for number in numbers)
+
+
+def assigned(
+    *, replicas: tuple[BrokerId, ...], reassignment: Reassignment | None = None
+) -> PartitionAssignment:
+    return PartitionAssignment(replicas=replicas, reassignment=reassignment)
 
 
 OLD, NEW, ALL = ids(1, 2, 3), ids(4, 5, 6), ids(1, 2, 3, 4, 5, 6)
@@ -40,18 +51,18 @@ def begun() -> Driven:
 
 
 def applied(driven: Driven, write: WriteAssignments):
-    info = driven.core.topics[write.topic]
+    info = driven.core.topic(write.topic)
     for change in write.changes:
         assert info.assigned(change.partition) == change.expected
-        info = info.with_assigned(change.partition, change.wanted)
+        info = with_assignment(info, change.partition, change.wanted)
     return info
 
 
 def caught_up(driven: Driven) -> Driven:
     """All six are in sync, step 7 and 8 are written."""
     driven.answer()
-    version = driven.core.states[TP].partition_epoch + 1
-    epoch = driven.core.states[TP].leader_epoch
+    version = driven.core.state(TP).partition_epoch + 1
+    epoch = driven.core.state(TP).leader_epoch
     driven.step(StatesRead(states={TP: state(1, *ALL, epoch=epoch, version=version)}))
     (seventh,) = driven.writes()
     assert (seventh.state.leader, seventh.state.isr) == (4, ALL)
@@ -62,15 +73,15 @@ def caught_up(driven: Driven) -> Driven:
 
 
 def test_a_move_begins_with_original_and_target():
-    assert Assigned(replicas=OLD).towards(NEW) == Assigned(replicas=ALL, reassignment=MOVE)
-    assert Assigned(replicas=OLD).towards(ids(2, 1, 4)).replicas == ids(1, 2, 3, 4)
-    moving = Assigned(replicas=ALL, reassignment=MOVE)
+    assert assigned(replicas=OLD).towards(NEW) == assigned(replicas=ALL, reassignment=MOVE)
+    assert assigned(replicas=OLD).towards(ids(2, 1, 4)).replicas == ids(1, 2, 3, 4)
+    moving = assigned(replicas=ALL, reassignment=MOVE)
     assert (moving.adding, moving.removing) == (NEW, OLD)
-    assert moving.finished() == Assigned(replicas=NEW)
+    assert moving.finished() == assigned(replicas=NEW)
 
 
 def test_another_direction_keeps_who_is_there_until_the_end():
-    turned = Assigned(replicas=ALL, reassignment=MOVE).towards(ids(1, 7))
+    turned = assigned(replicas=ALL, reassignment=MOVE).towards(ids(1, 7))
     assert turned.replicas == ids(1, 2, 3, 7, 4, 5, 6)
     assert turned.reassignment == Reassignment(original=OLD, target=ids(1, 7))
     assert turned.removing == ids(2, 3, 4, 5, 6)
@@ -127,7 +138,7 @@ def test_old_replicas_are_deleted_only_after_a_write_has_left_them_out():
     told = [item for d in made for item in d.delivery.leadership if d.broker == 4]
     assert told[-1].assigned == NEW, "the leader knows no others any more"
     (write,) = driven.last_of(WriteAssignments)
-    assert write.changes[0].wanted == Assigned(replicas=NEW)
+    assert write.changes[0].wanted == assigned(replicas=NEW)
 
 
 def test_the_assignment_is_written_last_and_then_the_request_goes():
@@ -148,11 +159,11 @@ def test_a_deletion_of_old_replicas_is_taken_back_when_they_are_wanted_again():
     driven.answer_last()
     (write,) = driven.last_of(WriteAssignments)
     driven.step(AssignmentsWritten(topic="t", info=applied(driven, write)))
-    assert driven.core.topics["t"].reassignments[0].is_cancellation
+    assert driven.core.topic("t").reassignments[0].is_cancellation
     for effect in driven.deliver_all():
         # One that was under way already is followed by the order to begin anew.
         assert not effect.delivery.stop or effect.broker in OLD
-    assert not driven.core._deliveries.owes_stop(TP, {})
+    assert not driven.core._deliveries.owes_stop(driven.core._cluster.partition(TP))
 
 
 def test_a_request_to_go_back_is_not_done_while_the_first_step_is_being_written():
@@ -170,7 +181,7 @@ def test_a_dead_old_broker_is_not_waited_for():
     driven = caught_up(begun())
     driven.answer()
     driven.step(BrokersChanged(brokers=brokers(4, 5, 6)))
-    assert driven.last_of(WriteAssignments)[0].changes[0].wanted == Assigned(replicas=NEW)
+    assert driven.last_of(WriteAssignments)[0].changes[0].wanted == assigned(replicas=NEW)
 
 
 def test_nobody_else_is_preferred_once_targets_are_in_sync():
@@ -178,7 +189,7 @@ def test_nobody_else_is_preferred_once_targets_are_in_sync():
     driven.step(ElectionRequested(partitions=(TP,)))
     driven.answer_last()
     assert driven.core.preferred_replica(TP) == 4
-    assert driven.core.states[TP].leader == 4
+    assert driven.core.state(TP).leader == 4
 
 
 def test_a_topic_in_deletion_is_not_moved():
@@ -191,9 +202,9 @@ def test_a_topic_in_deletion_is_not_moved():
 
 
 def test_a_new_controller_goes_on_from_what_it_reads():
-    info = topic().with_assigned(0, Assigned(replicas=ALL, reassignment=MOVE))
+    info = with_assignment(topic(), 0, assigned(replicas=ALL, reassignment=MOVE))
     driven = running(live=ALL, info=info, known=state(4, *NEW))
     driven.answer_last()
-    assert driven.core.states[TP].isr == NEW
+    assert driven.core.state(TP).isr == NEW
     driven.deliver_all()
-    assert driven.last_of(WriteAssignments)[0].changes[0].wanted == Assigned(replicas=NEW)
+    assert driven.last_of(WriteAssignments)[0].changes[0].wanted == assigned(replicas=NEW)

@@ -1,4 +1,4 @@
-"""The table of settings: decision 12."""
+"""The table of settings: names, types, ranges, and what a wrong one is told."""
 
 import pytest
 from hypothesis import given

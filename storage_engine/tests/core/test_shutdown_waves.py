@@ -86,7 +86,7 @@ def test_it_hears_when_nothing_is_left_to_give_up():
     driven.step(REQUEST)
     assert finish(driven) == -(-(LED + FOLLOWED) // LEAST_IN_WAVE)
     assert driven.last_of(ShutdownProgress)[0].remaining == ()
-    assert all(LEAVING not in known.isr for known in driven.core.states.values())
+    assert all(LEAVING not in known.isr for known in driven.core.states().values())
 
 
 def test_a_refused_write_keeps_its_wave_open():
@@ -105,7 +105,7 @@ def test_a_new_leader_that_dies_before_it_knows_keeps_nobody_waiting():
     driven.step(BrokersChanged(brokers=brokers(1, 3)))
     finish(driven)
     assert driven.last_of(ShutdownProgress)[0].remaining == ()
-    assert {known.leader for known in driven.core.states.values()} == {3}
+    assert {known.leader for known in driven.core.states().values()} == {3}
 
 
 def test_a_broker_of_very_many_partitions_takes_no_more_than_so_many_waves():

@@ -16,14 +16,22 @@ from storage_engine.core.control.controller_events import (
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
-    TopicsChanged,
+    TopicsRead,
     WriteOutcome,
 )
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,
 )
-from storage_engine.tests.core.controller_bench import TP, Driven, brokers, running, state, topic
+from storage_engine.tests.core.controller_bench import (
+    TP,
+    Driven,
+    brokers,
+    running,
+    state,
+    topic,
+    with_assignment,
+)
 
 
 def test_a_topic_is_gone_when_all_its_replicas_are():
@@ -38,8 +46,8 @@ def test_a_topic_is_gone_when_all_its_replicas_are():
     driven.step(Delivered(broker=last.broker, delivery=last.delivery))
     assert driven.of(DeleteTopicNodes) == [DeleteTopicNodes(topic="t", partitions=(0,))]
     driven.step(TopicDeleted(topic="t"))
-    assert driven.core.topics == {}
-    assert driven.core.states == {}
+    assert driven.core.topic("t") is None
+    assert driven.core.states() == {}
 
 
 def test_a_deletion_waits_for_a_dead_broker_to_return():
@@ -114,7 +122,7 @@ def test_a_deletion_waits_for_a_write_under_way():
 def test_a_topic_that_changed_while_it_was_deleted_leaves_nothing_behind():
     driven = running(live=(1, 2, 3))
     driven.step(TopicDeletionRequested(topics=("t",)))
-    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
+    driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
     driven.deliver_all()
     driven.step(TopicDeleted(topic="t"))
     driven.step(BrokersChanged(brokers=brokers(1, 2)))
@@ -126,11 +134,11 @@ def test_a_move_that_is_written_while_the_topic_is_deleted_keeps_no_replica():
     files (seed 40080 of the random world)."""
     driven = Driven()
     towards = topic().assigned(0).towards((BrokerId(2), BrokerId(3)))
-    moving = topic().with_assigned(0, towards)
+    moving = with_assignment(topic(), 0, towards)
     driven.step(Loaded(brokers=brokers(1, 2, 3), topics={"t": moving}, states={TP: state(2, 2, 3)}))
     driven.deliver_all()
     driven.step(TopicDeletionRequested(topics=("t",)))
-    driven.step(AssignmentsWritten(topic="t", info=moving.with_assigned(0, towards.finished())))
+    driven.step(AssignmentsWritten(topic="t", info=with_assignment(moving, 0, towards.finished())))
     (to_1,) = [effect for effect in driven.deliveries if effect.broker == 1]
     driven.step(DeliveryFailed(broker=to_1.broker, delivery=to_1.delivery))
     assert [e.delivery.stop for e in driven.of(Deliver)] == [(TP,)]

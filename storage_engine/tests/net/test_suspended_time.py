@@ -1,4 +1,4 @@
-"""The clock of leases runs on while the machine is suspended (R-REP11, decision 5)."""
+"""The clock of leases runs on while the machine is suspended (R-REP11)."""
 
 import time
 from collections.abc import Callable

@@ -13,15 +13,16 @@ from unittest.mock import patch
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.lease import Lease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.replicas.replica_roles import ReplicaRoles
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.fetch_reads import FetchReader
-from storage_engine.core.control import controller, decision
-from storage_engine.core.control.controller import Controller
-from storage_engine.core.control.election import offline_election
-from storage_engine.core.control.reassignment import Reassignment
+from storage_engine.core.control import election_rules, partition_elections
+from storage_engine.core.control.cluster_state import Reassignment
+from storage_engine.core.control.controlled_cluster import ControlledPartition
+from storage_engine.core.control.election_rules import offline_election
+from storage_engine.core.control.partition_elections import PartitionElections
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
 from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
@@ -60,14 +61,14 @@ def set_attribute(stack: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 @mutation
 def truncate_to_the_high_watermark(stack: ExitStack) -> None:
-    follow = ReplicaRoles._follow
+    follow = HostedPartition.follow
 
-    def cut_and_follow(self: Any, partition: Any, item: Any, endpoints: Any) -> None:
-        partition._keep_high_watermark()
-        partition.log.truncate_to(partition.follower_high_watermark)
-        follow(self, partition, item, endpoints)
+    def cut_and_follow(self: Any, item: Any) -> None:
+        self._keep_high_watermark()
+        self.log.truncate_to(self.follower_high_watermark)
+        follow(self, item)
 
-    set_attribute(stack, ReplicaRoles, "_follow", cut_and_follow)
+    set_attribute(stack, HostedPartition, "follow", cut_and_follow)
 
 
 @mutation
@@ -198,7 +199,7 @@ def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
-    set_attribute(stack, decision, "offline_election", first_alive)
+    set_attribute(stack, election_rules, "offline_election", first_alive)
 
 
 @mutation
@@ -207,7 +208,7 @@ def lost_answer_taken_for_a_refusal(stack: ExitStack) -> None:
         leader.isr = CommittedIsr(members=leader.isr.members)
         leader._advance_high_watermark()
 
-    set_attribute(stack, IsrWriter, "_read_back", read_back)
+    set_attribute(stack, IsrWriter, "read_back", read_back)
 
 
 @mutation
@@ -227,12 +228,12 @@ def served_above_the_high_watermark(stack: ExitStack) -> None:
 
 @mutation
 def lease_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, ReplicaManager, "check_lease", lambda self: None)
+    set_attribute(stack, Lease, "check", lambda self: None)
 
 
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, ReplicaManager, "fence", lambda self: None)
+    set_attribute(stack, Lease, "fence", lambda self: None)
 
 
 @mutation
@@ -271,15 +272,15 @@ def flush_before_ack_ignored(stack: ExitStack) -> None:
 @mutation
 def leader_epoch_kept_when_the_isr_shrinks(stack: ExitStack) -> None:
     """The controller's writes are told under the epoch that was there, so nobody takes them."""
-    write = Controller._write
+    write = PartitionElections._write
 
-    def same_epoch(self: Any, partition: Any, state: Any, wanted: Any) -> Any:
-        made = write(self, partition, state, wanted)
-        if state is None:
+    def same_epoch(self: Any, partition: Any, elected: Any) -> Any:
+        made = write(self, partition, elected)
+        if partition.state is None:
             return made
-        return replace(made, state=replace(made.state, leader_epoch=state.leader_epoch))
+        return replace(made, state=replace(made.state, leader_epoch=partition.state.leader_epoch))
 
-    set_attribute(stack, Controller, "_write", same_epoch)
+    set_attribute(stack, PartitionElections, "_write", same_epoch)
 
 
 @mutation
@@ -287,7 +288,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
     """R-REP4: what ZooKeeper answers to a write of an earlier leadership changes the ISR of the
     present one. Two guards are gone, the comparison of the epochs and that of the versions: either
     alone refuses the answer."""
-    propose, commit = IsrWriter._propose, LeaderPartition._commit
+    propose, commit = IsrWriter.propose, LeaderPartition._commit
 
     def propose_and_believe(self: Any, partition: Any, leader: Any, effect: Any) -> None:
         def set_and_believe(path: str, data: bytes, version: int, on_reply: Any) -> None:
@@ -296,7 +297,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
                 is_old = present is not leader or leader.leader_epoch != epoch
                 if reply.ok and present is not None and is_old:
                     written = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
-                    self.step(partition, written)
+                    partition.step(written)
                 else:
                     on_reply(reply)
 
@@ -311,7 +312,7 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
         self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
         return commit(self, isr, partition_epoch)
 
-    set_attribute(stack, IsrWriter, "_propose", propose_and_believe)
+    set_attribute(stack, IsrWriter, "propose", propose_and_believe)
     set_attribute(stack, LeaderPartition, "_commit", commit_any)
 
 
@@ -319,15 +320,15 @@ def isr_answers_of_an_old_epoch_accepted(stack: ExitStack) -> None:
 def incarnations_ignored(stack: ExitStack) -> None:
     """R-CTL4: a broker that was restarted counts as if it had been there all the time: it is told
     everything, and leads on under its old epoch with the ISR that the controller knows."""
-    situation = Controller._situation
+    situation = PartitionElections._situation
 
-    def as_ever(self: Any, partition: Any, state: Any) -> Any:
-        return replace(situation(self, partition, state), bounced=frozenset())
+    def as_ever(self: Any, partition: Any) -> Any:
+        return replace(situation(self, partition), bounced=frozenset())
 
-    set_attribute(stack, Controller, "_situation", as_ever)
-    set_attribute(stack, Controller, "_unled", lambda self: set())
+    set_attribute(stack, PartitionElections, "_situation", as_ever)
+    set_attribute(stack, ControlledPartition, "leader_has_bounced", False)
 
 
 @mutation
 def lost_tails_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, controller, "suspects", lambda _state, _brokers: frozenset())
+    set_attribute(stack, partition_elections, "suspects", lambda _state, _brokers: frozenset())

@@ -1,5 +1,5 @@
 """The losses and divergences that the sources describe step by step, replayed with real brokers in
-simulated time: document 003 (1.4.3), KIP-101, KIP-279. Source: R-REP8."""
+simulated time: KIP-101, KIP-279. Source: R-REP8."""
 
 from collections.abc import Iterator
 

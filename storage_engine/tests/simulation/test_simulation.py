@@ -1,4 +1,4 @@
-"""A fixed set of seeds keeps every promise; `headrace simulate` runs more of them (issue 4).
+"""A fixed set of seeds keeps every promise; `headrace simulate` runs more of them.
 
 With HEADRACE_FAULTS=full ten times as many seeds run.
 """

@@ -1,4 +1,4 @@
-"""The session as a MetadataStore port: R-REP11, R-CTL4, decision 5."""
+"""The session as a MetadataStore port: R-REP11, R-CTL4."""
 
 import os
 import signal

@@ -93,8 +93,8 @@ class CreatePartitionsHandler:
         """The topic as it is. Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(name, "grow")
-        info = acting.core.topics.get(name)
-        if info is None or name in acting.core.deleting:
+        info = acting.core.topic(name)
+        if info is None or acting.core.is_deleting(name):
             raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return info
 

@@ -85,7 +85,7 @@ class CreateTopicsHandler:
         """Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(topic.name, "create")
-        if topic.name in acting.core.topics:
+        if acting.core.topic(topic.name) is not None:
             raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         return self.topic_admin.plan(_new_topic(topic))
 

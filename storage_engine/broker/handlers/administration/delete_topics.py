@@ -93,7 +93,7 @@ class DeleteTopicsHandler:
         if name is None:
             raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
         check_not_internal(name, "delete")
-        if name not in acting.core.topics:
+        if acting.core.topic(name) is None:
             raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return name
 

@@ -43,8 +43,8 @@ def handle(
         return
     unknown: dict[TopicPartition, ErrorCode] = {}
     partitions: list[TopicPartition] = []
-    for tp in sorted(acting.core.states) if named is None else named:
-        if tp in acting.core.states:
+    for tp in sorted(acting.core.states()) if named is None else named:
+        if acting.core.state(tp) is not None:
             partitions.append(tp)
         else:
             unknown[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

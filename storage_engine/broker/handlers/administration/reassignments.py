@@ -13,7 +13,7 @@ from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.control.reassignment import target_problem
+from storage_engine.core.control.reassignments import target_problem
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.alter_partition_reassignments import (
@@ -95,9 +95,9 @@ def _check(
 ) -> None:
     """Raises KafkaError."""
     core = acting.core
-    info = core.topics.get(partition.topic)
+    info = core.topic(partition.topic)
     present = info.assigned(partition.partition) if info is not None else None
-    if present is None or partition.topic in core.deleting:
+    if present is None or core.is_deleting(partition.topic):
         raise KafkaError(f"there is no {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     problem = target_problem(target, present.replicas, core.brokers)
     if problem is not None:
@@ -115,7 +115,7 @@ def _check(
 
 def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
     """The replicas to ask for in order to cancel. Raises KafkaError."""
-    info = acting.core.topics.get(partition.topic)
+    info = acting.core.topic(partition.topic)
     present = info.assigned(partition.partition) if info is not None else None
     if present is None:
         raise KafkaError(f"there is no {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -45,7 +45,7 @@ class FullOrders:
         if not request.goes_on:
             self._stop_all_but(self.named.partitions)
             self._delete_all_but(self.named.partitions)
-            self.replicas.unfence()
+            self.replicas.lease.unfence()
 
     def _stop_all_but(self, named: set[TopicPartition]) -> None:
         for partition in list(self.replicas):

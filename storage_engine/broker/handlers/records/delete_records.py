@@ -87,7 +87,7 @@ class DeleteRecordsHandler:
         Raises KafkaError.
         """
         partition = self.replicas.leader(tp)
-        self.replicas.check_lease()
+        self.replicas.lease.check()
         if not partition.config.log.deletes_old_segments:
             raise KafkaError(
                 f"{tp} has cleanup.policy={partition.config.log.cleanup_policy}: only where it has "
@@ -112,7 +112,7 @@ class DeleteRecordsHandler:
                 # deletion had not begun.
                 moved.append(partition)
         except LogStorageError as failure:
-            self.replicas.fail(partition, failure)
+            partition.fail(failure)
             raise
         return AwaitedDeletion(
             partition, required_offset=offset, live=lambda: self.metadata.brokers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.replicas.append_outcomes import AppendOutcomes, Outcome
+from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.prepared_appends import PreparedAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.delayed_answer import DelayedAnswer
@@ -21,7 +21,7 @@ from storage_engine.broker.transactions.transactional_appends import Transaction
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
     FIRST_WITH_V2_BATCHES,
@@ -84,7 +84,7 @@ class ProduceHandler:
             yield None
 
     def _outcomes(
-        self, request: ProduceRequest, on_all: Callable[[Iterable[Outcome]], None]
+        self, request: ProduceRequest, on_all: Callable[[Iterable[AppendOutcome]], None]
     ) -> AppendOutcomes:
         partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
         return AppendOutcomes(partitions, self.replicas, on_all)
@@ -94,13 +94,13 @@ class ProduceHandler:
         version: int,
         request: ProduceRequest,
         refusal: KafkaError | None,
-        settle: Callable[[int, Outcome], None],
+        settle: Callable[[int, AppendOutcome], None],
     ) -> None:
         """Append each partition's batch as soon as it may be; `settle` gets the outcome of each,
         by its place in the request."""
         if refusal is None and request.transactional_id is not None:
 
-            def settle_all(every: Iterable[Outcome]) -> None:
+            def settle_all(every: Iterable[AppendOutcome]) -> None:
                 for index, outcome in enumerate(every):
                     settle(index, outcome)
 
@@ -119,7 +119,7 @@ class ProduceHandler:
                     on_outcome=partial(settle, index),
                 )
 
-    def _append_at_once(self, request: ProduceRequest) -> list[Outcome] | None:
+    def _append_at_once(self, request: ProduceRequest) -> list[AppendOutcome] | None:
         """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
         done, otherwise."""
         takes_at_once = self.prepared_appends.takes_at_once
@@ -131,14 +131,14 @@ class ProduceHandler:
             if not takes_at_once(tp, item.records):
                 return None
             every.append((tp, item.records))
-        append = self.replicas.appends.append
+        append = self.prepared_appends.append_at_once
         return [append(tp, records, acks=request.acks) for tp, records in every]
 
     def answer(
         self,
         call: ApiCall[ProduceResponse],
         request: ProduceRequest,
-        outcomes: Iterable[Outcome],
+        outcomes: Iterable[AppendOutcome],
     ) -> None:
         """Respond to a request whose appends are done, now or when they are acknowledged."""
         for _ in self._answering(call, request, outcomes):
@@ -148,7 +148,7 @@ class ProduceHandler:
         self,
         call: ApiCall[ProduceResponse],
         request: ProduceRequest,
-        outcomes: Iterable[Outcome],
+        outcomes: Iterable[AppendOutcome],
     ) -> Steps:
         """As `answer`, in steps."""
         acks = request.acks
@@ -209,7 +209,7 @@ class ProduceHandler:
         )
 
 
-def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: Outcome) -> None:
+def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: AppendOutcome) -> None:
     """The outcome in a part of a request; the part begins with the partition number `first`."""
     outcomes.settle(first + index, outcome)
 

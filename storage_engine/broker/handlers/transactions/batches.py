@@ -33,10 +33,10 @@ from storage_engine.core.transactions.transaction_events import (
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_WITH_RUNS,
-    NOT_TOLD,
+    UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     BatchResponse,
-    Committed,
+    CommittedBy,
 )
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
@@ -251,10 +251,10 @@ def _text(request: _Named, answer: Answer) -> str | None:
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
 
 
-def _committed(committed: CommittedBatch | None) -> Committed:
+def _committed(committed: CommittedBatch | None) -> CommittedBy:
     if committed is None:
-        return NOT_TOLD
-    return Committed(committed.owner, committed.run, committed.rows, committed.winner)
+        return UNKNOWN_COMMITTER
+    return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)
 
 
 def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:

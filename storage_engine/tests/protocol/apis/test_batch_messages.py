@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
-from storage_engine.protocol.apis.batch_fields import BatchResponse, Committed
+from storage_engine.protocol.apis.batch_fields import BatchResponse, CommittedBy
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
@@ -31,7 +31,7 @@ origins = st.dictionaries(
 codes = {"error_code": epochs, "error_message": st.none() | names}
 runs = st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
 whose = {"owner": names, "run": runs}
-committed = {"committed": st.builds(Committed, names, runs, ids, ids)}
+committed = {"committed": st.builds(CommittedBy, names, runs, ids, ids)}
 batch = {"sink": names, "query": names, "batch": ids}
 outcomes = st.builds(BatchResponse, **codes)
 

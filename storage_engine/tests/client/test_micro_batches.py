@@ -7,8 +7,13 @@ import pytest
 
 from storage_engine.client.connection import NotServedError
 from storage_engine.client.coordinator_lookup import MAX_REMEMBERED
+from storage_engine.client.micro_batches import (
+    AlreadyCommitted,
+    CommitOutcome,
+    MicroBatches,
+    MicroBatchMember,
+)
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.client.sink_batches import Committed, Member, Outcome, SinkBatches
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -86,8 +91,8 @@ def _enlisted(message: Any, code: ErrorCode) -> Any:
 def test_partitions_are_enlisted_before_what_is_written_as_part_of_the_transaction(
     fake, cluster, coordinator
 ):
-    member = SinkBatches(cluster, "sink", "query").join(3)
-    assert isinstance(member, Member) and (member.id, member.origins) == (
+    member = MicroBatches(cluster, "sink", "query").join(3)
+    assert isinstance(member, MicroBatchMember) and (member.id, member.origins) == (
         (PRODUCER, 0),
         {SOURCE: 5},
     )
@@ -109,14 +114,14 @@ def test_partitions_are_enlisted_before_what_is_written_as_part_of_the_transacti
 
 
 def test_a_transaction_needs_all_acknowledgements_and_idempotence(cluster, coordinator):
-    member = SinkBatches(cluster, "sink", "query").join(0)
+    member = MicroBatches(cluster, "sink", "query").join(0)
     for impossible in ({"acks": 1}, {"idempotent": False}):
         with pytest.raises(ConfigError):
             BatchWriter(cluster, transaction=member, **impossible)
 
 
 def test_a_writer_never_goes_on_as_another_producer(fake, cluster, coordinator):
-    member = SinkBatches(cluster, "sink", "query").join(0)
+    member = MicroBatches(cluster, "sink", "query").join(0)
     fake.partition(*T0).errors.append(ErrorCode.UNKNOWN_PRODUCER_ID)
     with pytest.raises(KafkaError) as failure, BatchWriter(cluster, transaction=member) as writer:
         writer.append(T0, numbered_batch(0))
@@ -125,7 +130,7 @@ def test_a_writer_never_goes_on_as_another_producer(fake, cluster, coordinator):
 
 
 def test_a_partition_that_is_not_enlisted_is_not_written_to(fake, cluster, coordinator):
-    member = SinkBatches(cluster, "sink", "query").join(0)
+    member = MicroBatches(cluster, "sink", "query").join(0)
     coordinator.codes = [ErrorCode.INVALID_TXN_STATE]
     with pytest.raises(KafkaError) as failure, BatchWriter(cluster, transaction=member) as writer:
         writer.append(T0, numbered_batch(0))
@@ -134,7 +139,7 @@ def test_a_partition_that_is_not_enlisted_is_not_written_to(fake, cluster, coord
 
 
 def test_announced_partitions_are_enlisted_by_one_request(fake, cluster, coordinator):
-    member = SinkBatches(cluster, "sink", "query").join(3)
+    member = MicroBatches(cluster, "sink", "query").join(3)
     with BatchWriter(cluster, transaction=member) as writer:
         writer.announce([T0, T1])
         writer.announce([T1])
@@ -148,11 +153,13 @@ def test_announced_partitions_are_enlisted_by_one_request(fake, cluster, coordin
 
 
 def test_the_identical_request_goes_to_the_next_coordinator(fake, cluster, coordinator):
-    batches = SinkBatches(cluster, "sink", "query")
+    batches = MicroBatches(cluster, "sink", "query")
     batches.heartbeat(4)
     coordinator.broker = 2
     coordinator.codes = [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS]
-    assert batches.commit(4, [(1, 0), (2, 0)], origins={SOURCE: 9}) is Outcome.COMMITTED
+    assert (
+        batches.commit(4, [(1, 0), (2, 0)], origins={SOURCE: 9}).outcome is CommitOutcome.COMMITTED
+    )
     commits = [(broker, m) for broker, api, m in coordinator.asked if api == "CommitBatch"]
     assert [broker for broker, _ in commits] == [1, 2, 2]
     assert len({repr(message) for _, message in commits}) == 1
@@ -162,37 +169,37 @@ def test_the_coordinator_is_looked_up_once_for_all_tasks_until_it_is_another(
     fake, cluster, coordinator
 ):
     for batch in range(3):
-        member = SinkBatches(cluster, "sink", "query").join(batch)
+        member = MicroBatches(cluster, "sink", "query").join(batch)
         member.enlist([T0])
-        SinkBatches(cluster, "sink", "query").commit(batch, [member.id])
+        MicroBatches(cluster, "sink", "query").commit(batch, [member.id])
     assert fake.count("FindCoordinator") == 1
     coordinator.broker = 2
-    SinkBatches(cluster, "sink", "query").join(3)
-    SinkBatches(cluster, "sink", "query").join(3)
+    MicroBatches(cluster, "sink", "query").join(3)
+    MicroBatches(cluster, "sink", "query").join(3)
     assert fake.count("FindCoordinator") == 2
     assert [broker for broker, _, _ in coordinator.asked[-3:]] == [1, 2, 2]
-    SinkBatches(cluster, "another", "query").join(0)
+    MicroBatches(cluster, "another", "query").join(0)
     assert fake.count("FindCoordinator") == 3
 
 
 def test_of_many_sinks_the_coordinators_of_some_are_remembered(fake, cluster, coordinator):
     for number in range(MAX_REMEMBERED + 1):
-        SinkBatches(cluster, f"sink-{number}", "query").join(0)
+        MicroBatches(cluster, f"sink-{number}", "query").join(0)
     assert len(cluster.coordinators) == MAX_REMEMBERED
 
 
 def test_what_is_committed_already_is_no_failure(cluster, coordinator):
-    batches = SinkBatches(cluster, "sink", "query")
+    batches = MicroBatches(cluster, "sink", "query")
     coordinator.codes = [ErrorCode.ALREADY_COMMITTED, ErrorCode.ALREADY_COMMITTED]
-    assert batches.join(0) == Committed({SOURCE: 5})
-    assert batches.commit(0, [(1, 0)]) is Outcome.ALREADY_COMMITTED
+    assert batches.join(0) == AlreadyCommitted({SOURCE: 5})
+    assert batches.commit(0, [(1, 0)]).outcome is CommitOutcome.ALREADY_COMMITTED
 
 
 @pytest.mark.parametrize("code", [ErrorCode.MEMBER_LOST, ErrorCode.NOT_COMMITTED])
 def test_a_final_refusal_is_told_at_once(cluster, coordinator, code):
     coordinator.codes = [code]
     with pytest.raises(KafkaError, match=r"CommitBatch of sink 'sink', query 'query'") as failure:
-        SinkBatches(cluster, "sink", "query").commit(0, [(1, 0)])
+        MicroBatches(cluster, "sink", "query").commit(0, [(1, 0)])
     assert failure.value.code is code
     assert len(coordinator.asked) == 1
 
@@ -200,18 +207,18 @@ def test_a_final_refusal_is_told_at_once(cluster, coordinator, code):
 def test_retries_end_with_the_deadline(cluster, coordinator):
     coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 1000
     with pytest.raises(DeadlineExceededError, match="CommitBatch of sink 'sink'"):
-        SinkBatches(cluster, "sink", "query", deadline_ms=500).commit(0, [(1, 0)])
+        MicroBatches(cluster, "sink", "query", deadline_ms=500).commit(0, [(1, 0)])
 
 
 def test_a_broker_that_knows_no_micro_batches_is_not_an_older_one(fake, cluster, coordinator):
     key = spec_for(20_000).key
     fake.api_versions[key] = VersionRange(0, 0)
     with pytest.raises(UnsupportedVersionError, match="in versions 0-0") as older:
-        SinkBatches(cluster, "sink", named_write("t", 5)).join(5)
+        MicroBatches(cluster, "sink", named_write("t", 5)).join(5)
     assert not isinstance(older.value, NotServedError)
 
 
 def test_a_broker_of_another_kind_serves_no_micro_batches(fake, cluster, coordinator):
     del fake.api_versions[spec_for(20_000).key]
     with pytest.raises(NotServedError, match="serves JoinBatch not at all"):
-        SinkBatches(cluster, "sink", "query").join(5)
+        MicroBatches(cluster, "sink", "query").join(5)

@@ -1,6 +1,6 @@
 """Micro-batches of the exactly-once sink, as tasks and the driver of a query ask for them.
 
-    task     join -> Committed: drain the rows and say so
+    task     join -> AlreadyCommitted: drain the rows and say so
                   -> a member: BatchWriter(cluster, transaction=member), then its (id, epoch)
     driver   commit(members of all tasks, drained) -> COMMITTED | ALREADY_COMMITTED, both success
              abort(members)                           best effort, never by batch
@@ -49,10 +49,10 @@ from storage_engine.core.transactions.sink_names import (
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_WITH_RUNS,
-    NOT_TOLD,
+    UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
+    CommittedBy,
 )
-from storage_engine.protocol.apis.batch_fields import Committed as CommittedBy
 from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import AnyApi
 
@@ -68,26 +68,26 @@ Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
 
 
-def unrepeatable_query() -> str:
+def unnamed_write_query() -> str:
     """The query id of one batch write without a name: what it has committed is forgotten some time
     after it (`transactional.id.expiration.ms`)."""
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
-def repeatable_query(part: str, number: int) -> str:
+def named_write_query(part: str, number: int) -> str:
     """The query id of the batch write of that number to that part of a sink: it is written once,
     and known for ever."""
     return named_write(part, number)
 
 
-class Outcome(enum.Enum):
+class CommitOutcome(enum.Enum):
     """How a commit succeeded."""
 
     COMMITTED = "committed by this request"
     ALREADY_COMMITTED = "committed before, by an earlier request or another driver"
 
 
-class SinkBatches:
+class MicroBatches:
     """The batches of one query on one sink."""
 
     def __init__(
@@ -116,7 +116,9 @@ class SinkBatches:
         self._deadline_ms = deadline_ms or cluster.deadline_ms
         self._name = member_transactional_id(sink)
 
-    def join(self, batch: int, *, timeout_ms: int = TIMEOUT_MS) -> "Member | Committed":
+    def join(
+        self, batch: int, *, timeout_ms: int = TIMEOUT_MS
+    ) -> "MicroBatchMember | AlreadyCommitted":
         """A transaction of its own for a task attempt, unless the batch is committed."""
         module = _module(_JOIN)
         request = module.JoinBatchRequest(
@@ -131,8 +133,10 @@ class SinkBatches:
         already = ErrorCode.ALREADY_COMMITTED
         answer, code = self._ask(self._join_spec, request, _outcome, accepted=(already,))
         if code is already:
-            return Committed(dict(answer.origins), answer.committed)
-        return Member(self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins))
+            return AlreadyCommitted(dict(answer.origins), answer.committed)
+        return MicroBatchMember(
+            self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins)
+        )
 
     def commit(
         self,
@@ -141,24 +145,15 @@ class SinkBatches:
         *,
         drained: int = 0,
         origins: Origins | None = None,
-    ) -> Outcome:
-        """Commit the batch as these members have written it, all of it or nothing. `drained`: tasks
-        that were told that it is committed. KafkaError MEMBER_LOST, NOT_COMMITTED, RUN_REPLACED,
-        BATCH_ID_TAKEN."""
-        return self.commit_rows(batch, members, drained=drained, origins=origins).outcome
-
-    def commit_rows(
-        self,
-        batch: int,
-        members: Collection[MemberId],
-        *,
-        drained: int = 0,
-        origins: Origins | None = None,
         rows: int = UNKNOWN_ROWS,
         dropped: int = UNKNOWN_ROWS,
-    ) -> "Commit":
-        """`commit`, with the rows that the members have written, and those that tasks had and did
-        not write; brokers log them."""
+    ) -> "CommitResult":
+        """Commits the batch as these members have written it, all of it or nothing.
+
+        `drained`: how many tasks were answered AlreadyCommitted. `rows`, `dropped`: what the
+        members have written, and what tasks had and did not write; brokers log both. KafkaError
+        MEMBER_LOST, NOT_COMMITTED, RUN_REPLACED, BATCH_ID_TAKEN.
+        """
         request = _module(_COMMIT).CommitBatchRequest(
             sink=self.sink,
             query=self.query,
@@ -174,9 +169,9 @@ class SinkBatches:
         already = ErrorCode.ALREADY_COMMITTED
         answer, code = self._ask(self._commit_spec, request, _outcome, accepted=(already,))
         if code is not already:
-            return Commit(Outcome.COMMITTED)
+            return CommitResult(CommitOutcome.COMMITTED)
         is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
-        return Commit(Outcome.ALREADY_COMMITTED, answer.committed, is_own)
+        return CommitResult(CommitOutcome.ALREADY_COMMITTED, answer.committed, is_own)
 
     def heartbeat(self, batch: int) -> None:
         """A task of the batch is at work: none of its transactions times out. KafkaError
@@ -193,8 +188,8 @@ class SinkBatches:
         )
         self._ask(spec_for(_ABORT), request, _outcome)
 
-    def enlist(self, member: "Member", partitions: Iterable[TopicPartition]) -> None:
-        """See `Member.enlist`."""
+    def enlist(self, member: "MicroBatchMember", partitions: Iterable[TopicPartition]) -> None:
+        """See `MicroBatchMember.enlist`."""
         spec, request = enlist_request(
             member.transactional_id, member.producer_id, member.epoch, partitions
         )
@@ -261,32 +256,32 @@ class SinkBatches:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class AlreadyCommitted:
     """The answer to a task whose batch is committed."""
 
     origins: Origins
     """What the sink has of each source partition."""
-    by: CommittedBy = field(default=NOT_TOLD, compare=False)
+    by: CommittedBy = field(default=UNKNOWN_COMMITTER, compare=False)
     """Who has committed it, as far as the coordinator still knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitResult:
     """How a batch came to be committed."""
 
-    outcome: Outcome
-    by: CommittedBy = NOT_TOLD
+    outcome: CommitOutcome
+    by: CommittedBy = UNKNOWN_COMMITTER
     """With ALREADY_COMMITTED."""
     is_own: bool = False
     """ALREADY_COMMITTED by this very request, whose first answer was lost."""
 
 
-class Member:
+class MicroBatchMember:
     """The transaction of one task attempt; what `BatchWriter` writes in."""
 
     def __init__(
         self,
-        batches: SinkBatches,
+        batches: MicroBatches,
         batch: int,
         producer_id: int,
         epoch: int,

@@ -1,9 +1,9 @@
-"""R-REP8: the message loss of document 003 does not happen, with real processes.
+"""R-REP8: a record outlives two leaders that die one after the other, with real processes.
 
 s1 leads and acknowledges, and is killed before the others know the new high watermark (they hear of
-it with the answer to their next fetch, for which they wait); s2 leads; s2 is killed; s3 leads. In
-the document s3 had cut its log to its own, late high watermark when s2 became leader, and the
-record was gone.
+it with the answer to their next fetch, for which they wait); s2 leads; s2 is killed; s3 leads. A
+follower that cuts its log to its own, late high watermark when s2 becomes leader would lose the
+record.
 """
 
 from confluent_kafka import Producer

@@ -1,0 +1,206 @@
+"""Makes `cluster-<commit>.tar.gz` and `cluster-<commit>.json`: what a cluster of one broker and a
+streaming query of that commit leave behind, and what their present versions must find in it.
+
+    git worktree add --detach ../earlier 450eb3f
+    cd ../earlier
+    PYTHONPATH=$PWD python …/integration_tests/earlier_versions/make_kept_cluster.py FOLDER 450eb3f
+
+It runs the code of the folder that it is started in. FOLDER gets both files.
+
+    broker/      the log directory: checkpoints, segments, indexes, producer snapshots
+    zookeeper/   the data of the cluster's ZooKeeper
+    checkpoint/  of a query that copies `orders` to `copies`, one micro-batch of which it has
+                 committed without noting that in the checkpoint: a restart must replay that one
+
+The topics: `compacted` (cleaned), `transactional` (a committed, an aborted and another committed
+transaction), `unfinished` (one that nobody ended), `orders` (from an idempotent producer) and
+`copies`. Nothing in them is ever too old: `retention.ms=-1`.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from integration_tests.cluster_support import DEADLINE_S, create_topic, running_cluster, wait_until
+from integration_tests.spark_support import consume, new_session, produce
+from storage_engine.client.admin.active_producers import describe_producers
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.ids import TopicPartition
+
+SETTINGS = (
+    ("transaction.state.log.num.partitions", "2"),
+    ("log.cleaner.backoff.ms", "200"),
+)
+FOREVER = {"retention.ms": "-1"}
+COMPACTED = {
+    **FOREVER,
+    "cleanup.policy": "compact",
+    "segment.bytes": "2048",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "1000",
+}
+PARTITIONS = {"compacted": 1, "transactional": 1, "orders": 2, "copies": 2}
+UNFINISHED = "unfinished"
+UNFINISHED_TIMEOUT_MS = 60_000
+ORDERS = 40
+PER_MICRO_BATCH = 10
+
+
+def main() -> None:
+    """Makes both files."""
+    folder, commit = Path(sys.argv[1]), sys.argv[2]
+    work = Path(tempfile.mkdtemp(prefix="earlier-"))
+    with running_cluster(work / "cluster", brokers=1, settings=SETTINGS) as cluster:
+        for topic, partitions in PARTITIONS.items():
+            config = COMPACTED if topic == "compacted" else FOREVER
+            create_topic(cluster, topic, partitions=partitions, replication_factor=1, config=config)
+        _fill_compacted(cluster.bootstrap_servers, work / "cluster")
+        _fill_transactional(cluster.bootstrap_servers)
+        _fill_orders(cluster.bootstrap_servers, range(ORDERS))
+        _copy_orders(cluster.bootstrap_servers, work / "checkpoint")
+        # The next leader epoch.
+        cluster.stop_broker(1)
+        cluster.start_broker(1)
+        found = _describe(cluster.bootstrap_servers)
+        create_topic(cluster, UNFINISHED, replication_factor=1, config=FOREVER)
+        left_open = _begin_transaction(cluster.bootstrap_servers)
+    del left_open
+    _forget_last_micro_batch(work / "checkpoint")
+    (folder / f"cluster-{commit}.json").write_text(json.dumps(found, indent=1) + "\n")
+    _pack(work, folder / f"cluster-{commit}.tar.gz")
+    shutil.rmtree(work)
+
+
+def _fill_compacted(servers: str, folder: Path) -> None:
+    """Segments of 2 KiB, of which all but the newest have been cleaned."""
+    for version in range(8):
+        produce(
+            servers,
+            "compacted",
+            [{"key": f"key-{n}", "value": f"value {version} of {n} " + "." * 60} for n in range(8)],
+        )
+    checkpoint = folder / "broker-1" / "data" / "cleaner-offset-checkpoint"
+    wait_until(lambda: checkpoint.exists() and "compacted" in checkpoint.read_text(), "compaction")
+    rows = wait_until(
+        lambda: (rows := consume(servers, "compacted")) and len(rows) < 40 and rows, "compaction"
+    )
+    assert {row.key() for row in rows} == {b"key-%d" % n for n in range(8)}
+
+
+def _fill_transactional(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "kept"})
+    producer.init_transactions(DEADLINE_S)
+    for number, ends in enumerate((producer.commit_transaction, producer.abort_transaction) * 2):
+        if number == 3:
+            break
+        producer.begin_transaction()
+        for row in range(5):
+            producer.produce("transactional", key=b"%d" % row, value=b"transaction %d" % number)
+        ends(DEADLINE_S)
+
+
+def _begin_transaction(servers: str) -> Producer:
+    """It ends by its timeout, which nobody waits for here."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "transactional.id": UNFINISHED,
+            "transaction.timeout.ms": UNFINISHED_TIMEOUT_MS,
+        }
+    )
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(UNFINISHED, b"row")
+    assert producer.flush(DEADLINE_S) == 0
+    return producer
+
+
+def _fill_orders(servers: str, numbers: Iterable[int]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    for n in numbers:
+        producer.produce("orders", key=f"{n}", value=f"order {n}", partition=n % 2)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def _copy_orders(servers: str, checkpoint: Path) -> None:
+    spark = new_session("headrace-earlier")
+    rows = (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", PER_MICRO_BATCH)
+        .load()
+        .select("key", "value")
+    )
+    query = (
+        rows.writeStream.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", "copies")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+def _forget_last_micro_batch(checkpoint: Path) -> None:
+    """As if the driver had died between the commit of the sink and Spark's own."""
+    numbers = [int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
+    assert max(numbers) == ORDERS // PER_MICRO_BATCH - 1
+    for path in (f"{max(numbers)}", f".{max(numbers)}.crc"):
+        (checkpoint / "commits" / path).unlink()
+
+
+def _describe(servers: str) -> dict[str, Any]:
+    partitions = [TopicPartition(t, p) for t, count in PARTITIONS.items() for p in range(count)]
+    with Cluster(servers) as cluster:
+        producers = describe_producers(cluster, partitions)
+        ends = {
+            at: cluster.list_offsets(dict.fromkeys(partitions, special))
+            for at, special in (("start", -2), ("end", -1))
+        }
+    found: dict[str, Any] = {}
+    for tp in partitions:
+        found[str(tp)] = {
+            "log_start_offset": ends["start"][tp],
+            "log_end_offset": ends["end"][tp],
+            "producers": [asdict(each) for each in producers[tp]],
+            "committed": _rows(servers, tp, "read_committed"),
+            "all": _rows(servers, tp, "read_uncommitted"),
+        }
+    return found
+
+
+def _rows(servers: str, tp: TopicPartition, isolation: str) -> list[list[Any]]:
+    """(offset, key, value, timestamp) of each, in their order."""
+    return sorted(
+        [row.offset(), row.key().decode(), row.value().decode(), row.timestamp()[1]]
+        for row in consume(servers, tp.topic, isolation=isolation)
+        if row.partition() == tp.partition
+    )
+
+
+def _pack(work: Path, archive: Path) -> None:
+    kept = tempfile.mkdtemp(prefix="kept-")
+    shutil.copytree(work / "cluster" / "broker-1" / "data", Path(kept, "broker"))
+    shutil.copytree(work / "cluster" / "zookeeper" / "version-2", Path(kept, "zookeeper"))
+    shutil.copytree(work / "checkpoint", Path(kept, "checkpoint"))
+    subprocess.run(
+        ["tar", "--sort=name", "--owner=0", "--group=0", "-czf", str(archive), "-C", kept, "."],
+        check=True,
+    )
+    shutil.rmtree(kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Elections as pure functions: who leads a partition and who is in sync, given who lives.
+
+Rule: the first rule of `due_election` that wants something wins. With unclean election off, only a
+live member of the ISR becomes leader, and the ISR is never emptied.
+Source: R-CTL2, R-CTL4, R-CTL7 to R-CTL9, R-REP9.
+"""
+
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
+
+from storage_engine.core.control.cluster_state import PartitionState, Reassignment
+from storage_engine.core.ids import NO_LEADER, BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elected:
+    """Outcome of an election; leader -1 keeps the last ISR."""
+
+    leader: BrokerId
+    isr: tuple[BrokerId, ...]
+    retires: bool = False
+    """True when from this write on only the targets of a reassignment are replicas (R-CTL8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """One partition as its controller sees it."""
+
+    assigned: tuple[BrokerId, ...]
+    state: PartitionState | None
+    running: Set[BrokerId]
+    """Brokers that run and can serve their replica."""
+    bounced: Set[BrokerId]
+    """Brokers that have been restarted since the state was written: dead for this election."""
+    suspect: Set[BrokerId] = frozenset()
+    """Members of the ISR that may have lost the end of their log (`lost_tails`)."""
+    leaving: Set[BrokerId]
+    """Brokers in controlled shutdown."""
+    unclean: bool
+    preferring: bool
+    """The preferred replica was asked for."""
+    renewing: bool
+    """Leader and followers have to hear of another assignment: a new leader epoch tells them."""
+    move: Reassignment | None
+    """The reassignment under way, as long as its old replicas count."""
+
+
+def due_election(situation: Situation) -> Elected | None:
+    """What should be written; None when leader and ISR are as they should be."""
+    assigned, state, leaving = situation.assigned, situation.state, situation.leaving
+    live = situation.running - situation.bounced - situation.suspect
+    if state is None:
+        return first_election(assigned, live - leaving)
+    if state.leader not in live:
+        elected = _leaderless_election(situation, state, live)
+        return None if elected.leader == NO_LEADER and state.leader == NO_LEADER else elected
+    for broker in sorted(leaving & set(assigned)):
+        moved = controlled_shutdown_election(
+            assigned, state.leader, state.isr, live - leaving, broker
+        )
+        if moved is not None:
+            return moved
+    shrunk = shrink_to_live(state.leader, state.isr, live)
+    if shrunk is not None:
+        return shrunk
+    move = situation.move
+    if move is not None and move.is_caught_up(state.isr, situation.running):
+        # Nobody else is preferred any more, and what is written here renews as well.
+        return reassignment_election(
+            move, state.leader, state.isr, live=situation.running, candidates=live - leaving
+        )
+    if situation.renewing:
+        return Elected(leader=state.leader, isr=state.isr)
+    if situation.preferring:
+        return preferred_election(assigned, state.leader, state.isr, live - leaving)
+    return None
+
+
+def restoring_election(situation: Situation, state: PartitionState) -> Elected:
+    """What should be written where others removed the state, or put an old one in its place. Its
+    leader may have changed the ISR since the controller read it last, so a live leader, which holds
+    all that is committed, lets the others in again one by one."""
+    live = situation.running - situation.bounced - situation.suspect
+    if state.leader in live:
+        return Elected(leader=state.leader, isr=(state.leader,))
+    return due_election(situation) or Elected(leader=NO_LEADER, isr=state.isr)
+
+
+def _leaderless_election(
+    situation: Situation, state: PartitionState, live: Set[BrokerId]
+) -> Elected:
+    """A broker that stays is preferred to one that is leaving, both to one that has just come back,
+    and anyone in sync to an unclean leader. `live` is without those that have just come back."""
+    assigned, leaving = situation.assigned, situation.leaving
+    clean = situation.running - situation.suspect
+    for candidates in (live - leaving, live, clean - leaving, clean):
+        elected = offline_election(assigned, state.isr, candidates, unclean=False)
+        if elected.leader != NO_LEADER:
+            return elected
+    return _election_with_loss(situation, state, live)
+
+
+def _election_with_loss(
+    situation: Situation, state: PartitionState, live: Set[BrokerId]
+) -> Elected:
+    """No member of the ISR runs but some that may have lost the end of their log. One of these
+    leads when all of the ISR have come back so, for then no better one can be waited for; or when
+    an unclean leader may. The others differ from it, so it is alone in sync."""
+    everybody, leaving = situation.running, situation.leaving
+    if situation.unclean or everybody >= set(state.isr):
+        for candidates in (everybody - leaving, everybody):
+            elected = offline_election(situation.assigned, state.isr, candidates, unclean=False)
+            if elected.leader != NO_LEADER:
+                return Elected(leader=elected.leader, isr=(elected.leader,))
+    if situation.unclean:
+        for candidates in (live - leaving, live, everybody - leaving, everybody):
+            elected = offline_election(situation.assigned, state.isr, candidates, unclean=True)
+            if elected.leader != NO_LEADER:
+                return elected
+    return Elected(leader=NO_LEADER, isr=state.isr)
+
+
+def _in_assignment_order(
+    assigned: Sequence[BrokerId], isr: Collection[BrokerId], live: Collection[BrokerId]
+) -> tuple[BrokerId, ...]:
+    return tuple(r for r in assigned if r in isr and r in live)
+
+
+def first_election(assigned: Sequence[BrokerId], live: Collection[BrokerId]) -> Elected | None:
+    """For a new partition: the first live replica leads, all live ones are in sync (R-CTL6). None:
+    nobody lives."""
+    alive = tuple(r for r in assigned if r in live)
+    return Elected(leader=alive[0], isr=alive) if alive else None
+
+
+def offline_election(
+    assigned: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    *,
+    unclean: bool,
+) -> Elected:
+    """After brokers died: the first live member of the ISR in assignment order (R-CTL2)."""
+    in_sync = _in_assignment_order(assigned, isr, live)
+    if in_sync:
+        return Elected(leader=in_sync[0], isr=in_sync)
+    if unclean:
+        for replica in assigned:
+            if replica in live:
+                return Elected(leader=replica, isr=(replica,))
+    return Elected(leader=NO_LEADER, isr=tuple(isr))
+
+
+def shrink_to_live(
+    leader: BrokerId, isr: Sequence[BrokerId], live: Collection[BrokerId]
+) -> Elected | None:
+    """Where the leader lives: the same leader without the dead followers. None: nothing to
+    change."""
+    in_sync = tuple(r for r in isr if r == leader or r in live)
+    return None if in_sync == tuple(isr) else Elected(leader=leader, isr=in_sync)
+
+
+def controlled_shutdown_election(
+    assigned: Sequence[BrokerId],
+    leader: BrokerId,
+    isr: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    leaving: BrokerId,
+) -> Elected | None:
+    """Before `leaving` stops: another in-sync replica leads and `leaving` leaves the ISR (R-CTL9).
+
+    None when there is nothing to do, or when `leaving` is the last in-sync replica alive.
+    """
+    if leaving not in isr:
+        return None
+    others = _in_assignment_order(assigned, isr, set(live) - {leaving})
+    if not others:
+        return None
+    new_leader = leader if leader != leaving and leader in others else others[0]
+    return Elected(leader=new_leader, isr=tuple(r for r in isr if r != leaving))
+
+
+def preferred_election(
+    assigned: Sequence[BrokerId],
+    leader: BrokerId,
+    isr: Sequence[BrokerId],
+    live: Collection[BrokerId],
+) -> Elected | None:
+    """The first assigned replica leads, if it lives and is in sync (R-CTL7). None: nothing to
+    change."""
+    preferred = assigned[0]
+    if preferred == leader or preferred not in isr or preferred not in live:
+        return None
+    return Elected(leader=preferred, isr=tuple(isr))
+
+
+def reassignment_election(
+    move: Reassignment,
+    leader: BrokerId,
+    isr: Sequence[BrokerId],
+    *,
+    live: Collection[BrokerId],
+    candidates: Collection[BrokerId],
+) -> Elected | None:
+    """The end of a reassignment, as two writes: first a target leads, then only targets are in
+    sync (R-CTL8).
+
+    None while the targets are not caught up, or none of them may lead. The second is written even
+    where it changes nothing: its acceptance makes void whatever the leader has proposed, and that
+    leader learns from it that the others are no replicas any more, so that none of those can come
+    into the ISR again once its files are deleted.
+    """
+    if not move.is_caught_up(isr, live):
+        return None
+    if leader not in move.target:
+        for replica in move.target:
+            if replica in isr and replica in candidates:
+                return Elected(leader=replica, isr=tuple(isr))
+        return None
+    return Elected(leader=leader, isr=tuple(r for r in isr if r in move.target), retires=True)

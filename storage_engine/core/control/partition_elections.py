@@ -1,0 +1,221 @@
+"""Decides on partitions, writes what was decided, and takes what ZooKeeper answers.
+
+Rule: a dirty partition of which nothing is being written or read is compared with what it should
+be, and the difference becomes a conditional write. Only an accepted write is sent to brokers. After
+a refused one, or one without an answer, the state is read before anything is decided again.
+Source: R-CTL1, R-CTL2, R-CTL4, R-CTL10.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from storage_engine.core.control.cluster_state import PartitionState
+from storage_engine.core.control.controlled_cluster import (
+    ControlledCluster,
+    ControlledPartition,
+    PendingElection,
+)
+from storage_engine.core.control.controlled_shutdowns import ControlledShutdowns
+from storage_engine.core.control.controller_events import (
+    Effect,
+    NoReplicaOnline,
+    ReadStates,
+    StatesRead,
+    StateWrite,
+    WriteOutcome,
+    WriteStates,
+)
+from storage_engine.core.control.deliveries import Deliveries
+from storage_engine.core.control.election_rules import (
+    Elected,
+    Situation,
+    due_election,
+    restoring_election,
+)
+from storage_engine.core.control.first_leader_epoch import first_leader_epoch
+from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
+from storage_engine.core.control.reassignments import Reassignments
+from storage_engine.core.ids import NO_LEADER, LeaderEpoch, PartitionEpoch, TopicPartition
+
+
+class PartitionElections:
+    """The elections of one controller."""
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        deliveries: Deliveries,
+        reassignments: Reassignments,
+        shutdowns: ControlledShutdowns,
+    ) -> None:
+        self._cluster = cluster
+        self._deliveries = deliveries
+        self._reassignments = reassignments
+        self._shutdowns = shutdowns
+
+    # --- decisions ---
+
+    def hold_due(self) -> list[Effect]:
+        """Decide on every dirty partition that can be decided on."""
+        writes = []
+        offline = []
+        for partition in self._cluster.take_due():
+            state = partition.state
+            elected = self._elected(partition)
+            if elected is None and partition.bounced:
+                # The restarted broker mattered to nobody: it counts as alive from here on.
+                partition.bounced.clear()
+                elected = self._elected(partition)
+            if elected is not None:
+                if elected.leader == NO_LEADER and (state is None or state.leader != NO_LEADER):
+                    offline.append(partition.name)
+                writes.append(self._write(partition, elected))
+                partition.writing = PendingElection(
+                    left_out=frozenset(partition.bounced),
+                    assignment=partition.assignment,
+                    retires=elected.retires,
+                    preferring=partition.preferring,
+                )
+            partition.preferring = partition.unclean = False
+        effects: list[Effect] = []
+        if offline:
+            effects.append(NoReplicaOnline(partitions=tuple(offline)))
+        if writes:
+            effects.append(WriteStates(writes=tuple(writes)))
+        return effects
+
+    def _elected(self, partition: ControlledPartition) -> Elected | None:
+        situation = self._situation(partition)
+        if partition.state is not None and partition.was_overwritten:
+            return restoring_election(situation, partition.state)
+        return due_election(situation)
+
+    def _situation(self, partition: ControlledPartition) -> Situation:
+        topic = self._cluster.topics[partition.name.topic]
+        return Situation(
+            assigned=partition.replicas,
+            state=partition.state,
+            running=self._cluster.running(partition),
+            bounced=partition.bounced,
+            suspect=suspects(partition.state, self._cluster.brokers),
+            leaving=self._shutdowns.leaving,
+            unclean=topic.info.unclean_election or partition.unclean,
+            preferring=partition.preferring,
+            renewing=partition.renewing,
+            move=partition.unfinished_move,
+        )
+
+    def _write(self, partition: ControlledPartition, elected: Elected) -> StateWrite:
+        state, expected = partition.state, partition.stored_epoch
+        if state is not None:
+            leader_epoch = LeaderEpoch(state.leader_epoch + 1)
+        elif partition.node_lacks_state or partition.unremembered:
+            # Its replicas may have had leaders that nobody remembers.
+            leader_epoch = first_leader_epoch(self._cluster.controller_epoch)
+        else:
+            leader_epoch = LeaderEpoch(0)
+        return StateWrite(
+            partition=partition.name,
+            state=PartitionState(
+                leader=elected.leader,
+                leader_epoch=leader_epoch,
+                isr=elected.isr,
+                controller_epoch=self._cluster.controller_epoch,
+                partition_epoch=PartitionEpoch(0 if expected is None else expected + 1),
+                joined_epochs=joined_epochs_of(elected, state, self._cluster.brokers),
+            ),
+            expected_partition_epoch=expected,
+            partition_exists=partition.node_lacks_state,
+        )
+
+    # --- what ZooKeeper answers ---
+
+    def states_written(
+        self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
+    ) -> list[Effect]:
+        unclear = []
+        for name, (outcome, state) in outcomes.items():
+            partition = self._cluster.partition(name)
+            if partition is None:
+                continue
+            election, partition.writing = partition.writing, None
+            self._cluster.dirty.add(name)
+            if outcome is WriteOutcome.ACCEPTED:
+                partition.learn(state)
+                partition.node_lacks_state = partition.unremembered = False
+                if election is not None:
+                    self._settle(partition, election)
+                self._deliveries.announce(partition)
+            else:
+                unclear.append(name)
+                partition.reading = True
+                partition.preferring |= election is not None and election.preferring
+        return [ReadStates(partitions=tuple(unclear))] if unclear else []
+
+    def _settle(self, partition: ControlledPartition, election: PendingElection) -> None:
+        """The election has become true; what happened after its decision has still to be dealt
+        with."""
+        partition.bounced -= election.left_out
+        if partition.assignment != election.assignment:
+            return
+        partition.renewing = False
+        if election.retires and not self._cluster.is_deleting(partition.name.topic):
+            self._reassignments.retire(partition)
+
+    def states_read(self, event: StatesRead) -> list[Effect]:
+        doubtful = []
+        for name, state in event.states.items():
+            partition = self._cluster.partition(name)
+            if partition is None:
+                continue
+            known = partition.state
+            if state is not None and not event.no_successor and self._is_of_successor(state, known):
+                # If it was asked for it counts as not read: nothing is decided on it here.
+                continue
+            is_newest, partition.reading = partition.reading, False
+            if state is not None and (known is None or _is_older(known, state)):
+                partition.learn(state)
+                self._deliveries.announce(partition)
+            elif is_newest:
+                self._state_not_newer(partition, state)
+            elif known is not None and (state is None or _is_older(state, known)):
+                # It may have been read before it was written from here.
+                doubtful.append(partition)
+            self._cluster.dirty.add(name)
+        return self._read_again(doubtful)
+
+    def _read_again(self, partitions: Iterable[ControlledPartition]) -> list[Effect]:
+        """Nothing of them is decided or written before they are read; a write under way that is
+        refused leads to the same."""
+        wanted = [partition for partition in partitions if partition.writing is None]
+        for partition in wanted:
+            partition.reading = True
+        return [ReadStates(partitions=tuple(p.name for p in wanted))] if wanted else []
+
+    def _state_not_newer(
+        self, partition: ControlledPartition, state: PartitionState | None
+    ) -> None:
+        """`state` is what there is now, with nothing of ours under way."""
+        known = partition.state
+        if state is None:
+            # Neither with nor without the partition's node is a guess that can be wrong for long.
+            partition.node_lacks_state = not partition.node_lacks_state
+            partition.stored_epoch = None
+        elif known is not None and _is_older(state, known):
+            if state.leader_epoch > known.leader_epoch:
+                partition.learn(state)
+                self._deliveries.announce(partition)
+            else:
+                partition.stored_epoch = state.partition_epoch
+
+    def _is_of_successor(self, state: PartitionState, known: PartitionState | None) -> bool:
+        """Whether a later controller wrote it. Sent from here, it would go with the assignment that
+        is known here, and a leader takes a leader epoch only once: it could let in a replica that
+        the successor has retired. Epochs that were higher at the start say nothing: the node that
+        counts them may have been lost."""
+        own = self._cluster.controller_epoch
+        seen = own if known is None else known.controller_epoch
+        return state.controller_epoch > max(own, seen)
+
+
+def _is_older(state: PartitionState, other: PartitionState) -> bool:
+    return state.partition_epoch < other.partition_epoch
