@@ -116,7 +116,7 @@ class ProduceRuns:
             return True
         return (
             not partition.config.flush_before_ack
-            and partition.log.append_requirement is None
+            and partition.log.leader_appends.requirement is None
             and not self._prepared_appends.has_waiting(pattern.partition)
         )
 

@@ -229,7 +229,7 @@ class HostedPartition:
         one."""
         try:
             self.check_writable_by_producers(acks)
-            offsets = self.log.append_columns_as_leader(
+            offsets = self.log.leader_appends.append_columns(
                 columns, leader_epoch=self.leader_epoch, now_ms=self._ports.clock.wall_ms()
             )
         except LogStorageError as failure:
@@ -253,7 +253,7 @@ class HostedPartition:
         # Also of one that is refused: to ask the coordinator once more does no harm.
         self.guards.note_marker(producer_id)
         try:
-            result = self.log.append_marker(
+            result = self.log.leader_appends.append_marker(
                 producer_id,
                 producer_epoch,
                 marker,
@@ -295,14 +295,14 @@ class HostedPartition:
     def note_refused(self, records: memoryview, failure: KafkaError) -> None:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
         if failure.retriable:
-            self.log.note_refused(records)
+            self.log.leader_appends.note_refused(records)
 
     def _append(
         self, records: memoryview, in_transaction: bool, keys_checked: bool = False
     ) -> AppendResult:
         """Raises KafkaError."""
         try:
-            result = self.log.append_as_leader(
+            result = self.log.leader_appends.append(
                 records,
                 leader_epoch=self.leader_epoch,
                 now_ms=self._ports.clock.wall_ms(),
@@ -421,7 +421,7 @@ class HostedPartition:
     def lead(self, item: LeaderAndIsrPartition) -> None:
         """Lead from now on, or under another epoch. KafkaError when the log refuses, which may know
         a newer epoch; the role is as it was then."""
-        self.log.start_leader_epoch(item.leader_epoch)
+        self.log.leader_appends.start_epoch(item.leader_epoch)
         self._note_order(item)
         leadership = Leadership(
             leader_epoch=item.leader_epoch,

@@ -104,7 +104,7 @@ class DeleteRecordsHandler:
                 log_end_offset=partition.high_watermark,
             )
         try:
-            if partition.log.advance_log_start(offset):
+            if partition.log.retention.advance_log_start(offset):
                 self.log_starts.note(partition)
             if self.log_starts.owes(partition):
                 log.info("records deleted partition=%s log_start_offset=%d", tp, offset)
