@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import GroupCoordinators, TransactionCoordinators
 from storage_engine.broker.coordinators.load_troubles import LoadTroubles
 from storage_engine.broker.coordinators.runner import RunnerPorts
 from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
@@ -24,9 +25,9 @@ from storage_engine.broker.wiring.replicas import ReplicaParts
 class CoordinatorParts:
     """Both kinds of coordinators."""
 
-    groups: Coordinators
+    groups: GroupCoordinators
     group_topic: StateTopic
-    transactions: Coordinators
+    transactions: TransactionCoordinators
     transaction_topic: StateTopic
     marker_writes: MarkerWrites
     verifier: Verifier
@@ -48,7 +49,7 @@ def build_coordinators(
     troubles = _load_troubles(ports, cluster, scrubs)
     group_coordinators = _group_coordinators(ports, cluster, group_topic, troubles)
     marker_writes = MarkerWrites(
-        manager, ports.scheduler, on_appended=groups.tell_of_markers(group_coordinators)
+        manager, ports.scheduler, on_appended=groups.on_marker_written(group_coordinators)
     )
     transaction_coordinators = _transaction_coordinators(
         ports, cluster, transaction_topic, troubles, marker_writes
@@ -118,7 +119,7 @@ def _group_coordinators(
     cluster: ClusterParts,
     topic: StateTopic,
     troubles: LoadTroubles,
-) -> Coordinators:
+) -> GroupCoordinators:
     return Coordinators(
         groups.group_coordinators(
             ports.config,
@@ -139,7 +140,7 @@ def _transaction_coordinators(
     topic: StateTopic,
     troubles: LoadTroubles,
     marker_writes: MarkerWrites,
-) -> Coordinators:
+) -> TransactionCoordinators:
     return Coordinators(
         transactions.transaction_coordinators(
             ports.config,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import GroupCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.topic_configs import TopicConfigs
@@ -29,7 +29,7 @@ class UpdateMetadataHandler:
     metadata: MetadataCache
     replicas: ReplicaManager
     topic_configs: TopicConfigs
-    group_coordinators: Coordinators
+    group_coordinators: GroupCoordinators
 
     def handle(self, call: ApiCall[UpdateMetadataResponse], request: UpdateMetadataRequest) -> None:
         def refuse(code: ErrorCode) -> None:
@@ -56,4 +56,4 @@ class UpdateMetadataHandler:
             self.topic_configs.forget(topic)
         if request.removed_topics:
             removed = frozenset(request.removed_topics)
-            self.group_coordinators.tell_all(TopicsDeleted(topics=removed))
+            self.group_coordinators.submit_to_all(TopicsDeleted(topics=removed))

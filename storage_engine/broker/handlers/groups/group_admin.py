@@ -105,7 +105,7 @@ class GroupAdminHandlers:
         found = [
             group
             for coordinator in coordinators
-            if coordinator is not None
+            if isinstance(coordinator, GroupCoordinator)
             for group in coordinator.groups.values()
         ]
         groups = []

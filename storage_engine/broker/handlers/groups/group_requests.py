@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import GroupCoordinators
 from storage_engine.broker.coordinators.runner import moment
 from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.broker.requests.long_work import Steps
@@ -44,7 +44,7 @@ says why there may be none any more."""
 class GroupRequests:
     """The way to the coordinators of groups on this broker."""
 
-    coordinators: Coordinators
+    coordinators: GroupCoordinators
     config: DynamicConfig
     scheduler: Scheduler
     clock: Clock

@@ -9,7 +9,7 @@ transaction's marker it would open another one that nobody ends. Source: KIP-98,
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (
@@ -52,7 +52,7 @@ class AddOffsetsToTxnHandler:
     """Answers AddOffsetsToTxn, at the coordinator of the transaction."""
 
     group_topic: StateTopic
-    coordinators: Coordinators
+    coordinators: TransactionCoordinators
     clock: Clock
 
     def handle(

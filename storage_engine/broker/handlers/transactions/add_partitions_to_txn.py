@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.broker.requests.long_work import Steps
@@ -39,7 +39,7 @@ _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 class AddPartitionsToTxnHandler:
     """Answers AddPartitionsToTxn."""
 
-    coordinators: Coordinators
+    coordinators: TransactionCoordinators
     metadata: MetadataCache
     clock: Clock
 

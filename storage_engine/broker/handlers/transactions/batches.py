@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.runner import EventOf, OnAnswer
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
@@ -24,11 +24,12 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    Answer,
     CommitBatch,
     CommittedBatch,
+    Event,
     Heartbeat,
     JoinBatch,
+    TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_fields import (
@@ -62,14 +63,14 @@ _Request = BatchHeartbeatRequest | AbortMembersRequest
 class SinkBatchHandlers:
     """Answers the requests about micro-batches."""
 
-    coordinators: Coordinators
+    coordinators: TransactionCoordinators
     producer_ids: ProducerIds
     clock: Clock
 
     def join_batch(self, call: ApiCall[JoinBatchResponse], request: JoinBatchRequest) -> None:
         def on_id(producer_id: int, code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                respond(Answer(request=0, error=code))
+                respond(TransactionAnswer(request=0, error=code))
                 return
             self._ask(
                 request.sink,
@@ -87,7 +88,7 @@ class SinkBatchHandlers:
                 respond,
             )
 
-        def respond(answer: Answer) -> None:
+        def respond(answer: TransactionAnswer) -> None:
             code = answer.error
             if code is ErrorCode.NONE:
                 log.debug(
@@ -112,7 +113,7 @@ class SinkBatchHandlers:
         # Otherwise each request to the wrong broker would cost a producer id.
         refusal = self.coordinators.coordinator_of(member_transactional_id(request.sink))
         if isinstance(refusal, ErrorCode):
-            respond(Answer(request=0, error=refusal))
+            respond(TransactionAnswer(request=0, error=refusal))
         else:
             self.producer_ids.allocate(on_id)
 
@@ -132,7 +133,7 @@ class SinkBatchHandlers:
                 rows=_rows_of(request),
             )
 
-        def respond(answer: Answer) -> None:
+        def respond(answer: TransactionAnswer) -> None:
             _log_dropped(request, answer)
             call.respond(
                 CommitBatchResponse(
@@ -175,10 +176,10 @@ class SinkBatchHandlers:
         self,
         call: ApiCall[BatchResponse],
         request: _Request,
-        event_of: EventOf,
+        event_of: EventOf[Event],
         batch: int = 0,
     ) -> None:
-        def respond(answer: Answer) -> None:
+        def respond(answer: TransactionAnswer) -> None:
             code = answer.error
             text = None if code is ErrorCode.NONE else code.meaning
             call.respond(BatchResponse(error_code=int(code), error_message=text))
@@ -189,7 +190,9 @@ class SinkBatchHandlers:
         else:
             self._ask(request.sink, event_of, respond)
 
-    def _ask(self, sink: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+    def _ask(
+        self, sink: str, event_of: EventOf[Event], on_answer: OnAnswer[TransactionAnswer]
+    ) -> None:
         self.coordinators.request(member_transactional_id(sink), event_of, on_answer)
 
 
@@ -238,7 +241,7 @@ def _name_problem(request: _Named, version: int) -> str | None:
     return None
 
 
-def _text(request: _Named, answer: Answer) -> str | None:
+def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     """What is wrong, with the names concerned; None when nothing is."""
     code = answer.error
     if code is ErrorCode.NONE:
@@ -257,7 +260,7 @@ def _committed(committed: CommittedBatch | None) -> CommittedBy:
     return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)
 
 
-def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
+def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None:
     """Log the rows that tasks had and this commit does not write."""
     by = answer.committed
     # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.

@@ -6,7 +6,7 @@ transactional id of their own, and are not listed. Source: KIP-664.
 
 from typing import Any
 
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
@@ -18,6 +18,7 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionRecord,
     TransactionState,
 )
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -41,7 +42,7 @@ _Listed = ListTransactionsResponse.TransactionState
 
 
 def describe(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     call: ApiCall[DescribeTransactionsResponse],
     request: DescribeTransactionsRequest,
 ) -> Steps:
@@ -53,13 +54,14 @@ def describe(
     call.respond(DescribeTransactionsResponse(transaction_states=rows))
 
 
-def _described(coordinators: Coordinators, name: str) -> Any:
+def _described(coordinators: TransactionCoordinators, name: str) -> Any:
     found = coordinators.coordinator_of(name)
     record: TransactionRecord | None = None
     code = ErrorCode.NONE
     if isinstance(found, ErrorCode):
         code = found
     else:
+        assert isinstance(found, TransactionCoordinator)
         record = found.producers.get(name)
         if record is None:
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -93,14 +95,14 @@ def _described(coordinators: Coordinators, name: str) -> Any:
 
 
 def list_all(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     clock: Clock,
     call: ApiCall[ListTransactionsResponse],
     request: ListTransactionsRequest,
 ) -> Steps:
     wanted = set(request.state_filters)
     unknown = sorted(wanted - set(STATE_NAMES.values()))
-    loaded = [each for each in coordinators if each is not None]
+    loaded = [each for each in coordinators if isinstance(each, TransactionCoordinator)]
     if len(loaded) < len(list(coordinators)):
         code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         call.respond(

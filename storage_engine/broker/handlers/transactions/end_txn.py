@@ -5,12 +5,12 @@ another epoch (KIP-890). Source: KIP-98.
 """
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.transaction_events import Answer, EndTransaction
+from storage_engine.core.transactions.transaction_events import EndTransaction, TransactionAnswer
 from storage_engine.core.transactions.transaction_state import NO_PRODUCER_ID
 from storage_engine.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -19,13 +19,13 @@ FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
 def handle(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     producer_ids: ProducerIds,
     clock: Clock,
     call: ApiCall[EndTxnResponse],
     request: EndTxnRequest,
 ) -> None:
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         code = code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         call.respond(
             EndTxnResponse(
@@ -55,7 +55,7 @@ def handle(
         if code is ErrorCode.NONE:
             end(producer_id)
         else:
-            respond(Answer(request=0, error=code))
+            respond(TransactionAnswer(request=0, error=code))
 
     if call.version >= FIRST_VERSION_WITH_EPOCH_BUMP:
         # It is needed if the epochs of the present one are used up.

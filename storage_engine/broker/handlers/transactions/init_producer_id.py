@@ -5,13 +5,13 @@ Source: KIP-98, KIP-360, R-CLI7.
 """
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.transaction_events import Answer, InitProducer
+from storage_engine.core.transactions.transaction_events import InitProducer, TransactionAnswer
 from storage_engine.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -21,7 +21,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 def handle(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     producer_ids: ProducerIds,
     clock: Clock,
     call: ApiCall[InitProducerIdResponse],
@@ -32,7 +32,7 @@ def handle(
     def refuse(code: ErrorCode) -> None:
         call.respond(InitProducerIdResponse(error_code=int(code)))
 
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         call.respond(
             InitProducerIdResponse(
                 error_code=code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED),
