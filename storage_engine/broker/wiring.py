@@ -347,7 +347,7 @@ def build(
         group_coordinators.lead(partition)
 
     replicas.on_leading = on_leading
-    marker_writes.on_written = groups.tell_of_markers(group_coordinators)
+    marker_writes.on_written = groups.on_marker_written(group_coordinators)
     verifier = Verifier(
         state_topic,
         coordinators,

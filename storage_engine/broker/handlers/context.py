@@ -11,7 +11,7 @@ from storage_engine.broker.cluster.orders import Orders
 from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.cluster.topic_admin import TopicAdmin
 from storage_engine.broker.controller.runner import ControllerRunner
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import GroupCoordinators, TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.log_starts import LogStarts
 from storage_engine.broker.replicas.prepared_appends import PreparedAppends
@@ -60,9 +60,9 @@ class BrokerContext:
     config_changes: ConfigChanges
     producer_ids: ProducerIds
     state_topic: StateTopic
-    coordinators: Coordinators
+    coordinators: TransactionCoordinators
     group_topic: StateTopic
-    group_coordinators: Coordinators
+    group_coordinators: GroupCoordinators
     verifier: Verifier
     long_work: LongWork
     prepared_appends: PreparedAppends

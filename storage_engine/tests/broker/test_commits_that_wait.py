@@ -12,6 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis import add_offsets_to_txn, offset_commit, txn_offset_commit
+from storage_engine.protocol.state import group_batches
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
 from storage_engine.tests.broker.test_consumer_groups import (
@@ -44,9 +45,9 @@ def slow_loads(cluster, monkeypatch) -> None:
     """From now on it takes seconds to read a log of offsets."""
     begin = StateLoad._begin
 
-    def begin_later(self: StateLoad, content: Any) -> None:
-        wait_ms = LOAD_MS if "group" in self._codec else 0
-        cluster.loop.call_later(wait_ms, lambda: begin(self, content))
+    def begin_later(self: StateLoad, codec: Any) -> None:
+        wait_ms = LOAD_MS if codec is group_batches else 0
+        cluster.loop.call_later(wait_ms, lambda: begin(self, codec))
 
     monkeypatch.setattr(StateLoad, "_begin", begin_later)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import ErrorCode, LogStorageError
@@ -230,7 +230,7 @@ def test_an_error_in_reading_is_no_reason_to_give_leadership_away(cluster, monke
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(state_load, "_replay", fail)
+        patched.setattr(StateLoad, "_replay", fail)
         old = cluster.state(STATE).leader
         cluster[old].kill(session_ends_at_once=True)
         cluster.loop.run_until(lambda: cluster.state(STATE).leader not in (-1, old))

@@ -76,7 +76,7 @@ def test_a_topic_that_a_coordinator_heard_nothing_of_is_found_as_time_passes(clu
     client = GroupClient(cluster)
     assert client.commit(1000) is ErrorCode.NONE
     for broker in cluster.brokers:
-        monkeypatch.setattr(broker.context.group_coordinators, "tell_all", lambda event: None)
+        monkeypatch.setattr(broker.context.group_coordinators, "submit_to_all", lambda event: None)
     cluster.answer(cluster.delete_topic("a"))
     wait_for(cluster, lambda: client.offset() == -1)
 

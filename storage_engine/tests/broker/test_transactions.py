@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
@@ -435,15 +435,15 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     first.add(A)
     first.write(A, b"1")
     failures: list[dict] = []
-    replay = state_load._replay
+    replay = StateLoad._replay
 
-    def damaged(codec, data, content, *place):
+    def damaged(load, *piece):
         if len(failures) < 2:
-            failures.append(content)
+            failures.append(load._content)
             raise CorruptRecordError("damaged")
-        return replay(codec, data, content, *place)
+        return replay(load, *piece)
 
-    monkeypatch.setattr(state_load, "_replay", damaged)
+    monkeypatch.setattr(StateLoad, "_replay", damaged)
     cluster[first.coordinator()].kill()
     first.end(commits=True)
     assert len(failures) == 2

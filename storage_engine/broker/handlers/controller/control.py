@@ -205,4 +205,4 @@ def _take_metadata(context: BrokerContext, request: UpdateMetadataRequest) -> No
         context.topic_configs.forget(topic)
     if request.removed_topics:
         removed = frozenset(request.removed_topics)
-        context.group_coordinators.tell_all(TopicsDeleted(topics=removed))
+        context.group_coordinators.submit_to_all(TopicsDeleted(topics=removed))

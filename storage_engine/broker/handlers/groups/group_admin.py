@@ -92,7 +92,7 @@ def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
     found = [
         group
         for coordinator in coordinators
-        if coordinator is not None
+        if isinstance(coordinator, GroupCoordinator)
         for group in coordinator.groups.values()
     ]
     groups = []

@@ -9,9 +9,9 @@ from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.groups.group_requests import are_too_long, ask, fresh_member_id
+from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
-    Answer,
     Caller,
     Heartbeat,
     Join,

@@ -20,11 +20,12 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    Answer,
     CommitBatch,
     CommittedBatch,
+    Event,
     Heartbeat,
     JoinBatch,
+    TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_fields import (
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) -> None:
     def on_id(producer_id: int, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
-            respond(Answer(request=0, error=code))
+            respond(TransactionAnswer(request=0, error=code))
             return
         _ask(
             context,
@@ -63,7 +64,7 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
             respond,
         )
 
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         code = answer.error
         if code is ErrorCode.NONE:
             log.debug(
@@ -88,7 +89,7 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
     # Else each question to the wrong broker would cost a producer id.
     refusal = context.coordinators.coordinator_of(member_transactional_id(request.sink))
     if isinstance(refusal, ErrorCode):
-        respond(Answer(request=0, error=refusal))
+        respond(TransactionAnswer(request=0, error=refusal))
     else:
         context.producer_ids.allocate(on_id)
 
@@ -109,7 +110,7 @@ def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest
             rows=_rows_of(request),
         )
 
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         _log_dropped(request, answer)
         call.respond(
             CommitBatchResponse(
@@ -211,7 +212,7 @@ def _name_problem(request: _Named, version: int) -> str | None:
     return None
 
 
-def _text(request: _Named, answer: Answer) -> str | None:
+def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     """What is wrong, with its name; None when nothing is."""
     code = answer.error
     if code is ErrorCode.NONE:
@@ -230,7 +231,7 @@ def _told(committed: CommittedBatch | None) -> CommittedBy:
     return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)
 
 
-def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
+def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None:
     """Rows that tasks had, and that are not written by this commit."""
     by = answer.committed
     # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.
@@ -273,9 +274,9 @@ def _count(rows: int) -> str:
 
 
 def _answer_outcome(
-    context: BrokerContext, call: Call, request: _Request, event_of: EventOf, batch: int = 0
+    context: BrokerContext, call: Call, request: _Request, event_of: EventOf[Event], batch: int = 0
 ) -> None:
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         code = answer.error
         text = None if code is ErrorCode.NONE else code.meaning
         call.respond(BatchResponse(error_code=int(code), error_message=text))
@@ -287,5 +288,10 @@ def _answer_outcome(
         _ask(context, request.sink, event_of, respond)
 
 
-def _ask(context: BrokerContext, sink: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+def _ask(
+    context: BrokerContext,
+    sink: str,
+    event_of: EventOf[Event],
+    on_answer: OnAnswer[TransactionAnswer],
+) -> None:
     context.coordinators.request(member_transactional_id(sink), event_of, on_answer)

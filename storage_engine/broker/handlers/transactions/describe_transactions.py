@@ -16,6 +16,7 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionRecord,
     TransactionState,
 )
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis.describe_transactions import DescribeTransactionsResponse
 from storage_engine.protocol.apis.list_transactions import ListTransactionsResponse
 
@@ -48,6 +49,7 @@ def _described(context: BrokerContext, name: str) -> Any:
     if isinstance(found, ErrorCode):
         code = found
     else:
+        assert isinstance(found, TransactionCoordinator)
         record = found.producers.get(name)
         if record is None:
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -83,7 +85,9 @@ def _described(context: BrokerContext, name: str) -> Any:
 def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
     wanted = set(request.state_filters)
     unknown = sorted(wanted - set(STATE_NAMES.values()))
-    coordinators = [each for each in context.coordinators if each is not None]
+    coordinators = [
+        each for each in context.coordinators if isinstance(each, TransactionCoordinator)
+    ]
     if len(coordinators) < len(list(context.coordinators)):
         code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         call.respond(

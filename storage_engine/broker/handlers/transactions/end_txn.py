@@ -9,7 +9,7 @@ from typing import Any
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions.transaction_events import Answer, EndTransaction
+from storage_engine.core.transactions.transaction_events import EndTransaction, TransactionAnswer
 from storage_engine.core.transactions.transaction_state import NO_PRODUCER_ID
 from storage_engine.protocol.apis.end_txn import EndTxnResponse
 
@@ -18,7 +18,7 @@ FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
 def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         code = code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         call.respond(
             EndTxnResponse(
@@ -48,7 +48,7 @@ def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
         if code is ErrorCode.NONE:
             end(producer_id)
         else:
-            respond(Answer(request=0, error=code))
+            respond(TransactionAnswer(request=0, error=code))
 
     if call.version >= FIRST_VERSION_WITH_EPOCH_BUMP:
         # For the case that the epochs of the present one are used up.

@@ -8,7 +8,7 @@ from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.transaction_events import Answer, InitProducer
+from storage_engine.core.transactions.transaction_events import InitProducer, TransactionAnswer
 from storage_engine.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -23,7 +23,7 @@ def handle(context: BrokerContext, call: Call, request: InitProducerIdRequest) -
     def refuse(code: ErrorCode) -> None:
         call.respond(InitProducerIdResponse(error_code=int(code)))
 
-    def respond(answer: Answer) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         call.respond(
             InitProducerIdResponse(
                 error_code=code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED),
