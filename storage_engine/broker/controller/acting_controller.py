@@ -18,7 +18,6 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
 from storage_engine.broker.controller.assignment_store import AssignmentStore
 from storage_engine.broker.controller.channel import ControllerChannel
-from storage_engine.broker.controller.conflict_pauses import ConflictPauses
 from storage_engine.broker.controller.elections import Elections, OnElected
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import ControllerStore
@@ -126,7 +125,7 @@ class ActingController:
             self._store,
             scheduler,
             controller_epoch=controller_epoch,
-            exists=self._core.exists,
+            core=self._core,
             submit=self.submit,
             replaced=self._replaced,
         )
@@ -144,7 +143,6 @@ class ActingController:
             elections=self._elections,
             learn_topics=self._watches.learn_topics,
         )
-        self._pauses = ConflictPauses(self._core)
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -289,7 +287,7 @@ class ActingController:
             case WriteStates():
                 self._write_states(effect)
             case ReadStates():
-                self._read_states(effect)
+                self._states.read_after_pause(effect.partitions)
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -334,15 +332,7 @@ class ActingController:
     def _states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
     ) -> None:
-        self._pauses.written(outcomes)
         self.submit(StatesWritten(outcomes=outcomes))
-
-    def _read_states(self, effect: ReadStates) -> None:
-        for pause_ms, group in self._pauses.by_pause(effect.partitions).items():
-            self._scheduler.call_later(
-                pause_ms,
-                lambda group=group: self._states.read(group),  # type: ignore[misc]
-            )
 
     def _write_assignments(self, effect: WriteAssignments) -> None:
         topic = effect.topic
@@ -376,7 +366,6 @@ class ActingController:
                 self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
                 return
             log.info("deleted topic=%s", topic)
-            self._pauses.forget_topic(topic)
             self.submit(TopicDeleted(topic=topic))
             self._watches.topic_gone(topic)
             self._deletion_over(topic)

@@ -1,13 +1,17 @@
 """Reads partitions' states for the acting controller, until ZooKeeper answers.
 
-Rule: a state of a later controller epoch is told only with the knowledge whether there is a later
-controller: others write any number. Source: R-CTL1, R-CTL5, R-CTL10.
+Rule: a state of a later controller epoch is passed on only with the knowledge whether there is a
+later controller: others write any number. After a refused write a partition waits for its own
+refusals only: the pause is doubled while every write of it is refused and nothing new is known of
+it (somebody removed a topic's nodes by hand). Source: R-CTL1, R-CTL2, R-CTL5, R-CTL10.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.core.control.cluster_state import PartitionState
+from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import StatesRead
 from storage_engine.core.ids import ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Scheduler
@@ -17,6 +21,10 @@ RETRY_MS = 500
 
 UNREADABLE_PAUSE_MS = 5_000
 """Pause before a state is read again that could not be made out: somebody may have mended it."""
+
+CONFLICT_PAUSE_MS = 20
+"""Pause before a state is read whose write was refused once, or had no answer."""
+CONFLICT_PAUSE_MAX_MS = 5_000
 
 States = dict[TopicPartition, PartitionState | None]
 
@@ -30,14 +38,14 @@ class StateReader:
         scheduler: Scheduler,
         *,
         controller_epoch: ControllerEpoch,
-        exists: Callable[[TopicPartition], bool],
+        core: Controller,
         submit: Callable[[StatesRead], None],
         replaced: Callable[[], None],
     ) -> None:
         self._store = store
         self._scheduler = scheduler
         self._controller_epoch = controller_epoch
-        self._exists = exists
+        self._core = core
         self._submit = submit
         self._replaced = replaced
         self._closed = False
@@ -77,6 +85,11 @@ class StateReader:
         if not self._closed:
             self._store.read_states(wanted, done)
 
+    def read_after_pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `read`, each after the pause that its refused writes ask for."""
+        for pause_ms, group in by_pause(self._core, partitions).items():
+            self._scheduler.call_later(pause_ms, partial(self.read, group))
+
     def _again(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
         self._scheduler.call_later(RETRY_MS, lambda: self.read(wanted, then))
 
@@ -97,7 +110,7 @@ class StateReader:
         self._submit(StatesRead(states=states, no_successor=no_successor))
         then()
         self._unreadable.difference_update(states)
-        self._unreadable.update(tp for tp in wanted if tp not in states and self._exists(tp))
+        self._unreadable.update(tp for tp in wanted if tp not in states and self._core.exists(tp))
         if self._unreadable and not self._is_to_read:
             self._is_to_read = True
             self._scheduler.call_later(UNREADABLE_PAUSE_MS, self._read_unreadable)
@@ -107,3 +120,15 @@ class StateReader:
         unreadable, self._unreadable = self._unreadable, set()
         if unreadable:
             self.read(sorted(unreadable))
+
+
+def by_pause(
+    core: Controller, partitions: Iterable[TopicPartition]
+) -> Mapping[int, tuple[TopicPartition, ...]]:
+    """Pause in milliseconds -> the partitions to be read after it."""
+    groups: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        doublings = min(max(core.refusals(tp) - 1, 0), 10)
+        pause_ms = min(CONFLICT_PAUSE_MS << doublings, CONFLICT_PAUSE_MAX_MS)
+        groups.setdefault(pause_ms, []).append(tp)
+    return {pause_ms: tuple(group) for pause_ms, group in groups.items()}
