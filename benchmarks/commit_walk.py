@@ -1,5 +1,6 @@
-"""Which source files a micro-batch's commit walks through, in the task, the driver and the broker,
-beyond those that a plain transactional produce walks through as well.
+"""Which source files a micro-batch walks through from the rows of its tasks to its commit, in task,
+driver and broker. Not counted are files that a plain transactional produce or an at-least-once
+write of the sink walks through as well, and those of an idle broker.
 
     python -m benchmarks.commit_walk
 
@@ -15,9 +16,11 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = tuple(f"{ROOT / name}/" for name in ("storage_engine", "connector"))
@@ -70,7 +73,7 @@ def main() -> None:
     for phase in PHASES[1:]:
         print(f"{phase}: {len(here[phase])} files")
     extra = sorted(set(here["micro-batch"]) - set(here["transaction"]) - set(here["idle"]))
-    print(f"the commit of a micro-batch alone: {len(extra)}")
+    print(f"the micro-batch alone: {len(extra)}")
     for file in extra:
         functions = ", ".join(here["micro-batch"][file])
         print(f"    {file.removeprefix(f'{ROOT}/')}: {functions:.140}")
@@ -79,7 +82,10 @@ def main() -> None:
 def _walk(folder: Path) -> dict[str, dict[str, list[str]]]:
     from integration_tests.cluster_support import create_topic, running_cluster
 
-    settings = (("transaction.state.log.num.partitions", "1"),)
+    settings = (
+        ("transaction.state.log.num.partitions", "1"),
+        ("log.cleaner.enable", "false"),
+    )
     with running_cluster(folder / "cluster", brokers=1, settings=settings) as cluster:
         create_topic(cluster, "walk", replication_factor=1)
         servers = cluster.bootstrap_servers
@@ -102,10 +108,12 @@ def _walk(folder: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def _idle(servers: str) -> None:
-    time.sleep(1)
+    time.sleep(5)
 
 
 def _transaction(servers: str) -> None:
+    """A plain transactional produce, and rows that the sink writes at least once."""
+    from connector.sink.stream_writer import HeadraceStreamWriter
     from storage_engine.client.producer.producer import Producer
 
     with Producer({"bootstrap.servers": servers, "transactional.id": "walk"}) as producer:
@@ -113,23 +121,46 @@ def _transaction(servers: str) -> None:
         producer.begin_transaction()
         producer.send("walk", b"value").result()
         producer.commit_transaction()
+    writer = HeadraceStreamWriter(_options(servers, deliveryGuarantee="at-least-once"))
+    writer.commit([writer.write(_rows()) for _ in range(2)], 0)
 
 
 def _micro_batch(servers: str) -> None:
+    import pyspark
+
+    from connector.sink.stream_writer import HeadraceStreamWriter
+
+    pyspark.TaskContext = _Task  # type: ignore[assignment, misc]
+    _Task.properties = {"sql.streaming.queryId": str(uuid.uuid4()), "streaming.sql.batchId": "0"}
+    writer = HeadraceStreamWriter(_options(servers))
+    writer.commit([writer.write(_rows()) for _ in range(2)], 0)
+
+
+class _Task:
+    """Stands for Spark's TaskContext."""
+
+    properties: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def get(cls) -> "_Task":
+        return cls()
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+
+@cache
+def _options(servers: str, **options: str) -> Any:
+    """Cached, because Spark parses options when it plans a query."""
+    from connector.options.sink_options import parse_sink_options
+
+    return parse_sink_options({"bootstrap.servers": servers, "topic": "walk"} | options)
+
+
+def _rows() -> Iterator[Any]:
     import pyarrow as pa
 
-    from connector.connections import close_all
-    from connector.options.sink_options import parse_sink_options
-    from connector.sink.micro_batch import MicroBatchId
-    from connector.sink.micro_batch_commit import commit_micro_batch
-    from connector.sink.task_attempt import write_in_transaction
-
-    options = parse_sink_options({"bootstrap.servers": servers, "topic": "walk"})
-    batch = MicroBatchId(sink="walk", query=str(uuid.uuid4()), batch=0)
-    rows = pa.record_batch({"value": pa.array(["row"] * 10)})
-    written = [write_in_transaction(options, batch, [rows]) for _ in range(2)]
-    commit_micro_batch(options, written, 0)
-    close_all()
+    return iter([pa.record_batch({"value": pa.array(["row"] * 10)})])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The batch sink.
 
-Exactly once: a job's rows are committed as a whole when all its tasks have written, and those of a
-task that ran twice count once; with `sinkId` and `batchId` also those of a job that ran twice. Or
-at least once: a task that Spark runs again writes its rows again, and a job that fails leaves what
-it has written. Source: R-SPARK2; FACTS.md, the writer contract.
+Exactly once: the rows of a job are committed as a whole when all its tasks have written, and those
+of a task that ran twice count once. With `sinkId` and `batchId` this holds for a job that ran
+twice, too. At least once: a task that Spark runs again writes its rows again, and what a failed job
+has written stays. Source: R-SPARK2.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class HeadraceBatchWriter(DataSourceArrowWriter):
-    """Each task writes its rows and waits for their acknowledgement."""
+    """Each task writes its rows and waits until they are acknowledged."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        # Spark pickles one writer into the tasks and into the commit: all have the same name.
+        # Spark pickles one writer into the tasks and into the commit, so all have the same id.
         self._batch = batch_write_id(options)
 
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """Runs in a task; an empty DataFrame runs one task without rows."""
+        """Runs in a task. For an empty DataFrame Spark runs one task without rows."""
         if self._options.exactly_once:
             from connector.sink.task_attempt import write_in_transaction
 
@@ -49,13 +49,12 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
 
     @without_traceback
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Gives up what was written. At least once what failed tasks wrote stays; a log takes
-        nothing back."""
+        """Aborts what tasks have written. At least once it stays: a log takes nothing back."""
         if self._options.exactly_once:
             from connector.sink.micro_batch_commit import abort_members, close_micro_batch
 
             if self._options.batch_id is None:
                 close_micro_batch(self._options, self._batch)
             else:
-                # The batch may be running again already, under the same name.
+                # A job of the same number may be running again already, under the same id.
                 abort_members(self._options, messages)

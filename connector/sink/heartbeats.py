@@ -1,8 +1,8 @@
-"""Tells the coordinator that a task is at work. Its one rule: from a task's beginning to its end,
-also before it has rows and while it waits for them.
+"""Keeps the transactions of a micro-batch from timing out while one of its tasks is at work, also
+before that task has rows and while it waits for them.
 
-A task that has finished has nobody to keep its transaction alive; any heartbeat of the same
-micro-batch does, so a slow task keeps those of its quick siblings open. Source: R-SPARK2.
+A heartbeat counts for all transactions of its micro-batch. So a slow task keeps the transactions of
+those open that have finished, which send no heartbeats any more. Source: R-SPARK2.
 """
 
 import logging
@@ -19,11 +19,13 @@ from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 logger = logging.getLogger(__name__)
 
 BEATS_PER_TIMEOUT = 4
-"""Three may be lost. With the default timeout of an hour most tasks end before their first."""
+"""Three in a row may be lost. With the default timeout of an hour most tasks end before the
+first."""
 
 
 class Heartbeats:
-    """A thread with connections of its own, which it opens at its first heartbeat."""
+    """A thread for the time of a `with` block. It opens connections of its own at its first
+    heartbeat, because the task is blocked in Spark's iterator while it waits for rows."""
 
     def __init__(self, options: SinkOptions, batch: MicroBatchId) -> None:
         self._options = options
@@ -42,7 +44,7 @@ class Heartbeats:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Without waiting for a heartbeat under way: a late one harms nothing."""
+        """Does not wait for a heartbeat under way: a late one harms nothing."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -65,7 +67,8 @@ class Heartbeats:
         try:
             batches.heartbeat(self._batch.batch)
         except KafkaError as error:
-            # No task of the batch has rows yet, or all were given up, which the writer will find.
+            # No transaction is open: no task has rows yet, or all were aborted, which the writer
+            # finds out by itself.
             if error.code is not ErrorCode.INVALID_TXN_STATE:
                 logger.warning("a heartbeat of the sink failed: %s", error)
         except HeadraceError as error:

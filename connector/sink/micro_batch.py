@@ -1,14 +1,14 @@
-"""Which micro-batch of which query on which sink a task writes for. Its one rule: a replay finds
-the same three names, and nobody else ever has them.
+"""The id of a micro-batch. A replay finds the same id, and nobody else ever has it.
 
-    streaming    sink: `sinkId`, else the query id   query: the query id     batch: Spark's batch id
-    batch write  sink: `sinkId`, else a new name     query: once, a new name batch: 0
-      with `batchId`   `sinkId`                             part and number         `batchId`
+    kind                    sink                     query                    batch
+    streaming               `sinkId`, or the query   the query's id           Spark's batch id
+    batch write             `sinkId`, or a new name  a new name               0
+    batch write, `batchId`  `sinkId`                 made of part and number  `batchId`
 
-The query id is in the checkpoint: a restarted query has it again, a new checkpoint a new one. Each
-number of a part of a sink is a query of its own, so jobs of different numbers know nothing of each
-other; within `foreachBatch` it belongs to the streaming query. A batch write without a number has
-nothing of that kind; brokers forget it after some days. Source: R-SPARK2.
+The query's id is in the checkpoint: a restarted query has the same one, a new checkpoint another.
+Each number of a part of a sink is a query of its own, so that jobs of different numbers don't
+depend on each other; within `foreachBatch` such a job belongs to the streaming query, which is its
+owner. The brokers forget a batch write without a number after some days. Source: R-SPARK2.
 """
 
 import uuid
@@ -27,11 +27,11 @@ class MicroBatchId:
     query: str
     batch: int
     part: str | None = None
-    """Of a named batch write."""
+    """None except for a named batch write."""
     owner: str = ""
-    """Of a named batch write within `foreachBatch`: the id of the streaming query."""
+    """The id of the streaming query whose `foreachBatch` makes this named batch write."""
     run: uuid.UUID | None = None
-    """Of the streaming query; None where Spark does not tell."""
+    """The run of the streaming query. None where Spark does not say it."""
 
     def __str__(self) -> str:
         if self.part is not None:
@@ -40,7 +40,7 @@ class MicroBatchId:
 
 
 def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
-    """Only within a task: a driver has to be told by its tasks."""
+    """The micro-batch of the task that calls this. A driver does not know it."""
     query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if not query or not batch:
         raise ConnectorError(
@@ -54,20 +54,21 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
 
 
 def batch_write_id(options: SinkOptions) -> MicroBatchId:
-    """Once for a job: the writer carries it to the tasks and to the commit."""
-    from storage_engine.client.micro_batches import repeatable_query, unrepeatable_query
+    """The id of one job. To be called once: the writer carries it to the tasks and to the
+    commit."""
+    from storage_engine.client.micro_batches import named_write_query, unnamed_write_query
 
     if options.sink_id is not None and options.batch_id is not None:
         part, number = options.sink_part, options.batch_id
-        name = repeatable_query(part, number)
-        return MicroBatchId(sink=options.sink_id, query=name, batch=number, part=part)
+        query = named_write_query(part, number)
+        return MicroBatchId(sink=options.sink_id, query=query, batch=number, part=part)
     sink = options.sink_id or str(uuid.uuid4())
-    return MicroBatchId(sink=sink, query=unrepeatable_query(), batch=0)
+    return MicroBatchId(sink=sink, query=unnamed_write_query(), batch=0)
 
 
 def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
-    """A batch write, with the streaming query that it is a part of; only within a task. The writer
-    is made in a process that Spark tells nothing."""
+    """The id of a batch write with the streaming query that it is a part of, which only a task
+    knows."""
     owner = task_property(QUERY_ID)
     if batch.part is None or not owner:
         return batch

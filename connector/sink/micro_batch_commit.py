@@ -1,8 +1,7 @@
-"""The driver's side of the exactly-once sink. Its one rule: all that the tasks of a micro-batch
-have written is committed by one request, or nothing is; and rows that are not written are told in
-the log.
+"""The driver's side of the exactly-once sink. All that the tasks of a micro-batch have written is
+committed by one request, or nothing is; and rows that are not written are reported in the log.
 
-Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
+Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import logging
@@ -14,7 +13,12 @@ from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import MicroBatchId
-from connector.sink.task_attempt import GIVE_UP_MS, TaskAttemptResult, abort_attempts, batches_of
+from connector.sink.task_attempt import (
+    ABORT_TIMEOUT_MS,
+    TaskAttemptResult,
+    abort_attempts,
+    micro_batches,
+)
 from storage_engine.client.micro_batches import CommitOutcome, CommitResult, MicroBatches
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -28,9 +32,12 @@ Messages = Sequence[WriterCommitMessage | None]
 def commit_micro_batch(
     options: SinkOptions, messages: Messages, batch_id: int | None = None
 ) -> CommitOutcome | None:
-    """Commit what the tasks name; a batch that is committed already is a success. `batch_id`: as
-    the driver counts. None when there was no task. ConnectorError MEMBER_LOST, NOT_COMMITTED:
-    nothing was committed, a replay writes all of it again."""
+    """Commits the members that the tasks report. A batch that is committed already is a success.
+
+    `batch_id`: Spark's number of it, None in a batch write. Returns None when there was no task.
+    ConnectorError MEMBER_LOST, NOT_COMMITTED: nothing was committed, and a replay writes all of it
+    again.
+    """
     written = [each for each in messages if isinstance(each, TaskAttemptResult)]
     if not messages:
         return None
@@ -43,7 +50,7 @@ def commit_micro_batch(
         )
     rows, dropped = sum(each.rows for each in written), sum(each.dropped for each in written)
     with in_one_line():
-        batches = batches_of(
+        batches = micro_batches(
             cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
         )
         try:
@@ -59,12 +66,32 @@ def commit_micro_batch(
             if error.code is not ErrorCode.MEMBER_LOST:
                 raise
             raise _lost(options, batch, is_stream=batch_id is not None) from None
-    _tell_dropped(batch, commit, rows, dropped)
+    _log_dropped(batch, commit, rows, dropped)
     return commit.outcome
 
 
+def abort_members(options: SinkOptions, messages: Messages) -> None:
+    """Aborts the transactions of the tasks that did not fail. Failed tasks abort their own."""
+    written = [each for each in messages if isinstance(each, TaskAttemptResult)]
+    members = [each.member for each in written if each.member is not None]
+    if members:
+        abort_attempts(cluster_for(options.connection), written[0].batch, members)
+
+
+def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
+    """Aborts all that any task of the batch has written or still writes, by committing it with no
+    members, unless it is committed. For an id that nobody uses again: Spark does not report what
+    those tasks wrote that it stopped listening to."""
+    cluster = cluster_for(options.connection)
+    batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=ABORT_TIMEOUT_MS)
+    try:
+        batches.commit(batch.batch, [])
+    except HeadraceError as error:
+        logger.warning("what a failed job wrote is not aborted yet: %s", error)
+
+
 def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> ConnectorError:
-    """For MEMBER_LOST, whose reason the coordinator does not tell."""
+    """The error for MEMBER_LOST. The coordinator does not say why a member was lost."""
     reason = "the transaction of a task has ended meanwhile"
     if options.origin is not None:
         reason += ", or another writer has committed rows from the same sources meanwhile"
@@ -74,16 +101,16 @@ def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> Conn
     )
 
 
-def _tell_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: int) -> None:
-    """In the driver's log."""
+def _log_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: int) -> None:
+    """Reports in the driver's log which rows are not written."""
     if commit.outcome is CommitOutcome.COMMITTED or commit.is_own:
         if dropped:
             logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
         return
     by, rows = commit.by, rows + dropped
-    told = f", by run {by.run}" if by.run is not None else ""
+    by_run = f", by run {by.run}" if by.run is not None else ""
     if rows:
-        logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, told)
+        logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, by_run)
     if by.rows not in (UNKNOWN_ROWS, rows):
         logger.warning(
             "%s: this replay has %d rows, what is committed had %d; only that is read",
@@ -93,34 +120,14 @@ def _tell_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped:
         )
 
 
-def abort_members(options: SinkOptions, messages: Messages) -> None:
-    """Give up what the tasks that did not fail have written; failed ones do so themselves."""
-    written = [each for each in messages if isinstance(each, TaskAttemptResult)]
-    members = [each.member for each in written if each.member is not None]
-    if members:
-        abort_attempts(cluster_for(options.connection), written[0].batch, members)
-
-
-def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
-    """Give up all that any task of it has written or still writes, for a name that nobody uses
-    again: commits it with no rows, if it is not committed. Spark does not say what tasks wrote that
-    it stopped listening to."""
-    cluster = cluster_for(options.connection)
-    batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=GIVE_UP_MS)
-    try:
-        batches.commit(batch.batch, [])
-    except HeadraceError as error:
-        logger.warning("what a failed job wrote is not given up yet: %s", error)
-
-
 def _common_batch(written: Sequence[TaskAttemptResult]) -> MicroBatchId | None:
-    """None when they differ."""
+    """The batch that all have written for. None where they differ."""
     batches = {each.batch for each in written}
     return batches.pop() if len(batches) == 1 else None
 
 
 def _common_origins(written: Sequence[TaskAttemptResult]) -> dict[TopicPartition, int]:
-    """By source partition the highest offset of all tasks. ConnectorError when two of them know a
+    """The highest offset of all tasks by source partition. ConnectorError when two tasks know a
     topic by different ids."""
     sources: dict[str, str] = {}
     origins: dict[TopicPartition, int] = {}

@@ -1,12 +1,12 @@
-"""Where a row comes from, and whether the sink has it already. Its one rule: whole columns, never a
-row; a row without an origin is an error, because nobody could tell its replay.
+"""Drops rows that the sink has already, by their origin: topic, partition and offset. A row without
+an origin is an error, because its replay could not be recognized.
 
-    a source partition   (source, partition): the source is the topic's id, see `origin_sources`
-    committed            its highest offset that the sink has, inclusive; no entry: none
-    a row is dropped     offset <= committed
+    a source partition   (source, partition); `origin_sources` names the source
+    committed            the highest offset of it that the sink has, inclusive; no entry: none
+    a row is dropped     where its offset <= committed
 
 The columns of the origin say where a row comes from and never where it goes, so they leave the
-rows here. Source: R-SPARK3.
+rows here. All work is done on whole columns, never on a row. Source: R-SPARK3.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,22 +23,22 @@ from storage_engine.core.ids import TopicPartition
 NONE_COMMITTED = -1
 
 Codes = npt.NDArray[np.int64]
-"""Of each row: which of the source partitions in its record batch."""
+"""For each row of an Arrow record batch, the code of its source partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Located:
-    """The rows of one record batch by source partition."""
+    """The rows of one Arrow record batch by source partition."""
 
     codes: Codes
     offsets: npt.NDArray[np.int64]
     partitions: Mapping[int, TopicPartition]
-    """By code; those that occur."""
+    """By code, only those that occur."""
     code_count: int
 
 
 class OriginFilter:
-    """The rows of one task attempt."""
+    """Filters the rows of one task attempt."""
 
     def __init__(
         self,
@@ -46,19 +46,20 @@ class OriginFilter:
         committed: Mapping[TopicPartition, int],
         source_of: Callable[[str], str],
     ) -> None:
-        """`source_of`: the name under which the sink knows a topic; asked once for each."""
+        """`committed` is inclusive. `source_of` is called once for each topic."""
         self._options = options
         self._committed = committed
         self._source_of = source_of
         self.sources: dict[str, str] = {}
-        """By topic, of all rows so far."""
+        """By topic, the name of the source; of all rows so far."""
         self.highest: dict[TopicPartition, int] = {}
         """By source partition, inclusive, of the rows that were not dropped."""
         self.dropped = 0
         """Rows."""
 
     def fresh(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those that the sink has not, in their order and without their origin."""
+        """The rows that the sink does not have, in their order and without the columns of their
+        origin."""
         origin = self._origin_columns(rows)
         located = self._locate(*(rows.column(at) for at in origin))
         kept = located.offsets > self._thresholds(located)[located.codes]
@@ -69,17 +70,17 @@ class OriginFilter:
         return rest if kept.all() else rest.filter(pa.array(kept))
 
     def check_committed(self, rows: pa.RecordBatch) -> None:
-        """For rows that are dropped because their micro-batch is committed: ConnectorError
-        CHECKPOINT_REWOUND where the sink has them not, so that they would be lost.
+        """Checks rows that are dropped because their micro-batch is committed. ConnectorError
+        CHECKPOINT_REWOUND where the sink does not have them, so that they would be lost.
 
-        A source partition that the sink knows nothing of proves nothing: the key may be new.
+        A source partition that the sink does not know proves nothing: `idempotentKey` may be new.
         """
         located = self._locate(*(rows.column(at) for at in self._origin_columns(rows)))
         self._check_highest(_highest(located, located.offsets >= 0), self.sources)
 
     def check_passed(self, earlier: "OriginFilter") -> None:
-        """`check_committed` for the rows that another filter has let through: they were written in
-        a transaction that was aborted, and are gone, too."""
+        """`check_committed` for the rows that another filter has let through. They were written in
+        a transaction that was aborted since, so they are not in the sink either."""
         self._check_highest(earlier.highest, earlier.sources)
 
     def _check_highest(
@@ -97,7 +98,7 @@ class OriginFilter:
                 )
 
     def _origin_columns(self, rows: pa.RecordBatch) -> list[int]:
-        """Where topic, partition and offset are."""
+        """The indices of topic, partition and offset."""
         named = {field.name.lower(): at for at, field in enumerate(rows.schema)}
         return [named[each] for each in self._options.columns]
 
@@ -144,7 +145,8 @@ class OriginFilter:
 
 
 def _highest(located: _Located, counted: npt.NDArray[np.bool_]) -> dict[TopicPartition, int]:
-    """By source partition, of the rows that count; without those that have none."""
+    """The highest offset of the `counted` rows by source partition, without partitions that have no
+    such row."""
     highest = np.full(located.code_count, NONE_COMMITTED, dtype=np.int64)
     np.maximum.at(highest, located.codes[counted], located.offsets[counted])
     return {

@@ -1,10 +1,10 @@
-"""Under which name the sink knows the topic of an origin. Its one rule: by its id, so that a topic
+"""The name under which the sink knows the topic of an origin. It is the topic's id, so that a topic
 that was deleted and created again is another source, whose offsets begin anew.
 
     id:<22 characters>   the topic's id in the cluster that `originServers` names, or the sink's own
-    <topic>              with originServers=none, for topics that no cluster tells the id of
+    <topic>              with originServers=none, for topics whose id no cluster knows
 
-Neither can be taken for the other: a topic's name has no colon. Source: R-SPARK3.
+The two can't be confused: a topic's name has no colon. Source: R-SPARK3.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,16 @@ _NO_ID = UUID(int=0)
 
 
 def source_names(options: OriginOptions) -> Callable[[str], str]:
-    """By topic; ConnectorError UNKNOWN_ORIGIN for one that the cluster does not know."""
+    """A function from a topic to the name of the source. It raises ConnectorError UNKNOWN_ORIGIN
+    for a topic that the cluster does not know."""
     connection = options.connection
     if connection is None:
         return str
     cluster = cluster_for(connection)
 
     def source_of(topic: str) -> str:
-        # Asked anew for every task: a worker outlives topics, and rows of a topic that was created
-        # again must not count as rows of its predecessor.
+        # Each task asks anew. A Python worker outlives topics, and rows of a topic that was created
+        # again must not count as rows of the one before.
         with in_one_line():
             cluster.metadata([topic])
             try:

@@ -1,8 +1,8 @@
-"""Writes the rows of one task. Its one rule: it returns only after every record was acknowledged.
+"""Writes the rows of one task, and returns only after every record was acknowledged.
 
-By itself at least once: a task that Spark runs again writes its rows again; `batch_member` has them
-written in a transaction. Within one attempt a request that is sent again doubles nothing, because
-the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-CLI7.
+By itself this is at least once: a task that Spark runs again writes its rows again. For exactly
+once `task_attempt` passes a transaction. Within one attempt a repeated request duplicates nothing,
+because the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-CLI7.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from connector.connections import cluster_for
 from connector.errors import RowError, in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import PartitionRows, Router
-from connector.sink.topic_limits import TopicLimits
+from connector.sink.topic_limits import max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import Transaction
@@ -24,25 +24,25 @@ from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024
-"""Rows are routed together up to either: Spark hands over 10,000 at a time, which over a few
-partitions make small batches, and small batches cost as much time as large ones."""
+"""Rows are routed together up to either limit. Spark passes 10,000 rows at a time; spread over a
+few partitions they make small record batches, which cost as much time as large ones."""
 
 UNCHECKED_BYTES = 16 * 1024
-"""Rows up to this go without asking for the topic's max.message.bytes; asking costs a short task
-more than writing. It is the default batch.size of Kafka's own producers."""
+"""Up to this size rows are sent without asking for the topic's max.message.bytes, because asking
+costs a short task more than writing. It is the default batch.size of Kafka's own producers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenRows(WriterCommitMessage):
-    """What a task has written and seen acknowledged."""
+    """What a task has written, at least once: all of it is acknowledged."""
 
     rows: int
     batches: int
 
 
 def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> WrittenRows:
-    """Writes and waits. ConnectorError for a row that can't be written, or when the delivery
-    timeout has passed."""
+    """Writes rows at least once. ConnectorError for a row that can't be written, or when the
+    delivery timeout has passed."""
     gathered = gather(pieces)
     first = next(gathered, None)
     if first is None:
@@ -59,10 +59,14 @@ def write_gathered(
     *,
     transaction: Transaction | None = None,
 ) -> WrittenRows:
-    """What `gather` yields; the errors are the client's. After one the caller may go on with
-    `pieces`, unless they are a generator, which the failure closes."""
-    catalog = TopicLimits(cluster, max_age_ms=options.connection.metadata_max_age_ms)
-    router = Router(topic=options.topic, partition_count=catalog.partition_count)
+    """Writes what `gather` yields, and raises the client's errors. After an error the caller may go
+    on with `pieces`, unless they are a generator, which the error closes."""
+
+    def partition_count(topic: str) -> int:
+        metadata = cluster.metadata([topic], max_age_ms=options.connection.metadata_max_age_ms)
+        return len((metadata.topics.get(topic) or cluster.topic(topic)).partitions)
+
+    router = Router(topic=options.topic, partition_count=partition_count)
     rows = batches = 0
     with BatchWriter(
         cluster,
@@ -74,7 +78,7 @@ def write_gathered(
             routes = router.route(piece)
             writer.announce(each.topic_partition for each in routes)
             for route in routes:
-                for encoded in _encoded(route.rows(), options, catalog):
+                for encoded in _encoded(route.rows(), options, cluster):
                     writer.append(route.topic_partition, encoded)
                     batches += 1
             rows += piece.num_rows
@@ -83,7 +87,8 @@ def write_gathered(
 
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in record batches of at least GATHER_ROWS or GATHER_BYTES, but for the last."""
+    """The same rows in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except the
+    last."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for piece in pieces:
@@ -107,12 +112,12 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _encoded(
-    group: PartitionRows, options: SinkOptions, catalog: TopicLimits
+    group: PartitionRows, options: SinkOptions, cluster: Cluster
 ) -> Iterator[EncodedBatch]:
     batch_bytes = options.batch_bytes
     largest = None
     if _payload_bytes(group) > UNCHECKED_BYTES:
-        largest = catalog.max_message_bytes(group.topic_partition.topic)
+        largest = max_message_bytes(cluster, group.topic_partition.topic)
         batch_bytes = min(batch_bytes, largest)
     for encoded in iter_encoded(
         group.values,

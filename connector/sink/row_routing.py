@@ -1,9 +1,9 @@
-"""Which row goes to which partition. Its one rule: rows of one key keep their order, and go where a
-Kafka client would send them.
+"""Which row goes to which partition. Rows with the same key keep their order, and go where a Kafka
+client would send them.
 
-Order of precedence, as in Spark's Kafka connector: the option `topic` over the column; the column
-`partition` over the key; the key by murmur2; rows without a key spread over all partitions.
-Source: R-CLI1, R-CLI7.
+Order of precedence, as in Spark's Kafka connector: the option `topic` before the column `topic`;
+the column `partition` before the key; the key by its murmur2 hash; rows without a key go to one
+partition after the other. Source: R-CLI1, R-CLI7.
 """
 
 import random
@@ -27,9 +27,8 @@ NO_PARTITION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRows:
-    """Rows for one partition, in their order. `keys` and `headers` are None where no row has
-    any.
-    """
+    """Rows for one partition, in their order. `keys` and `headers` are None where there is no such
+    column."""
 
     topic_partition: TopicPartition
     values: pa.Array
@@ -39,13 +38,13 @@ class PartitionRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where some rows go; they are copied when they are asked for, so that all routes of a record
-    batch are known before its rows are held twice."""
+    """Which rows of an Arrow record batch go to one partition. `rows` copies them, so that all
+    partitions of the record batch are known before any of its rows are held twice."""
 
     topic_partition: TopicPartition
     columns: Mapping[str, pa.Array | None]
     order: pa.Array | None
-    """Indices into the columns, ascending; None stands for all."""
+    """Indices into the columns, ascending; None stands for all rows."""
 
     def rows(self) -> PartitionRows:
         order = self.order
@@ -57,19 +56,18 @@ class Route:
 
 
 class Router:
-    """Splits record batches by destination."""
+    """Splits Arrow record batches by destination."""
 
     def __init__(self, *, topic: str | None, partition_count: Callable[[str], int]) -> None:
         """`partition_count` raises a one-line error for a topic that does not exist."""
         self._topic = topic
         self._partition_count = partition_count
         self._turn = random.randrange(2**16)
-        """Where the next rows without a key go; random, or short tasks would all take partition
-        0.
-        """
+        """Where the next rows without a key go. It begins at random, or short tasks would all write
+        to partition 0."""
 
     def route(self, rows: pa.RecordBatch) -> list[Route]:
-        """One per partition that gets any of `rows`."""
+        """One route for each partition that gets any of `rows`."""
         columns = {field.name.lower(): rows.column(i) for i, field in enumerate(rows.schema)}
         return [
             each
@@ -138,12 +136,12 @@ class Router:
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    """Strings as their UTF-8 bytes, without a copy."""
+    """The column with strings as their UTF-8 bytes, without a copy."""
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
 
 
 def _grouped(destinations: Destinations) -> Iterator[tuple[int, pa.Array | None]]:
-    """Each destination with the indices of its rows, ascending; None stands for all rows."""
+    """Each partition with the indices of its rows, ascending; None stands for all rows."""
     first = int(destinations[0])
     if (destinations == first).all():
         yield first, None

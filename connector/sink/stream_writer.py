@@ -1,10 +1,10 @@
 """The streaming sink.
 
-Exactly once: each task attempt writes in a transaction of its own, and `commit` names those that
-count. Or at least once: a micro-batch that Spark runs again is written again.
+Exactly once: each task attempt writes in a transaction of its own, and `commit` names the attempts
+that count. At least once: a micro-batch that Spark runs again is written again.
 
-Spark makes two of these per micro-batch, in two processes: nothing on `self` survives from `write`
-to `commit`. Source: R-SPARK2; FACTS.md, the writer contract.
+Spark makes two writers per micro-batch, in two processes, so nothing on `self` survives from
+`write` to `commit`: what the driver knows of a task is the task's message. Source: R-SPARK2.
 """
 
 from collections.abc import Iterator
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):
-    """Each task writes its rows and waits for their acknowledgement."""
+    """Each task writes its rows and waits until they are acknowledged."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """Runs in a task; an empty micro-batch runs one task without rows."""
+        """Runs in a task. For an empty micro-batch Spark runs one task without rows."""
         if self._options.exactly_once:
             from connector.sink.micro_batch import streaming_micro_batch
             from connector.sink.task_attempt import write_in_transaction
 
-            return write_in_transaction(
-                self._options, streaming_micro_batch(self._options), iterator
-            )
+            batch = streaming_micro_batch(self._options)
+            return write_in_transaction(self._options, batch, iterator)
         from connector.sink.record_writer import write_records
 
         return write_records(self._options, iterator)
@@ -50,8 +49,8 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
 
     @without_traceback
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Gives up what was written. At least once what failed tasks wrote stays, and the batch is
-        written again when the query restarts."""
+        """Aborts the transactions that `messages` name. At least once there are none: what failed
+        tasks wrote stays, and the restarted query writes the micro-batch again."""
         if self._options.exactly_once:
             from connector.sink.micro_batch_commit import abort_members
 

@@ -1,12 +1,14 @@
-"""A task attempt of the exactly-once sink: it writes in a transaction of its own. Its one rule:
-what it hands to the driver is acknowledged in full, and what it doesn't hand over it gives up.
+"""A task attempt of the exactly-once sink. It writes in a transaction of its own, as a member of
+the micro-batch. What it reports to the driver is acknowledged in full, and what it does not report
+it aborts.
 
-    no rows                     nothing to commit, no transaction
-    join: ALREADY_COMMITTED     an earlier run has written these rows: drop them, say so
-    join: a member              write in it; the driver commits it, if Spark takes this attempt
-    the member ended meanwhile  join once more: ALREADY_COMMITTED, or an error: Spark tries again
+    no rows                     no transaction, nothing to commit
+    join: ALREADY_COMMITTED     an earlier run has written these rows: drop them, and say so
+    join: a member              write in its transaction, which the driver commits
+    the member was aborted      join again: ALREADY_COMMITTED drops the rows, else it is an error
+                                and Spark runs the task again
 
-Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
+Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import itertools
@@ -39,10 +41,11 @@ from storage_engine.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-GIVE_UP_MS = 5_000
-"""For a best effort to abort. What is missed then ends with the next commit, or by timeout."""
+ABORT_TIMEOUT_MS = 5_000
+"""For an abort, which is a best effort. A transaction that it misses ends with the next commit, or
+by its timeout."""
 
-_ENDED = frozenset(
+_ABORTED_CODES = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -50,85 +53,76 @@ _ENDED = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""What a member is told that has been aborted."""
+"""Errors of a member whose transaction was aborted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAttemptResult(WriterCommitMessage):
-    """What a task attempt tells its driver; the driver knows the batch from here alone."""
+    """The message of a task attempt to the driver, which knows the micro-batch from here alone."""
 
     batch: MicroBatchId
     member: MemberId | None
-    """None where there is nothing to commit: no rows, or drained."""
+    """None where there is nothing to commit: the task had no rows, or has drained them."""
 
     drained: bool
-    """The coordinator said that the batch is committed, so the rows were dropped."""
+    """The coordinator answered that the batch is committed, so the rows were dropped."""
 
     rows: int
-    """That were written."""
+    """How many were written."""
 
     dropped: int = 0
-    """That were not, because the batch is committed, or because the sink has them by origin."""
+    """How many were not, because the batch is committed or the sink has them by origin."""
 
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """With `idempotentKey`: by source partition the highest offset that was written, inclusive."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    """By topic, under which name its partitions are in `origins`."""
+    """By topic, the name that it has in `origins`."""
 
 
 def write_in_transaction(
     options: SinkOptions, batch: MicroBatchId, pieces: Iterable[pa.RecordBatch]
 ) -> TaskAttemptResult:
-    """Writes and waits. ConnectorError for a row that can't be written, when the delivery timeout
-    has passed, or when the transaction has ended and the batch is not committed."""
+    """Writes all rows and waits until they are acknowledged. ConnectorError for a row that can't be
+    written, when the delivery timeout has passed, or when the transaction was aborted and the batch
+    is not committed."""
     gathered = gather(pieces)
     with in_one_line(), Heartbeats(options, batch):
         first = next(gathered, None)
         if first is None:
             return TaskAttemptResult(batch=batch, member=None, drained=False, rows=0)
         cluster = cluster_for(options.connection)
-        batches = batches_of(cluster, batch, deadline_ms=options.delivery_timeout_ms)
-        rows = _Counted(itertools.chain((first,), gathered))
+        batches = micro_batches(cluster, batch, deadline_ms=options.delivery_timeout_ms)
+        rows = _CountedRows(itertools.chain((first,), gathered))
         member, committed = join(batches, options, batch)
         origins = _origin_filter(options, committed)
         if member is None:
-            return _drained(batch, rows, origins)
-        # Neither closes what is behind it when a write fails: there may be more to do with it.
+            return _drain(batch, rows, origins)
+        # A failing write must leave `rows` usable, so neither of these is a generator.
         fresh = rows if origins is None else map(origins.fresh, rows)
         try:
-            with _given_up_unless_written(cluster, batch, member):
+            with _aborted_unless_written(cluster, batch, member):
                 written = write_gathered(options, cluster, fresh, transaction=member)
         except KafkaError as error:
-            if error.code not in _ENDED:
+            if error.code not in _ABORTED_CODES:
                 raise
             is_committed, committed = _is_committed(batches, options, cluster, batch)
             if is_committed:
-                return _drained(batch, rows, _origin_filter(options, committed), taken=origins)
+                return _drain(batch, rows, _origin_filter(options, committed), before=origins)
             raise ConnectorError(
                 "MEMBER_LOST",
                 f"the transaction of a task was ended while it wrote: {error}; nothing of it is "
                 "read, the task has to run again",
             ) from None
-        message = TaskAttemptResult(batch=batch, member=member.id, drained=False, rows=written.rows)
-        if origins is None:
-            return message
-        if origins.dropped:
-            logger.warning(
-                "%s: a task has dropped %d rows that the sink has by origin", batch, origins.dropped
-            )
-        return replace(
-            message,
-            origins=origins.highest,
-            sources=origins.sources,
-            dropped=origins.dropped,
-        )
+        result = TaskAttemptResult(batch=batch, member=member.id, drained=False, rows=written.rows)
+        return result if origins is None else _with_origins(result, origins)
 
 
 def join(
     batches: MicroBatches, options: SinkOptions, batch: MicroBatchId
 ) -> tuple[MicroBatchMember | None, Origins]:
-    """`MicroBatches.join`; ConnectorError where the brokers are not Headrace's, or older."""
+    """The member, None where the batch is committed, and the origins that the sink has committed.
+    ConnectorError where the brokers are not Headrace's, or are older than the connector."""
     try:
         joined = batches.join(batch.batch, timeout_ms=options.transaction_timeout_ms)
     except NotServedError as error:
@@ -148,18 +142,18 @@ def join(
 
 
 def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId]) -> None:
-    """Abort them, as well as can be."""
+    """Aborts their transactions, as a best effort."""
     try:
-        batches_of(cluster, batch, deadline_ms=GIVE_UP_MS).abort(list(members))
+        micro_batches(cluster, batch, deadline_ms=ABORT_TIMEOUT_MS).abort(list(members))
     except HeadraceError as error:
-        logger.warning("what a failed task wrote is not given up yet: %s", error)
+        logger.warning("what a failed task wrote is not aborted yet: %s", error)
 
 
 @contextmanager
-def _given_up_unless_written(
+def _aborted_unless_written(
     cluster: Cluster, batch: MicroBatchId, member: MicroBatchMember
 ) -> Iterator[None]:
-    """An open transaction holds up the readers of its partitions."""
+    """An open transaction holds up the read_committed readers of its partitions."""
     written = False
     try:
         yield
@@ -169,8 +163,8 @@ def _given_up_unless_written(
             abort_attempts(cluster, batch, [member.id])
 
 
-def batches_of(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) -> MicroBatches:
-    """To join it, to commit it and to give it up."""
+def micro_batches(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) -> MicroBatches:
+    """The client's requests for this micro-batch."""
     return MicroBatches(
         cluster,
         batch.sink,
@@ -182,7 +176,7 @@ def batches_of(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) -> Mi
 
 
 def _origin_filter(options: SinkOptions, committed: Origins) -> OriginFilter | None:
-    """None without idempotentKey."""
+    """None without `idempotentKey`. `committed`: what the sink has."""
     if options.origin is None:
         return None
     return OriginFilter(options.origin, committed, source_names(options.origin))
@@ -197,17 +191,29 @@ def _is_committed(
     return again is None, committed
 
 
-def _drained(
+def _with_origins(result: TaskAttemptResult, origins: OriginFilter) -> TaskAttemptResult:
+    if origins.dropped:
+        logger.warning(
+            "%s: a task has dropped %d rows that the sink has by origin",
+            result.batch,
+            origins.dropped,
+        )
+    return replace(
+        result, origins=origins.highest, sources=origins.sources, dropped=origins.dropped
+    )
+
+
+def _drain(
     batch: MicroBatchId,
-    rest: "_Counted",
+    rest: "_CountedRows",
     origins: OriginFilter | None,
     *,
-    taken: OriginFilter | None = None,
+    before: OriginFilter | None = None,
 ) -> TaskAttemptResult:
-    """Also what the task has written before counts as dropped: it was aborted. `taken`: what it let
-    through until then."""
-    if origins is not None and taken is not None:
-        origins.check_passed(taken)
+    """Drops the rest of the rows. What the task has written before counts as dropped, too, since it
+    was aborted; `before` is the filter that has let it through."""
+    if origins is not None and before is not None:
+        origins.check_passed(before)
     for piece in rest:
         if origins is not None:
             origins.check_committed(piece)
@@ -215,8 +221,8 @@ def _drained(
     return TaskAttemptResult(batch=batch, member=None, drained=True, rows=0, dropped=rest.rows)
 
 
-class _Counted:
-    """Record batches, and how many rows were in those that were taken."""
+class _CountedRows:
+    """Iterates over Arrow record batches and counts the rows of those that were taken."""
 
     def __init__(self, pieces: Iterator[pa.RecordBatch]) -> None:
         self._pieces = pieces

@@ -6,10 +6,10 @@ Cluster of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
+from storage_engine.client.closing import Closing
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
@@ -26,7 +26,7 @@ from storage_engine.protocol.apis.list_offsets import (
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 EARLIEST = EARLIEST_TIMESTAMP
 LATEST = LATEST_TIMESTAMP
@@ -45,7 +45,7 @@ the other."""
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
-class Cluster:
+class Cluster(Closing):
     """The way to a cluster's brokers. Opens nothing before the first request."""
 
     def __init__(
@@ -229,7 +229,7 @@ class Cluster:
     def request(
         self,
         broker_id: int,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         *,
         version: int | None = None,
@@ -242,7 +242,7 @@ class Cluster:
 
     def ask_any(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         deadline: Deadline | None = None,
         *,
@@ -264,7 +264,7 @@ class Cluster:
     def _exchange(
         self,
         connection: BrokerConnection,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         deadline: Deadline,
         version: int | None,
@@ -362,14 +362,3 @@ class Cluster:
     def close(self) -> None:
         """Close all connections. The cluster can be used again."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -54,7 +54,7 @@ from storage_engine.protocol.apis.batch_fields import (
     CommittedBy,
 )
 from storage_engine.protocol.apis.registry import APIS, spec_for
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 _JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
 
@@ -68,13 +68,13 @@ Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
 
 
-def unrepeatable_query() -> str:
+def unnamed_write_query() -> str:
     """The query id of one batch write without a name: what it has committed is forgotten some time
     after it (`transactional.id.expiration.ms`)."""
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
-def repeatable_query(part: str, number: int) -> str:
+def named_write_query(part: str, number: int) -> str:
     """The query id of the batch write of that number to that part of a sink: it is written once,
     and known for ever."""
     return named_write(part, number)
@@ -197,7 +197,7 @@ class MicroBatches:
 
     def _ask(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         request: Any,
         outcome: Callable[[Any], tuple[ErrorCode, str | None]],
         *,

@@ -1,5 +1,7 @@
 """What a task does around the writer of the client."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
@@ -47,18 +49,11 @@ class FakeCluster:
     def __init__(self):
         self.writers, self.appended = [], []
 
+    def metadata(self, names, *, max_age_ms):
+        return SimpleNamespace(topics=dict.fromkeys(names, SimpleNamespace(partitions=(0, 1))))
 
-class FakeCatalog:
-    limit = 10_000
 
-    def __init__(self, cluster, *, max_age_ms):
-        pass
-
-    def partition_count(self, topic):
-        return 2
-
-    def max_message_bytes(self, topic):
-        return self.limit
+LIMIT = 10_000
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def cluster(monkeypatch):
     fake = FakeCluster()
     monkeypatch.setattr(record_writer, "cluster_for", lambda options: fake)
     monkeypatch.setattr(record_writer, "BatchWriter", FakeWriter)
-    monkeypatch.setattr(record_writer, "TopicLimits", FakeCatalog)
+    monkeypatch.setattr(record_writer, "max_message_bytes", lambda cluster, topic: LIMIT)
     return fake
 
 
@@ -99,7 +94,7 @@ def test_all_rows_are_appended_and_flushed(cluster):
 def test_batches_keep_below_the_limit_of_the_topic(cluster):
     _write([_rows(2_000, "x" * 100)])
     assert len(cluster.appended) > 20
-    assert all(len(batch) <= FakeCatalog.limit for _, batch in cluster.appended)
+    assert all(len(batch) <= LIMIT for _, batch in cluster.appended)
 
 
 def test_a_record_above_the_limit_of_the_topic_is_one_line(cluster):

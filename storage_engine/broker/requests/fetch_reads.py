@@ -10,6 +10,7 @@ KIP-595.
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
+from storage_engine.broker.cluster.registration import leaving
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
@@ -28,12 +29,6 @@ from storage_engine.protocol.apis.fetch import (
 
 READ_COMMITTED = 1
 """The isolation level of a request that may see ended transactions only."""
-
-
-def leaving(incarnation: int) -> int:
-    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
-    ISR, but no leader takes it in again. The inverse is the same."""
-    return -2 - incarnation
 
 
 class FetchRead:
@@ -326,7 +321,7 @@ def _read(
                 end = log.log_end_offset
             else:
                 end = last_stable_offset if is_isolated else high_watermark
-            records = log.read(
+            records = log.reads.read(
                 wanted.fetch_offset,
                 max_bytes=limit,
                 max_offset=end,
@@ -334,7 +329,7 @@ def _read(
                 wait=wait,
             )
             if is_isolated and records is not None:
-                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                found = log.reads.aborted_transactions(wanted.fetch_offset, records.end_offset)
                 aborted = [(each.producer_id, each.first_offset) for each in found]
     return FetchPartitionResponse(
         wanted.topic,

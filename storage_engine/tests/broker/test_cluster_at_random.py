@@ -51,9 +51,7 @@ class Trouble:
     def produce(self, tp: TopicPartition) -> None:
         """To whoever says that it leads: an old leader must not acknowledge."""
         leaders = [
-            b
-            for b in self.cluster.brokers
-            if b.up and (p := b.context.replicas.get(tp)) and p.leader
+            b for b in self.cluster.brokers if b.up and (p := b.replicas.get(tp)) and p.leader
         ]
         if not leaders:
             return
@@ -95,7 +93,7 @@ class Trouble:
     def _contents(self, log) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         offset = log.log_start_offset
-        while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
+        while (piece := log.reads.read(offset, max_bytes=1 << 20)) is not None:
             data = bytes(piece.view())
             for position, header in iter_headers(data):
                 found[header.base_offset] = data[position + 61 : position + header.size_in_bytes]

@@ -176,7 +176,7 @@ def test_a_broker_killed_while_a_replica_moves_goes_on_with_it(cluster, role, af
 
 def test_a_produce_that_waits_for_the_followers_is_answered_across_the_move(cluster):
     broker = cluster.state(TP).leader
-    cluster[3 - broker].parts.fetchers.close()
+    cluster[3 - broker].parts.replicas.fetchers.close()
     request = produce_request(*TP, make_batch(producer=(7, 0, 0)), acks=-1)
     waiting = cluster.ask(broker, PRODUCE, 8, request)
     target = other(cluster, broker)
@@ -296,14 +296,14 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, w
     elif where == "page cache":
         disk.broken.add(source / "t-0")
     else:
-        replicas = cluster[broker].parts.context.replicas
+        replicas = cluster[broker].replicas
         replicas.fail_alone(replicas.get(TP), LogStorageError("it can't be written"))
         slow(cluster, broker, 1 << 40)
     cluster.loop.run_for(20_000)
     del turns[:]
     assert not cluster[broker].logs.moves.under_way
     assert folder_of(cluster, broker) == source
-    assert cluster[broker].parts.context.replicas.get(TP).role is Role.FAILED
+    assert cluster[broker].replicas.get(TP).role is Role.FAILED
     assert cluster[broker].logs.working_folders == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
     assert not turns
@@ -325,7 +325,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
         monkeypatch.setattr(disk, "load", refused(errno.EMFILE))
     else:
         # As it is until the log is opened again.
-        cluster[broker].logs.logs[TP]._segments.is_cut_short = True
+        cluster[broker].logs.logs[TP].segments.is_cut_short = True
         disk.short_at = range(1 << 40)
     del turns[:]
     cluster.loop.run_for(25_000)
@@ -367,7 +367,7 @@ def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
     assert len(turns) < 30
     moved(cluster, broker, target)
     cluster.loop.run_for(5000)
-    assert cluster[broker].parts.context.replicas.get(TP).role is not Role.FAILED
+    assert cluster[broker].replicas.get(TP).role is not Role.FAILED
     assert len(cluster[broker].logs.working_folders) == 2
     assert cluster.produced(TP, b"after") == 11
     assert same_everywhere(cluster) == list(range(12))
@@ -389,7 +389,7 @@ def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
     future = cluster[broker].logs.moves.under_way[TP]
-    future.is_stale = True
+    future.cuts.begun_anew = True
     disk_of(cluster, broker).short_at = range(1 << 40)
     cluster.loop.run_for(15_000)
     assert cluster[broker].logs.moves.under_way == {TP: future}
@@ -405,7 +405,7 @@ def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(c
     fill(cluster, 30)
     here, target = folder_of(cluster, 1), other(cluster, 1)
     slow(cluster, 1)
-    moves = cluster[1].parts.context.replica_moves
+    moves = cluster[1].parts.replicas.moves
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
     (first,) = moves._moves
     assert ask(cluster, 1, here, TP) == [ErrorCode.NONE]
@@ -435,7 +435,7 @@ def test_a_replica_without_records_at_its_end_moves(cluster):
     for broker in (1, 2):
         replica_log = cluster[broker].logs.logs[TP]
         # As a cut leaves it whose offset a pass of compaction has taken, with those before.
-        replica_log.end_at(replica_log.log_end_offset + 5)
+        replica_log.follower_appends.end_at(replica_log.log_end_offset + 5)
         ends.add(replica_log.log_end_offset)
     assert ends == {6}
     broker = cluster.state(TP).leader

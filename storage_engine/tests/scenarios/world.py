@@ -120,7 +120,7 @@ class World:
     def do_no_markers(self) -> None:
         """`no-markers`: the sink's coordinator sends no markers any more."""
         broker = self.cluster[self._coordinator()]
-        for runner in broker.context.coordinators._runners.values():
+        for runner in broker.parts.coordinators.transactions._runners.values():
             carrier: Any = runner._carrier
             carrier.sender.send = lambda order: None
 
@@ -249,7 +249,7 @@ class World:
         return Attempt(self.cluster).coordinator()
 
     def _hosted(self, broker: int, tp: TopicPartition) -> HostedPartition | None:
-        return self.cluster[broker].context.replicas.get(tp)
+        return self.cluster[broker].replicas.get(tp)
 
     def _led(self, tp: TopicPartition) -> HostedPartition | None:
         """The leader's replica, once it knows that it leads."""
@@ -266,7 +266,7 @@ class World:
     def _batches(self, broker: int, tp: TopicPartition) -> Iterator[tuple[BatchHeader, bytes]]:
         log = self.cluster[broker].logs.logs[tp]
         offset = log.log_start_offset
-        while (piece := log.read(offset, max_bytes=MAX_BYTES)) is not None:
+        while (piece := log.reads.read(offset, max_bytes=MAX_BYTES)) is not None:
             data = bytes(piece.view())
             for position, header in iter_headers(data):
                 yield header, data[position : position + header.size_in_bytes]

@@ -1,0 +1,213 @@
+"""What a partition's leader appends. An append is stored whole, or the log is as it was and the
+producer gets an error that says why.
+
+Checks come first, then a place in the log, then the write. Only the header of each batch is
+examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
+"""
+
+from contextlib import suppress
+
+from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.log.appending.append_check import check_producers
+from storage_engine.log.appending.append_preparation import Requirement
+from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.appending.column_append import producers_allow, record_producers
+from storage_engine.log.batch_writes import write_batches
+from storage_engine.log.log_state import LogState
+from storage_engine.log.segments.placing import place
+from storage_engine.protocol.records.batch_columns import BatchColumns
+from storage_engine.protocol.records.control_record import encode_marker
+from storage_engine.protocol.records.record_batch import (
+    BatchHeader,
+    read_header,
+    validate_for_append,
+)
+from storage_engine.protocol.records.record_keys import check_keys
+
+
+class LeaderAppends:
+    """The ways in: a producer's batches, those of many requests as columns, the end of a
+    transaction."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+
+    @property
+    def requirement(self) -> Requirement | None:
+        """What producers' batches must be before they are appended; None: anything sound."""
+        return self._log.append_rules.requirement
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allow_transactional: bool = True,
+        keys_checked: bool = False,
+    ) -> AppendResult:
+        """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
+        and stores them.
+
+        `allow_transactional` False: none of them may belong to a transaction, since nobody would
+        end it. Control batches are always refused: see `append_marker`. `keys_checked`: a
+        preparation has seen that every record has a key, so that a compacted log need not look.
+        Raises what the producer is to get; the log is unchanged then.
+        """
+        log = self._log
+        batches = self._checked(records, allow_transactional, now_ms)
+        first_time = check_producers(log.producer_state, batches)
+        if first_time is not None:
+            return self._duplicate(*first_time)
+        if not keys_checked and log.append_rules.compacts:
+            check_keys(records, batches)
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        return self._store(records, batches, leader_epoch, now_ms)
+
+    def append_columns(
+        self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
+    ) -> list[int] | None:
+        """As `append` of each of these batches, none of a transaction, in one write: their base
+        offsets, then the offset that follows.
+
+        None, and nothing is done, unless all of them are good and go to the active segment as they
+        are. Raises what all of them are to get.
+        """
+        log = self._log
+        rules = log.append_rules
+        segment = log.segments.active
+        if (
+            log.is_closed
+            or log.segments.is_cut_short
+            or (rules.requirement is not None and not rules.requirement.is_met_by_columns(columns))
+            or rules.stamps_append_time
+            or leader_epoch != log.leader_epochs.latest_epoch
+            or not segment.size
+            or len(columns) >= segment.index_room
+            or max(columns.sizes) > rules.roll_rule.segment_bytes
+            # Batches without a time make a segment roll by another rule.
+            or min(columns.max_timestamps) < 0
+            # Which of the batches is refused, and why, is said one by one.
+            or not rules.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
+            or rules.time_limits.has_oldest
+        ):
+            return None
+        offsets = columns.offsets_from(segment.next_offset)
+        size = sum(columns.sizes)
+        try:
+            must_roll = rules.roll_rule.demands_roll(
+                segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
+            )
+        except OSError:
+            # An append of them one by one gets the error again, and reports it.
+            return None
+        if (
+            must_roll
+            or not columns.are_plain(max_message_bytes=rules.max_message_bytes)
+            or not producers_allow(log.producer_state, columns)
+            or not log.room.has(size)
+        ):
+            return None
+        log.room.take(size)
+        segment.write(columns.placed(offsets, leader_epoch))
+        segment.wrote_ms = now_ms
+        segment.note_run(columns.sizes, offsets, columns.max_timestamps)
+        record_producers(log.producer_state, columns, offsets, now_ms)
+        return offsets
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: TransactionMarker,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Ends the producer's transaction in this partition, as its coordinator says; a marker
+        without data before it is harmless.
+
+        InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
+        or coordinator, and is unchanged.
+        """
+        self._log.producer_state.check_marker(
+            producer_id,
+            producer_epoch,
+            marker.coordinator_epoch,
+            has_own_epoch=marker.has_own_epoch,
+        )
+        records = encode_marker(producer_id, producer_epoch, marker, timestamp_ms=now_ms)
+        return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
+
+    def note_refused(self, records: memoryview) -> None:
+        """The leader has refused these batches of a producer, who will send them again."""
+        with suppress(CorruptRecordError):
+            first = read_header(records)
+            if first.producer_id >= 0:
+                self._log.producer_state.note_refused(
+                    first.producer_id, first.producer_epoch, first.base_sequence
+                )
+
+    def start_epoch(self, epoch: int) -> None:
+        """A leader of this epoch will write from the log's end on. KafkaError when the log knows a
+        newer one. Touches no file: the next flush does.
+        """
+        self._log.segments.check_whole()
+        self._log.start_epoch(epoch)
+
+    def _checked(
+        self, records: memoryview, allow_transactional: bool, now_ms: int
+    ) -> list[tuple[int, BatchHeader]]:
+        """The batches of one append, after the checks that need no look at the log."""
+        rules = self._log.append_rules
+        batches = validate_for_append(
+            records,
+            max_message_bytes=rules.max_message_bytes,
+            allow_transactional=allow_transactional,
+        )
+        if rules.time_limits.are_set and not rules.stamps_append_time:
+            for _, header in batches:
+                rules.time_limits.check(header, now_ms)
+        segment_bytes = rules.roll_rule.segment_bytes
+        if len(records) > segment_bytes:
+            raise _too_large(len(records), segment_bytes)
+        return batches
+
+    def _store(
+        self,
+        records: memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Gives one append that has passed all checks its place, and writes it."""
+        log = self._log
+        size = len(records)
+        log.room.take(size)
+        if leader_epoch != log.leader_epochs.latest_epoch:
+            log.start_epoch(leader_epoch)
+        stamped = log.append_rules.stamps_append_time
+        base_offset = log.segments.active.next_offset
+        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamped else None)
+        write_batches(log, records, placed, now_ms, stamped)
+        end_offset = log.segments.active.next_offset
+        return AppendResult(
+            base_offset, end_offset - 1, end_offset, now_ms if stamped else -1, False, size
+        )
+
+    def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
+        log = self._log
+        if not log.append_rules.stamps_append_time:
+            timestamp_ms = -1
+        return AppendResult(base_offset, last_offset, log.log_end_offset, timestamp_ms, True, 0)
+
+
+def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
+    return RecordListTooLargeError(
+        f"{size} bytes for one partition are more than segment.bytes ="
+        f" {segment_bytes}: send less at a time"
+    )
