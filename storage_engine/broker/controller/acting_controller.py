@@ -50,7 +50,8 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import MetadataStore, Scheduler, Transport
+from storage_engine.core.ports import MetadataStore, Scheduler
+from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")

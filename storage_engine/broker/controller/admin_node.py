@@ -69,7 +69,7 @@ class AdminNode:
             if is_old():
                 return
             if reply.ok and reply.stat is not None:
-                self._tell(Content(reply.value, reply.stat.version), fired)
+                self._tell(Content(reply.data, reply.stat.version), fired)
             elif reply.status is ZkStatus.NO_NODE:
                 self._metadata_store.exists(self.path, on_existence, fired)
             else:
@@ -109,7 +109,7 @@ class AdminNode:
 
         def on_data(reply: ZkReply) -> None:
             if reply.ok and reply.stat is not None:
-                put(reply.value, reply.stat.version)
+                put(reply.data, reply.stat.version)
             elif reply.status is ZkStatus.NO_NODE:
                 put(None, -1)
             else:

@@ -71,7 +71,7 @@ class AssignmentStore:
             if self._closed:
                 return
             if reply.ok and reply.stat is not None:
-                self._change(effect, reply.value, reply.stat.version, tell)
+                self._change(effect, reply.data, reply.stat.version, tell)
             elif reply.status is ZkStatus.NO_NODE:
                 self._scheduler.call_later(RETRY_MS, lambda: tell(None))
             else:

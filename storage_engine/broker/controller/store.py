@@ -80,7 +80,7 @@ class ControllerStore:
             brokers: dict[BrokerId, BrokerInfo] = {}
             failed: list[BrokerId] = []
             unreadable: list[BrokerId] = []
-            ids = BrokerIdZNode.ids(reply.value)
+            ids = BrokerIdZNode.ids(reply.children)
 
             def on_broker(broker_id: BrokerId, answer: ZkReply) -> None:
                 if answer.ok and answer.stat is not None and answer.stat.ephemeral_owner == 0:
@@ -127,7 +127,7 @@ class ControllerStore:
         def on_children(reply: ZkReply) -> None:
             # Names that no topic can have are not even read: each listing would bring them again.
             done(
-                sorted(name for name in reply.value if topic_name_problem(name) is None)
+                sorted(name for name in reply.children if topic_name_problem(name) is None)
                 if reply.ok
                 else None
             )
@@ -321,7 +321,8 @@ class ControllerStore:
             if reply.ok:
                 done(True)
             elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
-                path = operations[reply.value].path
+                assert reply.failed is not None, "a multi that is refused says by which operation"
+                path = operations[reply.failed].path
                 remove_children(self._metadata_store, path, on_cleared, guard=guard)
             else:
                 failed(reply)
@@ -362,7 +363,7 @@ def _deletion(path: str) -> ZkOp:
 def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
     assert reply.stat is not None
     try:
-        node = BrokerIdZNode.decode(broker_id, reply.value)
+        node = BrokerIdZNode.decode(broker_id, reply.data)
     except ZnodeFormatError as failure:
         log.error("broker ignored: %s", failure)
         return None
@@ -380,7 +381,7 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:
     assert reply.stat is not None
     try:
-        node = PartitionStateZNode.decode(tp.topic, tp.partition, reply.value)
+        node = PartitionStateZNode.decode(tp.topic, tp.partition, reply.data)
     except ZnodeFormatError as failure:
         log.error("state ignored: %s", failure)
         return None

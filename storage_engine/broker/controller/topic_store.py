@@ -127,7 +127,7 @@ class TopicStore:
                 done()
                 return
             try:
-                node = TopicZNode.decode(topic, reply.value)
+                node = TopicZNode.decode(topic, reply.data)
             except ZnodeFormatError as failure:
                 log.error("topic ignored: %s", failure)
                 self.unreadable.add(topic)
@@ -290,10 +290,10 @@ def _said_id(read: _Read) -> uuid.UUID | None:
 def _recorded_id(topic: str, read: _Read) -> uuid.UUID | None:
     """What the partitions' node says, if it means this node of the topic."""
     reply = read.partitions
-    if reply is None or not reply.ok or not reply.value:
+    if reply is None or not reply.ok or not reply.data:
         return None
     try:
-        record = PartitionsZNode.decode(topic, reply.value)
+        record = PartitionsZNode.decode(topic, reply.data)
     except ZnodeFormatError as failure:
         log.warning("recorded topic id ignored: %s", failure)
         return None
@@ -307,7 +307,7 @@ def _topic_info(
     if config is not None and config.ok:
         try:
             path = ConfigZNode.topic_path(node.topic)
-            value = ConfigZNode.decode(path, config.value).config.get(
+            value = ConfigZNode.decode(path, config.data).config.get(
                 "unclean.leader.election.enable"
             )
             unclean = unclean_default if value is None else value == "true"

@@ -6,7 +6,7 @@ failover, steps 2 to 7 and 12).
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from storage_engine.broker.controller.gather import Gather
@@ -318,7 +318,7 @@ class ControllerWatches:
                 self._watch_for_deletions()
                 self._on_deletions(())
                 return
-            if reply.value and reply.stat is not None and self._turn_json(reply):
+            if reply.data and reply.stat is not None and self._turn_json(reply):
                 # The watch on it tells.
                 return
             self._metadata_store.children(
@@ -333,7 +333,7 @@ class ControllerWatches:
             if reply.status is ZkStatus.UNKNOWN:
                 self._again(self._read_deletions)
                 return
-            self._on_deletions(tuple(reply.value) if reply.ok else ())
+            self._on_deletions(tuple(reply.children) if reply.ok else ())
 
         # A watch on each form: the JSON may be set without a change of the children.
         self._metadata_store.get(
@@ -348,7 +348,7 @@ class ControllerWatches:
         topic of that name. False when the JSON names none."""
         assert reply.stat is not None
         try:
-            node = DeleteTopicsZNode.decode(reply.value)
+            node = DeleteTopicsZNode.decode(reply.data)
         except ZnodeFormatError as failure:
             log.error("deletion ignored: %s", failure)
             return False
@@ -369,7 +369,7 @@ class ControllerWatches:
             creations = [
                 ZkOp(kind=ZkOpKind.CREATE, path=DeleteTopicsZNode.topic_path(topic))
                 for topic in dict.fromkeys(part)
-                if topic not in children.value
+                if topic not in children.children
             ]
             emptied = ZkOp(
                 kind=ZkOpKind.SET, path=DeleteTopicsZNode.PATH, data=data, version=version
@@ -420,19 +420,19 @@ class ControllerWatches:
             if not reply.ok:
                 self._again(self._read_isr_changes)
                 return
-            self._take_isr_changes(reply.value)
+            self._take_isr_changes(reply.children)
 
         self._metadata_store.children(
             IsrChangeZNode.PARENT, on_children, self._guarded("isr", self._read_isr_changes)
         )
 
-    def _take_isr_changes(self, children: list[str]) -> None:
+    def _take_isr_changes(self, children: Sequence[str]) -> None:
         changed: set[TopicPartition] = set()
 
         def on_change(child: str, reply: ZkReply) -> None:
             if reply.ok:
                 try:
-                    node = IsrChangeZNode.decode(child, reply.value)
+                    node = IsrChangeZNode.decode(child, reply.data)
                 except ZnodeFormatError as failure:
                     log.error("ISR change ignored: %s", failure)
                 else:
@@ -467,7 +467,7 @@ class ControllerWatches:
             if not reply.ok:
                 self._list_notices_later()
                 return
-            for child in reply.value:
+            for child in reply.children:
                 self._metadata_store.get(
                     LogDirEventZNode.path(child),
                     lambda reply, child=child: self._on_failure_notice(child, reply),  # type: ignore[misc]
@@ -499,7 +499,7 @@ class ControllerWatches:
             return
         self._metadata_store.delete(LogDirEventZNode.path(child), -1, lambda _reply: None)
         try:
-            broker = LogDirEventZNode.decode(child, reply.value).broker_id
+            broker = LogDirEventZNode.decode(child, reply.data).broker_id
         except ZnodeFormatError as failure:
             log.error("notice of a failed folder ignored: %s", failure)
             return
