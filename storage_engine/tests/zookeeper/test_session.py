@@ -205,7 +205,7 @@ def test_a_watch_fires_before_the_reply_that_shows_the_change(
         session.create(path, b"old", lambda _: None)
         session.get(path, lambda _: None, watch=lambda seen=happened: seen.append("watch"))  # type: ignore[misc]
         session.set(path, b"new", -1, lambda _: None)
-        session.get(path, lambda r, seen=happened: seen.append(r.value.decode()))  # type: ignore[misc]
+        session.get(path, lambda r, seen=happened: seen.append(r.data.decode()))  # type: ignore[misc]
         loop.run_until(lambda seen=happened: len(seen) == 2)  # type: ignore[misc]
         assert happened == ["watch", "new"]
 
