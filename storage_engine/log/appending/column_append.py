@@ -7,7 +7,7 @@ Source: KIP-98, R-LOG12.
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.retained.producer_state import (
     BATCHES_REMEMBERED,
-    ProducerBatch,
+    BatchMetadata,
     ProducerStates,
 )
 from storage_engine.protocol.records.batch_columns import BatchColumns
@@ -45,7 +45,7 @@ def record_producers(
         states.record(
             columns.producer_ids[number],
             columns.producer_epochs[number],
-            ProducerBatch(
+            BatchMetadata(
                 sequence,
                 advance_sequence(sequence, columns.last_offset_deltas[number]),
                 offsets[number],

@@ -11,7 +11,7 @@ from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.control import leader_and_isr
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore
@@ -86,7 +86,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.applied = 0
-        self.lease = Lease(lambda: True)
+        self.lease = LeaderLease(lambda: True)
         self.lease.fence()
         self.woken = 0
         self.postponed = SimpleNamespace(forget_all=lambda: None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -61,7 +61,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
         call.run(_respond(call, {**late, **unknown}))
 
     delay_ms = max(0, min(request.timeout_ms, LONGEST_WAIT_MS))
-    deadline = Deadline(context.scheduler, delay_ms, expire)
+    deadline = RequestDeadline(context.scheduler, delay_ms, expire)
     # Another broker may be the controller since the first step; then nobody else tells.
     if context.controller.acting is not acting:
         on_elected(None)

@@ -13,7 +13,7 @@ from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS, NewTopic
 from storage_engine.broker.controller.acting_controller import replaced
 from storage_engine.broker.handlers.context import BrokerContext, Call
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class _Outcomes:
         self._open = set(names)
         self._answer = answer
         delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
-        self._deadline = Deadline(context.scheduler, delay_ms, self._expire)
+        self._deadline = RequestDeadline(context.scheduler, delay_ms, self._expire)
         if not self._open:
             self._finish()
 

@@ -1,7 +1,7 @@
 """ControlledShutdown (key 7): a broker wants to stop, its leaders move first. Source: R-CTL9."""
 
 from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.controlled_shutdown import (
@@ -27,7 +27,7 @@ def handle(context: BrokerContext, call: Call, request: ControlledShutdownReques
     def expire() -> None:
         call.respond(ControlledShutdownResponse(remaining_partitions=remaining))
 
-    deadline = Deadline(context.scheduler, LONGEST_WAIT_MS, expire)
+    deadline = RequestDeadline(context.scheduler, LONGEST_WAIT_MS, expire)
 
     def on_progress(left: tuple[TopicPartition, ...] | None) -> None:
         nonlocal remaining

@@ -7,7 +7,7 @@ takes it for the whole cluster, and does not ask again for minutes.
 from collections.abc import Callable
 
 from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 
 MAX_WAIT_MS = 5_000
 """Below what clients wait for an answer, and far above what a controller takes."""
@@ -27,5 +27,5 @@ def when_told(context: BrokerContext, answer: Callable[[], None]) -> None:
         context.metadata.wait_no_longer(told)
         answer()
 
-    deadline = Deadline(context.scheduler, MAX_WAIT_MS, expire)
+    deadline = RequestDeadline(context.scheduler, MAX_WAIT_MS, expire)
     context.metadata.on_first_update(told)

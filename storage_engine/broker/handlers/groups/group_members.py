@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: who is in a group, and with what part.
+"""JoinGroup, SyncGroup, MemberHeartbeat and LeaveGroup: who is in a group, and with what part.
 
 Rule: a JoinGroup is answered when the group's next generation begins, a SyncGroup when its leader
 has shared the partitions out: both may take as long as the slowest member. Source: Kafka's classic
@@ -12,12 +12,12 @@ from storage_engine.broker.handlers.groups.group_requests import are_too_long, a
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
-    Caller,
-    Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
+    MemberHeartbeat,
+    MemberIdentity,
     Sync,
     Synced,
 )
@@ -132,15 +132,15 @@ def heartbeat(context: BrokerContext, call: Call, request: Any) -> None:
     ask(
         context,
         request.group_id,
-        lambda number, at: Heartbeat(
+        lambda number, at: MemberHeartbeat(
             request=number, group_id=request.group_id, caller=_caller(request), at=at
         ),
         lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
     )
 
 
-def _caller(request: Any) -> Caller:
-    return Caller(
+def _caller(request: Any) -> MemberIdentity:
+    return MemberIdentity(
         member_id=request.member_id,
         generation=request.generation_id,
         instance_id=request.group_instance_id,
@@ -153,10 +153,10 @@ def leave_group(context: BrokerContext, call: Call, request: Any) -> None:
         call.respond(LeaveGroupResponse(error_code=code, members=[]))
         return
     if call.version < FIRST_LEAVE_OF_MANY:
-        callers: tuple[Caller, ...] = (Caller(member_id=request.member_id),)
+        callers: tuple[MemberIdentity, ...] = (MemberIdentity(member_id=request.member_id),)
     else:
         callers = tuple(
-            Caller(member_id=each.member_id, instance_id=each.group_instance_id)
+            MemberIdentity(member_id=each.member_id, instance_id=each.group_instance_id)
             for each in request.members
         )
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from storage_engine.broker.coordinators.runner import moment
 from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
@@ -52,7 +52,7 @@ def ask_in_time(
     """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
     COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
     late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    deadline = Deadline(
+    deadline = RequestDeadline(
         context.scheduler,
         context.config.integer("offsets.commit.timeout.ms"),
         lambda: on_answer(late),

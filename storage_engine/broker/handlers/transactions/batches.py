@@ -20,11 +20,11 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    CommitBatch,
-    CommittedBatch,
+    CommitMicroBatch,
+    CommittedMicroBatch,
     Event,
-    Heartbeat,
-    JoinBatch,
+    JoinMicroBatch,
+    MicroBatchHeartbeat,
     TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
@@ -50,7 +50,7 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
         _ask(
             context,
             request.sink,
-            lambda number: JoinBatch(
+            lambda number: JoinMicroBatch(
                 request=number,
                 sink=request.sink,
                 query=request.query,
@@ -95,8 +95,8 @@ def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) ->
 
 
 def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest) -> None:
-    def event_of(number: int) -> CommitBatch:
-        return CommitBatch(
+    def event_of(number: int) -> CommitMicroBatch:
+        return CommitMicroBatch(
             request=number,
             sink=request.sink,
             query=request.query,
@@ -132,7 +132,7 @@ def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest
         context,
         call,
         request,
-        lambda number: Heartbeat(
+        lambda number: MicroBatchHeartbeat(
             request=number,
             sink=request.sink,
             query=request.query,
@@ -225,7 +225,7 @@ def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
 
 
-def _told(committed: CommittedBatch | None) -> CommittedBy:
+def _told(committed: CommittedMicroBatch | None) -> CommittedBy:
     if committed is None:
         return UNKNOWN_COMMITTER
     return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)
