@@ -107,7 +107,7 @@ def code_of(cluster: SimulatedCluster, answers: list[Any]) -> ErrorCode:
 def log_of_offsets(cluster: SimulatedCluster) -> Any:
     """The replica that leads."""
     tp = offsets_partition()
-    return cluster[cluster.state(tp).leader].context.replicas.get(tp)
+    return cluster[cluster.state(tp).leader].replicas.get(tp)
 
 
 def lose_the_coordinator(cluster: SimulatedCluster) -> None:
@@ -215,7 +215,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
     producer.write(tp, b"1")
     broker = cluster[producer.coordinator()]
     number = state_partition(producer.transactional_id, PARTITIONS)
-    led = broker.context.replicas.get(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+    led = broker.replicas.get(TopicPartition(TRANSACTION_STATE_TOPIC, number))
     before = led.leader_epoch
     state = cluster.state(tp)
     followers = {1, 2, 3} - {broker.id, state.leader}
@@ -223,7 +223,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
     cluster.loop.run_until(lambda: led.leader_epoch == before + 1)
     producer.end(commits=True)
     cluster.loop.run_for(2_000)
-    hosted = cluster[cluster.state(tp).leader].context.replicas.get(tp)
+    hosted = cluster[cluster.state(tp).leader].replicas.get(tp)
     entry = hosted.log.producer_state.get(producer.producer_id)
     assert entry.coordinator_epoch == before + 1
 
@@ -231,7 +231,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
 def test_an_epoch_that_was_missed_has_the_log_read_again(cluster):
     client = group_with_an_offset(cluster)
     led = log_of_offsets(cluster)
-    runners = cluster[led.leader_id].context.group_coordinators._runners
+    runners = cluster[led.leader_id].parts.coordinators.groups._runners
     runner = runners[led.topic_partition]
     # As if the controller's order for the epoch between had been lost: another may have led.
     runner.leader_epoch -= 1
@@ -251,7 +251,7 @@ def test_offsets_that_wait_are_not_kept_for_a_topic_that_is_deleted_meanwhile(cl
     answers = cluster.ask(coordinator, offset_commit.API, 8, client.commit_request(9))
     cluster.loop.run_for(100)
     cluster.delete_topic("a")
-    known = cluster[coordinator].context.metadata
+    known = cluster[coordinator].metadata
     cluster.loop.run_until(lambda: not known.partitions("a"))
     assert not answers
     assert code_of(cluster, answers) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
