@@ -54,7 +54,7 @@ def append_all(log: PartitionLog, batches: list[memoryview], total_bytes: int) -
     size = 0
     while size < total_bytes:
         batch = batches[number % len(batches)]
-        log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms)
+        log.leader_appends.append(batch, leader_epoch=0, now_ms=now_ms)
         size += len(batch)
         number += 1
     return number

@@ -30,7 +30,7 @@ def measure(folder: Path, *, size: int, rounds: int) -> Iterator[Result]:
     log = open_log(folder)
     try:
         append_all(log, sealed_batches(LARGE_BATCH_BYTES, _POOL), size)
-        log.close_segment_with(log.log_end_offset - 1)
+        log.repair.close_segment_with(log.log_end_offset - 1)
         log.flush()
         yield _processor_time(log, rounds)
         yield _append_beside(folder / "beside", log, rounds)
@@ -60,7 +60,7 @@ def _processor_time(log: PartitionLog, rounds: int) -> Result:
 
 
 def _scrub(log: PartitionLog, stop: threading.Event | None = None, rate: int = 0) -> None:
-    scrub = log.next_scrub(log.log_start_offset)
+    scrub = log.repair.next_scrub(log.log_start_offset)
     assert scrub is not None
     while not scrub.is_done:
         size = scrub.step()

@@ -159,7 +159,7 @@ def _reads(plan: Plan) -> Iterator[Result]:
 
         def probe() -> None:
             offset = 0
-            while (found := log.read(offset, max_bytes=READ_BYTES, wait=False)) is not None:
+            while (found := log.reads.read(offset, max_bytes=READ_BYTES, wait=False)) is not None:
                 found.is_warm()
                 offset = found.end_offset
 
@@ -183,7 +183,7 @@ def _reads(plan: Plan) -> Iterator[Result]:
 
 def _pieces(log: PartitionLog) -> Iterator[memoryview]:
     offset = 0
-    while (found := log.read(offset, max_bytes=READ_BYTES)) is not None:
+    while (found := log.reads.read(offset, max_bytes=READ_BYTES)) is not None:
         yield found.view()
         offset = found.end_offset
 
@@ -227,7 +227,7 @@ def _read_at_random(log: PartitionLog, _batches: list[memoryview]) -> float:
 
     def read() -> None:
         for offset in offsets:
-            found = log.read(offset, max_bytes=_LOOKUP_BATCH_BYTES)
+            found = log.reads.read(offset, max_bytes=_LOOKUP_BATCH_BYTES)
             assert found is not None
             found.read_bytes()
 
@@ -239,7 +239,7 @@ def _look_up_at_random(log: PartitionLog, _batches: list[memoryview]) -> float:
 
     def look_up() -> None:
         for offset in offsets:
-            log.read(offset, max_bytes=READ_BYTES)
+            log.reads.read(offset, max_bytes=READ_BYTES)
 
     return cpu_seconds(look_up) / _LOOKUPS * 1e6
 
@@ -257,7 +257,7 @@ def _read_steadily(log: PartitionLog, _batches: list[memoryview]) -> float:
 
     def read() -> None:
         nonlocal offset, reads
-        while (found := log.read(max(0, offset), max_bytes=READ_BYTES)) is not None:
+        while (found := log.reads.read(max(0, offset), max_bytes=READ_BYTES)) is not None:
             target[: len(found)] = found.view()
             offset = found.end_offset
             reads += 1
@@ -276,7 +276,7 @@ def _append_some(log: PartitionLog, batches: list[memoryview]) -> float:
         count = append_all(log, batches, SMALL_LOG_BYTES // 4)
 
     taken = cpu_seconds(append)
-    log.truncate_to(end)
+    log.truncation.truncate_to(end)
     return taken / count * 1e6
 
 
@@ -347,7 +347,7 @@ def _cold_reads(plan: Plan) -> Iterator[Result]:
             for offset in offsets():
 
                 def read(offset: int = offset) -> None:
-                    found = log.read(offset, max_bytes=READ_BYTES)
+                    found = log.reads.read(offset, max_bytes=READ_BYTES)
                     assert found is not None
                     target[: len(found)] = found.view()
 
@@ -370,7 +370,7 @@ def _held_by_a_cold_read(log: PartitionLog, offset: int) -> float:
     while True:
         started = time.perf_counter()
         try:
-            found = log.read(offset, max_bytes=READ_BYTES, wait=False)
+            found = log.reads.read(offset, max_bytes=READ_BYTES, wait=False)
             assert found is not None
             job = None if found.is_warm() else found.load_job()
         except ColdBytesError as cold:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from integration_tests.cluster_support import DEADLINE_S, create_topic, running_cluster, wait_until
 from integration_tests.spark_support import consume, new_session, produce
@@ -64,12 +65,14 @@ def main() -> None:
             create_topic(cluster, topic, partitions=partitions, replication_factor=1, config=config)
         _fill_compacted(cluster.bootstrap_servers, work / "cluster")
         _fill_transactional(cluster.bootstrap_servers)
-        _fill_orders(cluster.bootstrap_servers, range(ORDERS))
-        _copy_orders(cluster.bootstrap_servers, work / "checkpoint")
+        fill_orders(cluster.bootstrap_servers, range(ORDERS))
+        spark = new_session("headrace-earlier")
+        copy_orders(spark, cluster.bootstrap_servers, work / "checkpoint")
+        spark.stop()
         # The next leader epoch.
         cluster.stop_broker(1)
         cluster.start_broker(1)
-        found = _describe(cluster.bootstrap_servers)
+        found = describe(cluster.bootstrap_servers)
         create_topic(cluster, UNFINISHED, replication_factor=1, config=FOREVER)
         left_open = _begin_transaction(cluster.bootstrap_servers)
     del left_open
@@ -104,6 +107,7 @@ def _fill_transactional(servers: str) -> None:
         producer.begin_transaction()
         for row in range(5):
             producer.produce("transactional", key=b"%d" % row, value=b"transaction %d" % number)
+        assert producer.flush(DEADLINE_S) == 0
         ends(DEADLINE_S)
 
 
@@ -123,15 +127,16 @@ def _begin_transaction(servers: str) -> Producer:
     return producer
 
 
-def _fill_orders(servers: str, numbers: Iterable[int]) -> None:
+def fill_orders(servers: str, numbers: Iterable[int]) -> None:
+    """Orders of these numbers, by an idempotent producer, to both partitions in turn."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for n in numbers:
         producer.produce("orders", key=f"{n}", value=f"order {n}", partition=n % 2)
     assert producer.flush(DEADLINE_S) == 0
 
 
-def _copy_orders(servers: str, checkpoint: Path) -> None:
-    spark = new_session("headrace-earlier")
+def copy_orders(spark: SparkSession, servers: str, checkpoint: Path) -> None:
+    """Runs the query until it has copied all orders that there are."""
     rows = (
         spark.readStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)
@@ -150,7 +155,6 @@ def _copy_orders(servers: str, checkpoint: Path) -> None:
         .start()
     )
     query.awaitTermination()
-    spark.stop()
 
 
 def _forget_last_micro_batch(checkpoint: Path) -> None:
@@ -161,7 +165,8 @@ def _forget_last_micro_batch(checkpoint: Path) -> None:
         (checkpoint / "commits" / path).unlink()
 
 
-def _describe(servers: str) -> dict[str, Any]:
+def describe(servers: str) -> dict[str, Any]:
+    """What clients see of every partition that is kept."""
     partitions = [TopicPartition(t, p) for t, count in PARTITIONS.items() for p in range(count)]
     with Cluster(servers) as cluster:
         producers = describe_producers(cluster, partitions)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         TransactionFailedError,
         TriesExhaustedError,
     )
-    from storage_engine.client.producer.record_groups import RecordMetadata
+    from storage_engine.client.producer.record_future import RecordMetadata
     from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
     from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
     from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
@@ -161,7 +161,7 @@ _MODULES = {
     "Producer": "client.producer.producer",
     "ProducerClosedError": "client.producer.producer_errors",
     "ProducerFencedError": "client.producer.producer_errors",
-    "RecordMetadata": "client.producer.record_groups",
+    "RecordMetadata": "client.producer.record_future",
     "RecordsGoneError": "client.fetching.bulk_reader",
     "ReplicaLog": "client.admin.log_dirs",
     "SerializationError": "client.producer.producer_errors",

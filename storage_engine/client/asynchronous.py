@@ -33,7 +33,7 @@ from storage_engine.client.consumer.consumer import POLL_MS, Consumer
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.group_requests import GroupMetadata
 from storage_engine.client.producer.producer import Producer, RecordHeaders
-from storage_engine.client.producer.record_groups import RecordMetadata
+from storage_engine.client.producer.record_future import RecordMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -41,7 +41,7 @@ from storage_engine.net.deadline import Deadline
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.client.producer.table_batches import TableMetadata
+    from storage_engine.client.producer.table_future import TableMetadata
 
 _SLICE_MS = 100
 """Of a wait for records: so long a cancelled one may keep the next call waiting."""

@@ -6,10 +6,10 @@ Cluster of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
+from storage_engine.client.closing import Closing
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
@@ -45,7 +45,7 @@ the other."""
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
-class Cluster:
+class Cluster(Closing):
     """The way to a cluster's brokers. Opens nothing before the first request."""
 
     def __init__(
@@ -362,14 +362,3 @@ class Cluster:
     def close(self) -> None:
         """Close all connections. The cluster can be used again."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

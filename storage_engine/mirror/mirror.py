@@ -14,7 +14,7 @@ KIP-98, KIP-447. Not for several threads at once.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from storage_engine.client.admin.topics import (
     create_topics,
     describe_topic_configs,
 )
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.fetching.range_reader import read_range
@@ -114,7 +115,7 @@ class TopicLag(NamedTuple):
     """Offsets between what is committed in the target and what can be read in the source."""
 
 
-class Mirror:
+class Mirror(Closing):
     """One process's work; `start` it, then `step` again and again, `close` it in the end."""
 
     def __init__(
@@ -395,12 +396,6 @@ class Mirror:
             self._transactions.end(commits=False)
         except HeadraceError as error:
             self._tell(f"what was not committed ends with its time limit: {error}")
-
-    def __enter__(self) -> "Mirror":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
 
 def _delivered(

@@ -84,7 +84,7 @@ class NotedLog:
 
     def _read(self, log: PartitionLog, committed: "NotedLog | None") -> None:
         offset = self.end_offset
-        while (piece := log.read(offset, max_bytes=READ_BYTES)) is not None:
+        while (piece := log.reads.read(offset, max_bytes=READ_BYTES)) is not None:
             data = piece.view()
             for position, header in iter_headers(data):
                 offset = header.next_offset

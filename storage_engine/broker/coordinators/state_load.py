@@ -85,10 +85,12 @@ class StateLoad:
         if self._cancelled:
             return
         try:
-            piece = self._log.read(self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset)
+            piece = self._log.reads.read(
+                self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset
+            )
             job = None if piece is None else piece.load_job()
         except CorruptRecordError as failure:
-            where = self._log.skip_empty_segments(self._reached)
+            where = self._log.reads.skip_empty_segments(self._reached)
             self._failed(DamagedLogError(where, str(failure)))
             return
         except (KafkaError, OSError) as failure:

@@ -229,7 +229,7 @@ class HostedPartition:
         they could not be stored. None, and nothing is done, when they must be checked singly."""
         try:
             self.check_writable_by_producers(acks)
-            offsets = self.log.append_columns_as_leader(
+            offsets = self.log.leader_appends.append_columns(
                 columns, leader_epoch=self.leader_epoch, now_ms=self._ports.clock.wall_ms()
             )
         except LogStorageError as failure:
@@ -253,7 +253,7 @@ class HostedPartition:
         # Also of one that is refused: to ask the coordinator once more does no harm.
         self.guards.note_marker(producer_id)
         try:
-            result = self.log.append_marker(
+            result = self.log.leader_appends.append_marker(
                 producer_id,
                 producer_epoch,
                 marker,
@@ -294,12 +294,12 @@ class HostedPartition:
     def note_refused(self, records: memoryview, failure: KafkaError) -> None:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
         if failure.retriable:
-            self.log.note_refused(records)
+            self.log.leader_appends.note_refused(records)
 
     def _append_run(
         self, appends: Sequence[memoryview], in_transaction: bool, keys_checked: bool
     ) -> list[AppendOutcome]:
-        outcomes = self.log.append_run_as_leader(
+        outcomes = self.log.leader_appends.append_run(
             appends,
             leader_epoch=self.leader_epoch,
             now_ms=self._ports.clock.wall_ms(),
@@ -422,7 +422,7 @@ class HostedPartition:
     def lead(self, item: LeaderAndIsrPartition) -> None:
         """Lead from now on, or under another epoch. KafkaError when the log refuses, which may know
         a newer epoch; the role is as it was then."""
-        self.log.start_leader_epoch(item.leader_epoch)
+        self.log.leader_appends.start_epoch(item.leader_epoch)
         self._note_order(item)
         leadership = Leadership(
             leader_epoch=item.leader_epoch,

@@ -103,7 +103,7 @@ class LeaderAnswers:
             records = _as_view(answer.records)
             size = len(records)
             self._throttle.took(partition, size, in_sync=followed.is_caught_up)
-            replica_log.append_as_follower(records)
+            replica_log.follower_appends.append(records)
             if followed.is_full:
                 followed.is_full = False
                 log.info("following %s again: there is room", partition.topic_partition)
@@ -111,7 +111,7 @@ class LeaderAnswers:
                 followed.was_damaged = False
                 log.info("following %s again: undamaged", partition.topic_partition)
         end_offset = replica_log.log_end_offset
-        replica_log.advance_log_start(min(answer.log_start_offset, end_offset))
+        replica_log.retention.advance_log_start(min(answer.log_start_offset, end_offset))
         partition.follower_high_watermark = max(
             min(answer.high_watermark, end_offset), replica_log.log_start_offset
         )
@@ -144,9 +144,9 @@ class LeaderAnswers:
             )
             partition.follower_high_watermark = offset
         if offset < replica_log.log_start_offset:
-            replica_log.truncate_fully_and_start_at(offset)
+            replica_log.truncation.truncate_fully_and_start_at(offset)
         else:
-            replica_log.truncate_to(offset)
+            replica_log.truncation.truncate_to(offset)
 
     def _on_error(self, followed: Followed, answer: FetchPartitionResponse) -> None:
         partition = followed.partition
@@ -161,7 +161,7 @@ class LeaderAnswers:
                     answer.log_start_offset,
                     replica_log.log_end_offset,
                 )
-                replica_log.truncate_fully_and_start_at(answer.log_start_offset)
+                replica_log.truncation.truncate_fully_and_start_at(answer.log_start_offset)
                 partition.follower_high_watermark = answer.log_start_offset
                 return
         log.log(

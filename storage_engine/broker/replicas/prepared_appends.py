@@ -96,7 +96,7 @@ class PreparedAppends:
         partition = self._replicas.get(tp)
         if partition is None:
             return True
-        requirement = partition.log.append_requirement
+        requirement = partition.log.leader_appends.requirement
         return requirement is None or all(map(requirement.is_settled_at_once, appends))
 
     def append_run(
@@ -161,7 +161,7 @@ class PreparedAppends:
         )
         self._waiting_bytes += len(records)
         self._queues.setdefault(tp, deque()).append(waiting)
-        requirement = partition.log.append_requirement
+        requirement = partition.log.leader_appends.requirement
         if requirement is None or requirement.is_settled_at_once(records):
             # It only waits for its turn.
             waiting.requirement, waiting.prepared = requirement, waiting.records
@@ -184,7 +184,7 @@ class PreparedAppends:
 
     def _prepare(self, waiting: _Waiting) -> None:
         config = waiting.partition.log.config
-        requirement = waiting.partition.log.append_requirement
+        requirement = waiting.partition.log.leader_appends.requirement
         waiting.requirement = requirement
         waiting.keys_checked = requirement is not None and requirement.keys
 
@@ -250,7 +250,7 @@ class PreparedAppends:
 
     def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
         """Whether the topic's settings ask for something else by now."""
-        requirement = waiting.partition.log.append_requirement
+        requirement = waiting.partition.log.leader_appends.requirement
         return requirement is not None and requirement != waiting.requirement
 
     def _refusal(self, waiting: _Waiting) -> KafkaError | None:

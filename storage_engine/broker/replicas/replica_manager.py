@@ -31,7 +31,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
 from storage_engine.core.replication.partition import LagLimits, Tick
 from storage_engine.log.appending.append_preparation import requirement_of
-from storage_engine.log.cleaning.log_compaction import load_codec
+from storage_engine.log.compaction import load_codec
 from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.folders.log_moves import FutureLog
 from storage_engine.log.partition_log import PartitionLog

@@ -164,14 +164,14 @@ class ReplicaMoves:
         if self._replicas.get(tp) is not move.partition or move.partition.role is Role.FAILED:
             self._give_up(move)
             return
-        if future.is_stale:
+        if future.cuts.begun_anew:
             self._begin(move.partition, future.folder.path)
             self._rest(0)
             return
         future.bring_in_line()
         current = move.partition.log
         try:
-            piece = current.read(future.log.log_end_offset, max_bytes=PIECE_BYTES, wait=False)
+            piece = current.reads.read(future.log.log_end_offset, max_bytes=PIECE_BYTES, wait=False)
             if piece is not None and not piece.is_warm():
                 self._load(move, piece.load_job())
                 return
@@ -186,7 +186,7 @@ class ReplicaMoves:
         if data is None:
             self._caught_up(move)
             return
-        size = future.log.append_as_follower(data).size
+        size = future.log.follower_appends.append(data).size
         move.written_bytes += size
         self._moves.append(move)
         self._rest(size * 1000 // self._bytes_per_second())

@@ -326,7 +326,7 @@ def _read(
                 end = log.log_end_offset
             else:
                 end = last_stable_offset if is_isolated else high_watermark
-            records = log.read(
+            records = log.reads.read(
                 wanted.fetch_offset,
                 max_bytes=limit,
                 max_offset=end,
@@ -334,7 +334,7 @@ def _read(
                 wait=wait,
             )
             if is_isolated and records is not None:
-                found = log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+                found = log.reads.aborted_transactions(wanted.fetch_offset, records.end_offset)
                 aborted = [(each.producer_id, each.first_offset) for each in found]
     return FetchPartitionResponse(
         wanted.topic,

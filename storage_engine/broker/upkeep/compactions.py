@@ -65,7 +65,7 @@ class Compactions:
             return
         partition, plan = found
         try:
-            job = partition.log.begin_compaction(
+            job = partition.log.compaction.begin(
                 plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
             )
         except LogStorageError as failure:
@@ -81,7 +81,7 @@ class Compactions:
         self._closed = True
         if self._running is not None:
             try:
-                self._running.log.compaction.stop()
+                self._running.log.cleaning.stop()
             except LogStorageError as failure:
                 self._running.fail(failure)
 
@@ -90,12 +90,12 @@ class Compactions:
         for partition in list(self._replicas):
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
-            if partition.log.on_cut is not None:
+            if partition.log.unfollowed_cuts is not None:
                 # It is being copied to another data folder: a key's older record may be there
                 # already, and its tombstone must follow.
                 continue
             try:
-                plan = partition.log.plan_compaction(now_ms, partition.high_watermark)
+                plan = partition.log.compaction.plan(now_ms, partition.high_watermark)
             except LogStorageError as failure:
                 partition.fail(failure)
                 continue
@@ -112,7 +112,7 @@ class Compactions:
 
     def _advance(self, partition: HostedPartition, job: "CompactionJob") -> None:
         try:
-            goes_on = partition.log.compaction.advance(job)
+            goes_on = partition.log.cleaning.advance(job)
         except LogStorageError as failure:
             self._running = None
             partition.fail(failure)
@@ -124,12 +124,12 @@ class Compactions:
         self._scheduler.call_soon(self.look)
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
-        if partition.log.compaction.goes_on_later(job, error):
+        if partition.log.cleaning.goes_on_later(job, error):
             log.warning("pass goes on later partition=%s: %s", partition.topic_partition, error)
             self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
             return
         self._running = None
         self._resting.add(partition)
-        failure = partition.log.compaction.failed(job, error)
+        failure = partition.log.cleaning.failed(job, error)
         if failure is not None:
             partition.fail(failure)

@@ -139,7 +139,7 @@ class LogMaintenance:
         # Followers take over the leader's log start, so that all replicas begin at one offset.
         if partition.leader is not None:
             try:
-                partition.log.delete_old_segments(
+                partition.log.retention.delete_old_segments(
                     now_ms, partition.high_watermark, self._deletion_policy
                 )
             except DeletionPolicyError:
@@ -199,7 +199,7 @@ class LogMaintenance:
         now_ms = self._clock.monotonic_ms()
         doomed: list[Path] = []
         for partition in self._replicas:
-            doomed.extend(partition.log.take_doomed_files(now_ms))
+            doomed.extend(partition.log.take_deleted_files(now_ms))
         if doomed:
             self._background.submit(lambda: self._logs.remove_files(doomed), _ignore, _complain)
 

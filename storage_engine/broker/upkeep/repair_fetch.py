@@ -13,7 +13,8 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ports import Endpoint, Transport, TransportError
 from storage_engine.log.cleaning.segment_patch import Replacements
-from storage_engine.log.cleaning.segment_scrub import BadRange, SegmentScrub
+from storage_engine.log.cleaning.segment_scrub import SegmentScrub
+from storage_engine.log.segments.bad_range import BadRange
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     FetchPartition,

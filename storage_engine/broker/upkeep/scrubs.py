@@ -142,7 +142,7 @@ class Scrubs:
         self._report_due_ms[tp] = now_ms + REPORT_PAUSE_MS
         log.error("%s partition=%s offset=%d", what, tp, offset)
         try:
-            partition.log.close_segment_with(offset)
+            partition.log.repair.close_segment_with(offset)
         except LogStorageError as failure:
             partition.fail(failure)
             return
@@ -162,7 +162,7 @@ class Scrubs:
             partition = self._replicas.get(tp)
             if partition is None or partition.role is Role.FAILED:
                 del self._reported[tp]
-            elif partition.log.next_scrub(offset) is not None:
+            elif partition.log.repair.next_scrub(offset) is not None:
                 # Before that its segment is still to be flushed.
                 del self._reported[tp]
                 return _Pass(partition, offset, offset + 1, _Reason.REPORT)
@@ -192,7 +192,7 @@ class Scrubs:
         if retry is not None:
             whole_due_ms = retry.whole_due_ms
             return retry.due_ms if whole_due_ms is None else min(retry.due_ms, whole_due_ms)
-        if not partition.log.compaction.is_left_alone:
+        if not partition.log.cleaning.is_left_alone:
             self._seen_left_alone.discard(partition)
         elif partition not in self._seen_left_alone:
             return 0
@@ -225,21 +225,21 @@ class Scrubs:
             return
         scrub = None
         if current.next_offset < current.stop_offset:
-            scrub = current.partition.log.next_scrub(current.next_offset)
+            scrub = current.partition.log.repair.next_scrub(current.next_offset)
         if scrub is None:
             self._end(current)
         else:
             self._step(current, scrub)
 
     def _must_yield(self, current: _Pass) -> bool:
-        return self._is_compacting() or current.partition.log.compaction.is_busy
+        return self._is_compacting() or current.partition.log.cleaning.is_busy
 
     def _end(self, current: _Pass) -> None:
         self._current = None
         partition = current.partition
         now_ms = self._clock.wall_ms()
         self._forget_who_is_gone()
-        if current.reason is not _Reason.REPORT and partition.log.compaction.is_left_alone:
+        if current.reason is not _Reason.REPORT and partition.log.cleaning.is_left_alone:
             self._seen_left_alone.add(partition)
         self._note_end(current, now_ms)
         self._scheduler.call_soon(self.look)
@@ -301,7 +301,7 @@ class Scrubs:
             if scrub.bad_ranges or not scrub.indexes_agree:
                 self._repair(current, scrub)
             else:
-                current.partition.log.note_damage(scrub)
+                current.partition.log.repair.note_damage(scrub)
                 self._scheduler.call_later(pause_ms, lambda: self._go_on(current))
 
     def _next_step(self, current: _Pass, scrub: SegmentScrub) -> None:
@@ -338,7 +338,7 @@ class Scrubs:
                 partition.topic_partition, scrub.path, bad.start_offset, bad.end_offset,
                 bad.position, bad.end_position, bad.reason,
             )  # fmt: skip
-        partition.log.note_damage(scrub)
+        partition.log.repair.note_damage(scrub)
 
         def ended(end: RepairEnd) -> None:
             if end is RepairEnd.OUTDATED:

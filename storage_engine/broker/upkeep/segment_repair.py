@@ -117,7 +117,7 @@ class SegmentRepair:
             self._end(RepairEnd.OUTDATED)
         else:
             try:
-                job = self._partition.log.begin_repair(self._scrub, self._replacements)
+                job = self._partition.log.repair.begin(self._scrub, self._replacements)
             except LogStorageError as failure:
                 self._on_failure(failure)
                 # Nothing is replaced yet: the damage is gone through again after a while.
@@ -126,7 +126,7 @@ class SegmentRepair:
             self._work(job)
 
     def _work(self, job: CompactionJob) -> None:
-        compaction = self._partition.log.compaction
+        cleaning = self._partition.log.cleaning
 
         def over() -> None:
             if job.is_done:
@@ -144,7 +144,7 @@ class SegmentRepair:
 
         def advance(_result: object) -> None:
             try:
-                goes_on = compaction.advance(job)
+                goes_on = cleaning.advance(job)
             except LogStorageError as failure:
                 failed_half_way(failure)
                 return
@@ -154,13 +154,13 @@ class SegmentRepair:
                 over()
 
         def failed(error: Exception) -> None:
-            if compaction.goes_on_later(job, error):
+            if cleaning.goes_on_later(job, error):
                 log.warning(
                     "repair goes on later partition=%s: %s", self._partition.topic_partition, error
                 )
                 self._scheduler.call_later(YIELD_MS, lambda: self._work(job))
                 return
-            failure = compaction.failed(job, error)
+            failure = cleaning.failed(job, error)
             if failure is not None:
                 failed_half_way(failure)
             else:

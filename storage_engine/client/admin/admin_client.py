@@ -25,8 +25,7 @@ Of several topics or partitions in one call some may be done when another is ref
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from storage_engine.client.admin import (
     active_producers,
@@ -45,6 +44,7 @@ from storage_engine.client.admin.offset_resets import OffsetReset
 from storage_engine.client.admin.reassignment import Ongoing
 from storage_engine.client.admin.topics import ConfigEntry, NewTopic
 from storage_engine.client.admin.transaction_states import ListedTransaction, TransactionDescription
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.settings import Setting, integer, parse_settings, servers, text
@@ -72,7 +72,7 @@ class ClusterDescription:
     """Those that are alive, by id."""
 
 
-class Admin:
+class Admin(Closing):
     """Use it in a `with` block, or `close` it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -298,17 +298,6 @@ class Admin:
         if self._closed:
             raise HeadraceError("the admin is closed")
         return self._cluster
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _names(names: Iterable[str]) -> list[str]:

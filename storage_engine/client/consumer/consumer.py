@@ -21,17 +21,23 @@ R-CLI2; the errors are told apart in `consumer_errors`.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.admin.groups import group_offsets
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer import membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_coordinator import (
+    NOBODY,
+    Change,
+    Committed,
+    ConsumerCoordinator,
+    Part,
+)
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.group_requests import Caller, GroupMetadata
-from storage_engine.client.consumer.group_thread import NOBODY, Change, Committed, GroupThread, Part
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.core.errors import ConfigError, HeadraceError
@@ -56,7 +62,7 @@ _CLOSE_MS = 5_000
 """For the commits that are on their way when the consumer is closed."""
 
 
-class Consumer:
+class Consumer(Closing):
     """Use it in a `with` block, or `close` it: its partitions go to other members at once then."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -70,7 +76,7 @@ class Consumer:
             deadline_ms=self._config.default_api_timeout_ms,
         )
         self._positions = Positions(self._config)
-        self._group: GroupThread | None = None
+        self._group: ConsumerCoordinator | None = None
         self._caller: Caller = NOBODY
         self._subscription: Subscription | None = None
         self._on_assigned: OnPartitions | None = None
@@ -359,25 +365,16 @@ class Consumer:
             self._positions.close()
             self._cluster.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """After an error in the block nothing is committed: what was read since the last commit
-        comes again."""
-        self._close(commits=self._config.enable_auto_commit and kind is None)
+    def _close_after_error(self) -> None:
+        """Commit nothing: what was read since the last commit comes again."""
+        self._close(commits=False)
 
     # --- the group ---
 
-    def _thread(self) -> GroupThread:
+    def _thread(self) -> ConsumerCoordinator:
         self._group_id("commit")
         if self._group is None:
-            self._group = GroupThread(self._config)
+            self._group = ConsumerCoordinator(self._config)
         return self._group
 
     def _group_id(self, what: str) -> str:

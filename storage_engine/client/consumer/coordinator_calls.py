@@ -5,7 +5,7 @@ Rule: each call is answered once, with an answer or an error, unless it is dropp
 KIP-98 (FindCoordinator).
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
@@ -86,18 +86,16 @@ class CoordinatorCalls:
             self._calls.remove(call)
             call.connection.close()
 
-    @property
-    def sockets(self) -> Iterable[Readable]:
+    def sockets(self) -> list[Readable]:
+        """The connections on which answers may come."""
         return [call.connection.socket for call in self._calls]
 
-    def receive(self, ready: Collection[Readable]) -> None:
-        """Take the answers that have come."""
+    def receive(self) -> None:
+        """Take the answers that have come, and end the calls whose time is over."""
         for call in list(self._calls):
-            if call.connection.socket in ready:
+            # The callback of an earlier one may have dropped it.
+            if call in self._calls:
                 self._receive(call)
-            elif call.deadline.passed:
-                name = call.connection.name
-                self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
 
     def _receive(self, call: Call) -> None:
         try:
@@ -107,6 +105,9 @@ class CoordinatorCalls:
             return
         if answer is not None:
             self._end(call, answer, None)
+        elif call.deadline.passed:
+            name = call.connection.name
+            self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
 
     def _end(self, call: Call, answer: Any, error: HeadraceError | None) -> None:
         self._calls.remove(call)

@@ -12,9 +12,9 @@ Source: document 002 (low-level API), R-CLI2.
 """
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
@@ -43,7 +43,7 @@ class Fetched(NamedTuple):
     """What can be read now, exclusive; -1 where nothing has come."""
 
 
-class SimpleConsumer:
+class SimpleConsumer(Closing):
     """For one thread."""
 
     def __init__(
@@ -133,17 +133,6 @@ class SimpleConsumer:
     def close(self) -> None:
         """Close all connections."""
         self._cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _decoded(fetched: FetchedBatches) -> Fetched:

@@ -15,10 +15,10 @@ is an error. Splits can be pickled. For one thread at a time. Source: R-CLI5.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
 from storage_engine.client.fetching.fetch import FETCH_BYTES
 from storage_engine.client.fetching.range_reader import read_range
@@ -79,7 +79,7 @@ class RecordsGoneError(HeadraceError):
     """Records of a split were deleted, or their topic was: it can't be read any more."""
 
 
-class BulkReader:
+class BulkReader(Closing):
     """Use it in a `with` block, or `close` it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -193,17 +193,6 @@ class BulkReader:
     def close(self) -> None:
         """Close all connections."""
         self._cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def cut(start: int, end: int, most: int) -> list[tuple[int, int]]:

@@ -10,9 +10,9 @@ numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several th
 """
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.producer.delivery import Delivery
@@ -77,7 +77,7 @@ _LOOKUP_MS = 1_000
 """For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
 
 
-class BatchWriter:
+class BatchWriter(Closing):
     """Appends encoded batches to partitions, several leaders at a time."""
 
     def __init__(
@@ -94,12 +94,10 @@ class BatchWriter:
         max_request_bytes: int = MAX_REQUEST_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
         on_delivered: Callable[[TopicPartition, int, int], None] | None = None,
-        waker: Readable | None = None,
     ) -> None:
         """`transaction`: all batches are part of it; it needs acks=-1. `on_delivered` gets
         (partition, base offset, record count) of each acknowledged batch. `retries`: how often a
-        batch is sent again at most, None for as often as the delivery timeout allows. `waker` ends
-        a wait of `poll`.
+        batch is sent again at most, None for as often as the delivery timeout allows.
         """
         if acks not in (-1, 0, 1):
             raise ConfigError(f"acks is {acks}; it must be -1 (all), 0 or 1")
@@ -117,7 +115,6 @@ class BatchWriter:
         self._max_request_bytes = max_request_bytes
         self._buffer_bytes = buffer_bytes
         self._on_delivered = on_delivered
-        self._wakers = () if waker is None else (waker,)
         self._transaction = transaction
         self._producer: Producer | None = None
         if transaction is not None:
@@ -177,6 +174,15 @@ class BatchWriter:
         self._work(wait_ms)
         self._check()
 
+    def due_in_ms(self, now_ms: int) -> int | None:
+        """The time until `poll` should be called again even if no answer has come; None when
+        nothing waits and nothing is in flight."""
+        return None if self.idle else min(_LONGEST_WAIT_MS, self._next_timer_ms(now_ms))
+
+    def sockets(self) -> list[Readable]:
+        """The connections on which answers may come."""
+        return [lane.connection.socket for lane in self._lanes.values() if lane.requests]
+
     @property
     def idle(self) -> bool:
         """Nothing waits, and nothing is in flight."""
@@ -211,19 +217,8 @@ class BatchWriter:
         self._lanes.clear()
         self._turns.clear()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
+    def _close_after_error(self) -> None:
+        self.abandon()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -360,21 +355,19 @@ class BatchWriter:
     def _collect(self, wait_ms: int) -> None:
         """Take the answers that are there; wait up to `wait_ms` for the first."""
         lanes = [lane for lane in self._lanes.values() if lane.requests]
-        busy: dict[Readable, Lane] = {lane.connection.socket: lane for lane in lanes}
-        wait_ms = min(wait_ms, self._next_timer_ms())
-        if busy or (self._turns and self._wakers):
-            for socket in wait_readable([*busy, *self._wakers], wait_ms):
-                if socket in busy:
-                    self._receive(busy[socket])
+        busy = {lane.connection.socket: lane for lane in lanes}
+        wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
+        if busy:
+            for socket in wait_readable(busy, wait_ms):
+                self._receive(busy[socket])
         elif self._turns:
             sleep_ms(wait_ms)
         for lane in list(self._lanes.values()):
             if lane.requests and lane.requests[0].deadline.passed:
                 self._drop(lane, f"{lane.connection.name}: no answer to a Produce request in time")
 
-    def _next_timer_ms(self) -> int:
+    def _next_timer_ms(self, now_ms: int) -> int:
         """From now to the first retry or look-up that waits for its time."""
-        now_ms = monotonic_ms()
         timers = [queue.retry_at_ms for queue in self._turns.values()]
         if self._lookup.wanted:
             timers.append(self._lookup.due_at_ms)

@@ -15,25 +15,20 @@ told apart in `producer_errors`.
 
 import contextlib
 import enum
+import functools
 import operator
 import random
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from storage_engine.client.closing import Closing
 from storage_engine.client.consumer.group_requests import GroupMetadata
-from storage_engine.client.producer.accumulator import (
+from storage_engine.client.producer.partition_choice import Partitioner, partition_for_key
+from storage_engine.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
-    RecordGroup,
+    ProducerBatch,
     record_bytes,
-)
-from storage_engine.client.producer.partition_choice import (
-    Partitioner,
-    StickyPartition,
-    partition_for_key,
 )
 from storage_engine.client.producer.producer_config import ProducerConfig
 from storage_engine.client.producer.producer_errors import (
@@ -41,8 +36,8 @@ from storage_engine.client.producer.producer_errors import (
     SerializationError,
     TransactionFailedError,
 )
-from storage_engine.client.producer.record_groups import RecordMetadata
-from storage_engine.client.producer.sender import Sender
+from storage_engine.client.producer.producer_loop import ProducerLoop
+from storage_engine.client.producer.record_future import RecordFuture, RecordMetadata
 from storage_engine.client.topic_watch import TopicPartitions
 from storage_engine.core.errors import (
     ConfigError,
@@ -57,7 +52,7 @@ from storage_engine.net.deadline import monotonic_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.client.producer.table_batches import TableMetadata
+    from storage_engine.client.producer.table_future import TableFuture
 
 Encoder = Callable[[Any], bytes | None]
 """Makes bytes of a key or value."""
@@ -93,7 +88,7 @@ class _Stage(enum.Enum):
     FENCED = "another producer has the transactional.id; close this one"
 
 
-class Producer:
+class Producer(Closing):
     """Idempotent, with acks=all, unless told otherwise. `close` it, or use it in a `with` block."""
 
     def __init__(
@@ -112,10 +107,8 @@ class Producer:
         self._encode_key = key_encoder
         self._encode_value = value_encoder
         self._partitioner = partitioner
-        self._sticky: dict[str, StickyPartition] = {}
-        self._sticky_lock = threading.Lock()
         self._random = random.Random()
-        self._sender = Sender(self._config)
+        self._loop = ProducerLoop(self._config)
         self._stage = None if self._config.transactional_id is None else _Stage.NEW
 
     def send(
@@ -127,7 +120,7 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
         callback: Callback | None = None,
-    ) -> "Future[RecordMetadata]":
+    ) -> RecordFuture:
         """Put one record on its way. The future's result tells where it is; its exception why it is
         not (perhaps: see `producer_errors`). With asyncio: `await asyncio.wrap_future(future)`.
 
@@ -153,19 +146,26 @@ class Producer:
             timestamp_ms = time.time_ns() // 1_000_000
         else:
             timestamp_ms = _checked_timestamp(timestamp_ms)
-        known = self._sender.topic(topic)
+        known = self._loop.topic(topic)
         if partition is None:
-            partition = self._choose(topic, encoded_key, encoded_value, size, known)
+            partition = self._choose(topic, encoded_key, encoded_value, known)
         elif not 0 <= partition < known.partition_count:
             raise _no_such_partition(topic, partition, known.partition_count)
-        future = self._sender.add(
-            TopicPartition(topic, partition), encoded_key, encoded_value, rows, timestamp_ms, size
+        future = self._loop.add(
+            topic,
+            partition,
+            known.available,
+            encoded_key,
+            encoded_value,
+            rows,
+            timestamp_ms,
+            size,
         )
         if callback is not None:
-            future.add_done_callback(lambda done: _call(callback, done))
+            future.add_done_callback(functools.partial(_call, callback))
         return future
 
-    def send_table(self, topic: str, table: "pa.Table | pa.RecordBatch") -> "Future[TableMetadata]":
+    def send_table(self, topic: str, table: "pa.Table | pa.RecordBatch") -> "TableFuture":
         """Put the rows of an Arrow table on their way, encoded and partitioned as columns.
 
         Columns: value; as far as they are there key, headers, timestamp, partition (see
@@ -173,17 +173,18 @@ class Producer:
         future is done when all rows are; its exception is the first one's, and other rows may be
         there. Returns when the last row is encoded and has room in `buffer.memory`.
         """
-        from storage_engine.client.producer import table_batches as tables
+        from storage_engine.client.producer.table_batches import TABLE_BATCH_BYTES, table_batches
+        from storage_engine.client.producer.table_future import TableProgress
 
         if self._stage is not None:
             self._expect(_Stage.OPEN)
-        known = self._sender.topic(topic)
-        progress = tables.TableProgress()
-        batches = tables.table_batches(
+        known = self._loop.topic(topic)
+        progress = TableProgress()
+        batches = table_batches(
             table,
             known.partition_count,
             batch_bytes=min(
-                max(self._config.batch_size, tables.TABLE_BATCH_BYTES),
+                max(self._config.batch_size, TABLE_BATCH_BYTES),
                 self._config.max_request_size,
                 self._config.buffer_memory,
             ),
@@ -199,11 +200,11 @@ class Producer:
                         f"is {self._config.max_request_size}"
                     )
                 tp = TopicPartition(topic, partition)
-                group: RecordGroup[tables.TableProgress] = RecordGroup(tp, monotonic_ms(), batch)
-                group.waiters.append(progress)
-                progress.begin()
+                on_done = progress.begin(partition, batch.record_count)
                 try:
-                    self._sender.add_encoded(group)
+                    self._loop.add_encoded(
+                        ProducerBatch.of_encoded(tp, monotonic_ms(), batch, on_done)
+                    )
                 except HeadraceError:
                     progress.end()
                     raise
@@ -217,13 +218,13 @@ class Producer:
         """Take over the `transactional.id`, once: what its last owner left open is aborted, and
         that producer is fenced."""
         self._expect(_Stage.NEW)
-        self._sender.init_transactions()
+        self._loop.init_transactions()
         self._stage = _Stage.READY
 
     def begin_transaction(self) -> None:
         """What is sent from now on is read (with read_committed) once it is committed, or never."""
         self._expect(_Stage.READY)
-        self._sender.begin_transaction()
+        self._loop.begin_transaction()
         self._stage = _Stage.OPEN
 
     def send_offsets_to_transaction(
@@ -234,21 +235,21 @@ class Producer:
         another member's: abort."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
-            self._sender.send_offsets(offsets, group)
+            self._loop.send_offsets(offsets, group)
 
     def commit_transaction(self) -> None:
         """Flush, and commit. TransactionFailedError where a record could not be sent: abort. After
         a DeadlineExceededError the outcome is open: call it again."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
-            self._sender.commit_transaction()
+            self._loop.commit_transaction()
             self._stage = _Stage.READY
 
     def abort_transaction(self) -> None:
         """Nothing of it is ever read with read_committed; futures that wait fail."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
-            self._sender.abort_transaction()
+            self._loop.abort_transaction()
             self._stage = _Stage.READY
 
     @contextlib.contextmanager
@@ -271,15 +272,15 @@ class Producer:
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error
         since the last flush; DeadlineExceededError after `timeout_ms`."""
-        self._sender.flush(timeout_ms)
+        self._loop.flush(timeout_ms)
 
     def ready(self, topic: str) -> bool:
         """Whether `send` to it, of whatever size, would not wait now."""
-        return self._sender.ready(topic)
+        return self._loop.ready(topic)
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions it has; KafkaError when it does not exist."""
-        return self._sender.topic(topic).partition_count
+        return self._loop.topic(topic).partition_count
 
     def close(self, timeout_ms: int | None = None) -> None:
         """`flush`, and the end: what is not acknowledged after `timeout_ms` fails. A transaction
@@ -288,23 +289,7 @@ class Producer:
             # If not now, then after its timeout.
             with contextlib.suppress(HeadraceError):
                 self.abort_transaction()
-        self._sender.close(timeout_ms)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """What was sent is flushed also after an error in the block, which is not hidden."""
-        try:
-            self.close()
-        except HeadraceError:
-            if kind is None:
-                raise
+        self._loop.close(timeout_ms)
 
     @staticmethod
     def _encoded(encode: Encoder, data: Any, part: str, topic: str) -> bytes | None:
@@ -324,8 +309,9 @@ class Producer:
         return encoded
 
     def _choose(
-        self, topic: str, key: bytes | None, value: bytes | None, size: int, known: TopicPartitions
-    ) -> int:
+        self, topic: str, key: bytes | None, value: bytes | None, known: TopicPartitions
+    ) -> int | None:
+        """None: any partition that has a leader."""
         if self._partitioner is not None:
             partition = self._partitioner(topic, key, value, known.partition_count)
             if not 0 <= partition < known.partition_count:
@@ -336,15 +322,10 @@ class Producer:
             return partition
         if key is not None:
             return partition_for_key(key, known.partition_count)
-        with self._sticky_lock:
-            sticky = self._sticky.get(topic)
-            if sticky is None:
-                sticky = StickyPartition(self._config.batch_size, self._random)
-                self._sticky[topic] = sticky
-            return sticky.next(size, known.available)
+        return None
 
 
-def _call(callback: Callback, done: "Future[RecordMetadata]") -> None:
+def _call(callback: Callback, done: RecordFuture) -> None:
     error = done.exception()
     callback(None if error is not None else done.result(), error)
 

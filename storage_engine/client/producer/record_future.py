@@ -1,65 +1,146 @@
-"""The futures of records, thousands of them a batch.
+"""The futures of records: thousands of them share the outcome of their batch.
 
 Rule: a future is a `concurrent.futures.Future` in all that it does, also for `wait`, `as_completed`
-and asyncio; it only shares the condition of its batch, since all of a batch are done at once, and
-the lock of its producer, so that whoever waits for several takes one lock. With a lock and a
-condition of its own a future costs more than all else that is done for its record.
+and asyncio. But it only refers to the outcome of its batch, since all of a batch are done at once:
+a lock and a condition of its own would cost more than all else that is done for a record. It gets
+those once something asks for them, such as `wait`.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures._base import FINISHED, RUNNING
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from storage_engine.client.producer.record_groups import RecordMetadata
+_log = logging.getLogger(__name__)
+
+DoneCallback = Callable[[Future["RecordMetadata"]], object]
 
 
-class RecordFuture(Future["RecordMetadata"]):
+class RecordMetadata(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 where no broker told it: with acks=0, or when an old repetition was recognised."""
+
+
+class BatchOutcome:
+    """What became of a batch of records, once that is known. For any thread."""
+
+    __slots__ = ("_callbacks", "_changed", "_lock", "_materialised", "base_offset", "done", "error")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._callbacks: list[tuple[RecordFuture, DoneCallback]] = []
+        # Futures that have got a state of their own; the values are unused.
+        self._materialised: dict[RecordFuture, None] = {}
+        self.done = False
+        self.base_offset = -1
+        """-1 where no broker told it."""
+        self.error: HeadraceError | None = None
+        """The error of all records of the batch."""
+
+    def settle(self, base_offset: int, error: HeadraceError | None) -> None:
+        """Say what became of the batch, once; callbacks are called in the order of the records."""
+        with self._changed:
+            self.base_offset, self.error = base_offset, error
+            self.done = True
+            materialised, callbacks = list(self._materialised), self._callbacks
+            self._changed.notify_all()
+        for future in materialised:
+            future.copy_outcome()
+        for future, callback in sorted(callbacks, key=lambda each: each[0].index):
+            _call(callback, future)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until it is known; False when the time is over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.done, timeout_s)
+
+    def add_callback(self, future: "RecordFuture", callback: DoneCallback) -> None:
+        with self._lock:
+            if not self.done:
+                self._callbacks.append((future, callback))
+                return
+        _call(callback, future)
+
+    def materialise(self, future: "RecordFuture") -> None:
+        """Give the future the state that `concurrent.futures` works with, once."""
+        with self._lock:
+            if future in self._materialised:
+                return
+            Future.__init__(future)
+            future.set_running_or_notify_cancel()
+            self._materialised[future] = None
+            if self.done:
+                future.copy_outcome()
+
+
+class RecordFuture(Future[RecordMetadata]):
     """Under way from the start: it can't be cancelled."""
 
-    def __init__(self, condition: threading.Condition) -> None:
-        # Not Future's own, which makes a condition; the attributes are the same.
-        self._condition = condition
-        self._state = RUNNING
-        self._result = None
-        self._exception = None
-        self._waiters = []
-        self._done_callbacks: list[Callable[[Future[RecordMetadata]], object]] = []
+    def __init__(self, tp: TopicPartition, outcome: BatchOutcome, index: int) -> None:
+        # Not the parent's __init__, which makes a lock and a condition: see `__getattr__`.
+        self._tp = tp
+        self._outcome = outcome
+        self.index = index
+        """The place of the record in its batch."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Called for attributes that the parent's __init__ would have made."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._outcome.materialise(self)
+        return object.__getattribute__(self, name)
 
-def next_future(
-    futures: Sequence[RecordFuture],
-    lock: "threading.RLock",
-) -> RecordFuture:
-    """One more of a batch that has these; `lock` is the producer's."""
-    return RecordFuture(futures[0]._condition if futures else threading.Condition(lock))
+    def cancel(self) -> bool:
+        return False
 
+    def cancelled(self) -> bool:
+        return False
 
-def resolve(
-    futures: Sequence[RecordFuture], results: "Sequence[RecordMetadata] | HeadraceError"
-) -> None:
-    """Tell all of a batch, in their order; an error is the same for all."""
-    if not futures:
-        return
-    condition = futures[0]._condition
-    with condition:
-        if isinstance(results, HeadraceError):
-            for future in futures:
-                future._exception = results
-                future._state = FINISHED
-                for waiter in future._waiters:
-                    waiter.add_exception(future)
+    def running(self) -> bool:
+        return not self._outcome.done
+
+    def done(self) -> bool:
+        return self._outcome.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is. `timeout` is in seconds, then TimeoutError."""
+        if (error := self.exception(timeout)) is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        outcome = self._outcome
+        if not outcome.done and not outcome.wait(timeout):
+            raise TimeoutError
+        return outcome.error
+
+    def add_done_callback(self, fn: DoneCallback) -> None:
+        self._outcome.add_callback(self, fn)
+
+    def copy_outcome(self) -> None:
+        """Tell those who wait by the parent's means."""
+        if (error := self._outcome.error) is not None:
+            self.set_exception(error)
         else:
-            for future, result in zip(futures, results, strict=True):
-                future._result = result
-                future._state = FINISHED
-                for waiter in future._waiters:
-                    waiter.add_result(future)
-        condition.notify_all()
-    for future in futures:
-        if future._done_callbacks:
-            future._invoke_callbacks()  # type: ignore[attr-defined]
+            self.set_result(self._metadata())
+
+    def _metadata(self) -> RecordMetadata:
+        base_offset = self._outcome.base_offset
+        offset = -1 if base_offset < 0 else base_offset + self.index
+        return RecordMetadata(*self._tp, offset)
+
+
+def _call(callback: DoneCallback, future: RecordFuture) -> None:
+    try:
+        callback(future)
+    except Exception:  # noqa: BLE001 - it is the caller's, and others wait
+        _log.exception("a callback of %s failed", future)

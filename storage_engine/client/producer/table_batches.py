@@ -6,19 +6,15 @@ milliseconds) and `partition`; names in any case. Precedence: `partition`, else 
 else runs of rows by turns. Source: R-CLI1, R-CLI7.
 """
 
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.client.producer.accumulator import RecordGroup
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.producer_errors import SerializationError
-from storage_engine.core.errors import HeadraceError
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 TABLE_BATCH_BYTES = 256 << 10
@@ -35,61 +31,6 @@ LONG_RUN_ROWS = 500
 COLUMNS = ("value", "key", "headers", "timestamp", "partition")
 
 _OPEN = -1
-
-
-class TableMetadata(NamedTuple):
-    """What became of a table."""
-
-    rows: int
-    batches: int
-    last_offsets: dict[int, int]
-    """By partition the offset of the last row, -1 where no broker told it."""
-
-
-class TableProgress:
-    """Gathers what becomes of the table's batches. `settled` is called by the sender's thread."""
-
-    def __init__(self) -> None:
-        self.future: Future[TableMetadata] = Future()
-        self.future.set_running_or_notify_cancel()
-        self._lock = threading.Lock()
-        self._open = 1
-        self._rows = self._batches = 0
-        self._last_offsets: dict[int, int] = {}
-        self._error: HeadraceError | None = None
-
-    def begin(self) -> None:
-        """One more batch is to be told of."""
-        with self._lock:
-            self._open += 1
-
-    def settled(
-        self, group: "RecordGroup[TableProgress]", base_offset: int, error: HeadraceError | None
-    ) -> None:
-        """What became of one batch."""
-        assert group.encoded is not None
-        count = group.encoded.record_count
-        with self._lock:
-            if error is not None:
-                self._error = self._error or error
-            else:
-                self._rows += count
-                self._batches += 1
-                last = base_offset + count - 1 if base_offset >= 0 else -1
-                known = self._last_offsets.get(group.tp.partition, -1)
-                self._last_offsets[group.tp.partition] = max(known, last)
-        self.end()
-
-    def end(self) -> None:
-        """A batch is told of, or no more will be begun."""
-        with self._lock:
-            self._open -= 1
-            if self._open:
-                return
-        if self._error is not None:
-            self.future.set_exception(self._error)
-        else:
-            self.future.set_result(TableMetadata(self._rows, self._batches, self._last_offsets))
 
 
 def table_batches(

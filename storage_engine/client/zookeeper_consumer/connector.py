@@ -13,15 +13,16 @@ consumer dies before the next commit, and is never left out. Source: document 00
 that meet at a broker: `Consumer`.
 """
 
-import threading
+import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from storage_engine.client.closing import Closing
+from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
 from storage_engine.client.zookeeper_consumer.ledger import Ledger
-from storage_engine.client.zookeeper_consumer.loop_thread import LoopThread
 from storage_engine.client.zookeeper_consumer.member import GroupMember, Taken
 from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
@@ -42,7 +43,7 @@ _STOP_MS = 5_000
 """For letting go of everything when the connector is shut down: after that its session ends."""
 
 
-class ConsumerConnector:
+class ConsumerConnector(Closing):
     """Use it in a `with` block, or `shutdown` it: its partitions go to others at once then."""
 
     def __init__(
@@ -65,7 +66,7 @@ class ConsumerConnector:
         """Its name in the group's znodes."""
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._loop = LoopThread("headrace-zookeeper-group", self._broken)
+        self._loop = ClientLoop("headrace-zookeeper-group", on_end=self._ended)
         self._session: ZooKeeperSession | None = None
         self._member: GroupMember | None = None
         self._streams: list[MessageStream] = []
@@ -144,16 +145,14 @@ class ConsumerConnector:
         return session
 
     def _check_cluster(self, session: ZooKeeperSession) -> None:
-        replies: list[ZkReply] = []
-        answered = threading.Event()
+        def look(answer: Callable[[ZkReply], None]) -> None:
+            session.exists(BrokerIdZNode.PARENT, answer)
 
-        def on_reply(reply: ZkReply) -> None:
-            replies.append(reply)
-            answered.set()
-
-        self._loop.call_soon(lambda: session.exists(BrokerIdZNode.PARENT, on_reply))
-        answered.wait(self._config.connection_timeout_ms / 1000)
-        if replies and replies[0].status is ZkStatus.NO_NODE:
+        try:
+            reply = self._loop.ask(look, self._config.connection_timeout_ms)
+        except TimeoutError:
+            return
+        if reply.status is ZkStatus.NO_NODE:
             self.shutdown()
             raise ConfigError(
                 f"zookeeper.connect={self._config.zookeeper_connect}: no broker has ever "
@@ -167,7 +166,7 @@ class ConsumerConnector:
         reads, every message handed out; of others, all but the last. CommitRefusedError when a
         partition is another's by now. In `on_revoked` it takes effect before the partitions go."""
         member = self._member
-        if member is None or self._closed or not self._loop.is_alive:
+        if member is None or self._closed or self._loop.has_ended:
             raise HeadraceError("the connector has no streams, or is shut down")
         if self._loop.is_current:
             self._commit_asked = True
@@ -175,19 +174,19 @@ class ConsumerConnector:
             return
         for ledger in self._all_ledgers():
             ledger.settle()
-        errors: list[HeadraceError | None] = []
-        done = threading.Event()
 
-        def on_done(error: HeadraceError | None) -> None:
-            errors.append(error)
-            done.set()
+        def commit(answer: Callable[[HeadraceError | None], None]) -> None:
+            member.commit(self._positions(), answer)
 
-        self._loop.call_soon(lambda: member.commit(self._positions(), on_done))
         timeout_ms = self._config.streams.default_api_timeout_ms
-        if not done.wait(timeout_ms / 1000):
-            raise DeadlineExceededError(f"ZooKeeper has not stored the offsets in {timeout_ms} ms")
-        if errors[0] is not None:
-            raise errors[0]
+        try:
+            error = self._loop.ask(commit, timeout_ms)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                f"ZooKeeper has not stored the offsets in {timeout_ms} ms"
+            ) from None
+        if error is not None:
+            raise error
 
     def _positions(self) -> dict[TopicPartition, int]:
         return {
@@ -222,13 +221,11 @@ class ConsumerConnector:
         if commits:
             for ledger in ledgers:
                 ledger.settle()
-        if self._member is not None and self._loop.is_alive:
+        if self._member is not None and not self._loop.has_ended:
             self._commits = commits
-            stopped = threading.Event()
-            member = self._member
-            self._loop.call_soon(lambda: member.stop(stopped.set))
-            stopped.wait(_STOP_MS / 1000)
-        self._loop.stop(_STOP_MS)
+            self._stop(self._member)
+        self._loop.stop()
+        self._loop.join(_STOP_MS)
         if self._session is not None:
             self._session.close()
         for ledger, stream in zip(ledgers, self._streams, strict=True):
@@ -236,18 +233,20 @@ class ConsumerConnector:
             if ledger.is_callers:
                 stream.close()
 
-    def __enter__(self) -> Self:
-        return self
+    def _stop(self, member: GroupMember) -> None:
+        def stop(answer: Callable[[None], None]) -> None:
+            member.stop(functools.partial(answer, None))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """After an error in the block nothing is committed: what was read since the last commit
-        comes again."""
-        self._shutdown(commits=self._config.enable_auto_commit and kind is None)
+        with contextlib.suppress(TimeoutError, LoopEndedError):
+            self._loop.ask(stop, _STOP_MS)
+
+    def close(self) -> None:
+        """The same as `shutdown`."""
+        self.shutdown()
+
+    def _close_after_error(self) -> None:
+        """Commit nothing: what was read since the last commit comes again."""
+        self._shutdown(commits=False)
 
     # --- what the member tells: `member.Holder`, on the loop ---
 
@@ -291,13 +290,14 @@ class ConsumerConnector:
     def _all_ledgers(self) -> list[Ledger]:
         return [ledger for ledgers in self._ledgers.values() for ledger in ledgers]
 
-    def _broken(self) -> None:
-        self.fail(
-            HeadraceError(
-                "the thread of the group has ended, by an error of a callback or a bug: see its "
-                "traceback"
+    def _ended(self, is_broken: bool) -> None:
+        if is_broken:
+            self.fail(
+                HeadraceError(
+                    "the thread of the group has ended, by an error of a callback or a bug: see "
+                    "its traceback"
+                )
             )
-        )
 
 
 def _ignore(_error: HeadraceError | None) -> None:

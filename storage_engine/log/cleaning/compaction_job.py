@@ -1,13 +1,12 @@
-"""A pass that replaces closed segments, as a row of steps: compaction, and the repair of damage.
-Its one rule: what takes long is done by `work`, on any thread; what changes the log by `advance`,
-on the log's own.
+"""A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
+what takes long, on any thread; `advance` changes the log, on the log's own thread.
 
     step       work                                advance
     LEARN      the copier prepares itself          groups the segments
     COPY       writes the files of a group         renames the log among them to `.swap`
     COMMITTED  syncs the folder                    renames the old segments away
     MOVED      syncs the folder                    puts the new segment into the list; next group
-    DONE       syncs the folder                    tells who asked for the pass
+    DONE       syncs the folder                    calls `on_done`
 
 Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
 brought to its end at once, everything before that is dropped. See swap_files for what a crash
@@ -33,6 +32,8 @@ class SegmentCopier(Protocol):
 
     end_offset: int
     """Segments that begin at or after it stay as they are; known once `prepare` is done."""
+    is_cancelled: bool
+    """Set by the job when it is stopped: whatever runs raises CancelledError soon."""
 
     def prepare(self) -> None:
         """OSError, CorruptRecordError, CancelledError as `CompactionJob.work`."""
@@ -64,21 +65,20 @@ class CompactionJob:
 
     def __init__(
         self,
-        copier_for: Callable[[Callable[[], bool]], SegmentCopier],
+        copier: SegmentCopier,
         segments: SegmentList,
         sources: Sequence[LogSegment],
         on_done: Callable[[], None],
     ) -> None:
-        """`copier_for` makes the copier of `sources`, given how it learns that it was stopped."""
+        """Replaces `sources` by what `copier` makes of them; calls `on_done` at the end."""
         self.step = Step.LEARN
-        self.is_stopped = False
         self.is_done = False
         """Everything was replaced, whether in steps or by `stop`."""
         self._disk = segments.folder.disk
         self._segments = segments
         self._sources = sources
         self._on_done = on_done
-        self._copier = copier_for(lambda: self.is_stopped)
+        self._copier = copier
         self._groups: list[slice] = []
         self._files: SwapFiles | None = None
         self._facts: CleanedFacts | None = None
@@ -133,7 +133,16 @@ class CompactionJob:
                 # Nothing of the pass is missing.
                 self._sync_names()
                 self._finish()
-        self.is_stopped = True
+        self.cancel()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing of this job is done any more."""
+        return self._copier.is_cancelled
+
+    def cancel(self) -> None:
+        """Stops the job where it is; files that are half replaced stay so."""
+        self._copier.is_cancelled = True
 
     @property
     def is_half_done(self) -> bool:
@@ -141,7 +150,8 @@ class CompactionJob:
         return self.step in (Step.COMMITTED, Step.MOVED)
 
     def _finish(self) -> None:
-        self.is_stopped = self.is_done = True
+        self.cancel()
+        self.is_done = True
         self._on_done()
 
     # -- steps -------------------------------------------------------------------------------------

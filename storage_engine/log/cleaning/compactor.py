@@ -58,9 +58,9 @@ class PassOrder:
 class Compactor:
     """One pass over one log."""
 
-    def __init__(self, order: PassOrder, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, order: PassOrder) -> None:
         self._order = order
-        self._is_cancelled = is_cancelled
+        self.is_cancelled = False
         self._hasher = KeyHasher()
         self._newest = NewestOffsets(order.keys_max_bytes)
         self.end_offset = order.first_dirty_offset
@@ -203,7 +203,7 @@ class Compactor:
         )
 
     def _check_cancelled(self) -> None:
-        if self._is_cancelled():
+        if self.is_cancelled:
             raise CancelledError
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.log.cleaning.cleaned_segment import CancelledError
-from storage_engine.log.cleaning.segment_scrub import BadRange, SegmentScrub
+from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.log.files.disk import Disk, write_fully
+from storage_engine.log.segments.bad_range import BadRange
 from storage_engine.log.segments.log_segment import file_name
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -127,7 +128,6 @@ class SegmentPatch:
         disk: Disk,
         scrub: SegmentScrub,
         replacements: Replacements,
-        is_cancelled: Callable[[], bool],
         aborted: tuple[AbortedTransaction, ...],
     ) -> None:
         """`aborted`: the transactions whose abort markers lie in the segment."""
@@ -135,7 +135,7 @@ class SegmentPatch:
         self._disk = disk
         self._scrub = scrub
         self._replacements = replacements
-        self._is_cancelled = is_cancelled
+        self.is_cancelled = False
         self.end_offset = scrub.end_offset
 
     def prepare(self) -> None:
@@ -156,7 +156,7 @@ class SegmentPatch:
 
         def checked(batch: BytesLike) -> None:
             nonlocal latest_epoch
-            if self._is_cancelled():
+            if self.is_cancelled:
                 raise CancelledError
             write(batch)
             latest_epoch = read_header(batch).partition_leader_epoch

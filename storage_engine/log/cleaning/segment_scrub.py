@@ -8,13 +8,13 @@ a bad range. Source: R-LOG8.
 """
 
 from bisect import bisect_right
-from typing import NamedTuple
 
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.replication.leader_epochs import EpochStart
 from storage_engine.log.files.disk import Disk
+from storage_engine.log.segments.bad_range import BadRange
 from storage_engine.log.segments.index_check import IndexCheck
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.record_batch import (
@@ -26,16 +26,6 @@ from storage_engine.protocol.records.record_batch import (
 )
 
 PIECE_BYTES = 1 << 20
-
-
-class BadRange(NamedTuple):
-    """A part of a segment that is not what was appended; offsets and bytes are half-open."""
-
-    start_offset: int
-    end_offset: int
-    position: int
-    end_position: int
-    reason: str
 
 
 class SegmentScrub:

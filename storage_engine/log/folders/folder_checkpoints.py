@@ -55,7 +55,7 @@ class FolderCheckpoints:
     def write_cleaner_offsets(self, folder: DataFolder) -> None:
         """Up to where each log was compacted."""
         folder.cleaner_offsets = self._write(
-            folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.compaction.first_dirty_offset or None
+            folder, CLEANER_OFFSETS_FILE, lambda tp, log: log.cleaning.first_dirty_offset or None
         )
 
     def write_scrub_times(self, folder: DataFolder) -> None:
@@ -111,3 +111,31 @@ class FolderCheckpoints:
                 offsets[topic_partition] = value
         write_offsets(self._disk, folder.path / name, offsets)
         return offsets
+
+
+class CheckpointsOfLog:
+    """Implements `LogCheckpoints` for one log in a data folder."""
+
+    __slots__ = ("_checkpoints", "_folder", "_has_entry", "_topic_partition")
+
+    def __init__(
+        self,
+        checkpoints: FolderCheckpoints,
+        folder: DataFolder,
+        topic_partition: TopicPartition,
+        *,
+        has_entry: bool = True,
+    ) -> None:
+        """`has_entry` False: the files do not have the offsets of this log."""
+        self._checkpoints = checkpoints
+        self._folder = folder
+        self._topic_partition = topic_partition
+        self._has_entry = has_entry
+
+    def write(self) -> None:
+        self._checkpoints.write_lowered(self._folder)
+
+    def saved_recovery_point(self) -> int | None:
+        if not self._has_entry:
+            return None
+        return self._folder.recovery_points.get(self._topic_partition, 0)

@@ -40,7 +40,7 @@ from storage_engine.log.folders.log_opener import LogOpener
 from storage_engine.log.folders.wanted_folders import WantedFolders
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.recovery.recovery_progress import begin_progress
+from storage_engine.log.recovery.recovery_progress import RecoveryProgress, begin_progress
 from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
 
 logger = logging.getLogger(__name__)
@@ -314,8 +314,8 @@ class LogManager:
         )  # fmt: skip
 
     def remove_files(self, paths: list[Path]) -> None:
-        """Those of deleted segments (see `PartitionLog.take_doomed_files`); on any thread. One that
-        can't be removed keeps none of the others, which may be on other disks.
+        """Removes files of deleted segments (see `PartitionLog.take_deleted_files`); on any thread.
+        When one can't be removed, the others are all the same: they may be on other disks.
         """
         for path in paths:
             try:
@@ -415,7 +415,7 @@ class LogManager:
             return
         try:
             for topic_partition, log in self.logs.items():
-                if self._folder_of[topic_partition] is folder and log.compaction.may_have_gaps:
+                if self._folder_of[topic_partition] is folder and log.cleaning.may_have_gaps:
                     log.flush()
         except LogFolderError:
             # What a failed fsync leaves on the medium nobody knows.
@@ -488,7 +488,7 @@ class LogManager:
                     topic_partition,
                     None,
                     clean=folder.was_clean_shutdown,
-                    on_checked=progress[folder].checked,
+                    progress=progress[folder],
                 )
             except LogShortageError as error:
                 raise _cannot_start(error) from error
@@ -514,14 +514,14 @@ class LogManager:
         config: LogConfig | None,
         *,
         clean: bool,
-        on_checked: Callable[[int], None] = lambda size: None,
+        progress: RecoveryProgress | None = None,
     ) -> PartitionLog:
         log = self._opener.open(
             folder,
             topic_partition,
             config or self._config_of(topic_partition.topic),
             clean=clean,
-            on_checked=on_checked,
+            progress=progress,
         )
         self.logs[topic_partition] = log
         self._folder_of[topic_partition] = folder

@@ -42,6 +42,7 @@ from storage_engine.log.folders.data_folder import (
 from storage_engine.log.folders.folder_checkpoints import FolderCheckpoints
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.state.unfollowed_cuts import UnfollowedCuts
 
 logger = logging.getLogger(__name__)
 
@@ -64,25 +65,16 @@ class OpenLog(Protocol):
 class FutureLog:
     """The copy of a log in another data folder."""
 
-    __slots__ = ("current", "folder", "is_stale", "log", "lowest_cut", "was_completed")
+    __slots__ = ("current", "cuts", "folder", "log", "was_completed")
 
     def __init__(self, current: PartitionLog, log: PartitionLog, folder: DataFolder) -> None:
         self.current = current
         self.log = log
         self.folder = folder
-        self.is_stale = False
-        """The current log was begun anew: the copy has to be, too."""
-        self.lowest_cut: int | None = None
-        """The current log was cut to this since the copy was last brought in line."""
+        self.cuts = UnfollowedCuts()
+        """Cuts of the current log since the copy was last brought in line."""
         self.was_completed = False
         """It was closed to become the log, which then had to wait."""
-
-    def current_is_cut_to(self, end_offset: int | None) -> None:
-        """None: it is empty, and may begin anywhere."""
-        if end_offset is None:
-            self.is_stale = True
-        elif self.lowest_cut is None or end_offset < self.lowest_cut:
-            self.lowest_cut = end_offset
 
     def bring_in_line(self) -> None:
         """What the current log has lost at its end or its beginning goes from the copy as well.
@@ -91,19 +83,20 @@ class FutureLog:
             self.log.open_again()
             self.was_completed = False
         log, start = self.log, self.current.log_start_offset
-        if self.lowest_cut is not None and self.lowest_cut < log.log_end_offset:
-            log.truncate_to(self.lowest_cut)
-        self.lowest_cut = None
+        lowest = self.cuts.lowest_end_offset
+        if lowest is not None and lowest < log.log_end_offset:
+            log.truncation.truncate_to(lowest)
+        self.cuts.lowest_end_offset = None
         if start > log.log_end_offset:
-            log.truncate_fully_and_start_at(start)
+            log.truncation.truncate_fully_and_start_at(start)
         elif start > log.log_start_offset:
-            log.advance_log_start(start)
+            log.retention.advance_log_start(start)
 
     def end_with_current(self) -> None:
         """There is no record in the current log that the copy lacks, but offsets may be missing at
         its end, which a cut has left behind a gap of compaction."""
         if self.lag:
-            self.log.end_at(self.current.log_end_offset)
+            self.log.follower_appends.end_at(self.current.log_end_offset)
 
     @property
     def lag(self) -> int:
@@ -171,7 +164,7 @@ class LogMoves:
         # Only now: a copy that can't be made is asked for again by the one before.
         self.cancel(topic_partition)
         future = FutureLog(current, log, folder)
-        current.on_cut = future.current_is_cut_to
+        current.unfollowed_cuts = future.cuts
         self.under_way[topic_partition] = future
         logger.info("move begun partition=%s folder=%s", topic_partition, folder.path)
         return future
@@ -217,7 +210,7 @@ class LogMoves:
         future = self.under_way[topic_partition]
         current, folder = future.current, future.folder
         source = self._folder_of[topic_partition]
-        assert not future.lag and not future.is_stale, "the copy has everything"
+        assert not future.lag and not future.cuts.begun_anew, "the copy has everything"
         moved, log = self._complete(topic_partition, future, high_watermarks)
         removed = self._exchange(topic_partition, log, moved, folder)
         log.folder_is_renamed(folder.path / str(topic_partition))
@@ -328,7 +321,7 @@ class LogMoves:
         """An empty one; nothing is left of it when that fails."""
         try:
             # The order of records and tombstones must not change under the copy.
-            current.compaction.stop()
+            current.cleaning.stop()
             topic_id = read_topic_id(self._disk, current.directory)
         except LogFolderError as error:
             # Of the folder that it leaves; its own reads will tell.
@@ -358,7 +351,7 @@ class LogMoves:
     def _let_go(self, topic_partition: TopicPartition) -> FutureLog | None:
         future = self.under_way.pop(topic_partition, None)
         if future is not None:
-            future.current.on_cut = None
+            future.current.unfollowed_cuts = None
             future.log.close_without_flush()
         return future
 

@@ -4,7 +4,6 @@ know of its past comes from the checkpoint files of its folder, or from the log 
 Source: R-LOG8.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
@@ -12,9 +11,12 @@ from storage_engine.core.ports import Clock
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.folders.data_folder import DataFolder
-from storage_engine.log.folders.folder_checkpoints import FolderCheckpoints
+from storage_engine.log.folders.folder_checkpoints import CheckpointsOfLog, FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.recovery.log_loader import LogStart
+from storage_engine.log.recovery.recovery_progress import RecoveryProgress
+from storage_engine.log.segments.log_folder import LogFolder
 
 
 class LogOpener:
@@ -35,29 +37,27 @@ class LogOpener:
         config: LogConfig,
         *,
         clean: bool,
-        on_checked: Callable[[int], None],
+        progress: RecoveryProgress | None = None,
     ) -> PartitionLog:
-        """The partition's log in that folder; see `PartitionLog.open`."""
-        return PartitionLog.open(
-            folder.path / str(topic_partition),
-            topic_partition,
-            config,
-            clock=self._clock,
+        """The partition's log in that folder, as its checkpoint files describe it."""
+        recovery_point = folder.recovery_points.get(topic_partition, 0)
+        start = LogStart(
             log_start_offset=folder.log_starts.get(topic_partition, 0),
-            recovery_point=folder.recovery_points.get(topic_partition, 0),
+            recovery_point=recovery_point,
             first_dirty_offset=folder.cleaner_offsets.get(
                 topic_partition, folder.least_cleaner_offset
             ),
             clean=clean,
-            disk=self._disk,
-            pool=self._pool,
+            no_gap_above=recovery_point if folder.tells_gaps else None,
+        )
+        return PartitionLog(
+            self._log_folder(folder.path / str(topic_partition), config),
+            topic_partition,
+            start,
+            clock=self._clock,
             room=folder.room,
-            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
-            saved_recovery_point=lambda: folder.recovery_points.get(topic_partition, 0),
-            no_gap_above=(
-                folder.recovery_points.get(topic_partition, 0) if folder.tells_gaps else None
-            ),
-            on_checked=on_checked,
+            checkpoints=CheckpointsOfLog(self._checkpoints, folder, topic_partition),
+            progress=progress,
         )
 
     def open_copy(
@@ -72,21 +72,25 @@ class LogOpener:
     ) -> PartitionLog:
         """A log in `path`, in that folder, that is or becomes the same as another.
 
-        `grows`: it is not the partition's log yet, and the checkpoint files do not tell of it.
+        `grows`: it is not the partition's log yet, and the checkpoint files do not have its
+        offsets.
         """
-        tp = like.topic_partition
-        return PartitionLog.open(
-            path,
-            tp,
-            like.config,
-            clock=self._clock,
+        start = LogStart(
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
-            first_dirty_offset=like.compaction.first_dirty_offset,
+            first_dirty_offset=like.cleaning.first_dirty_offset,
             clean=True,
-            disk=self._disk,
-            pool=self._pool,
-            room=folder.room,
-            on_recovery_point_lowered=lambda: self._checkpoints.write_lowered(folder),
-            saved_recovery_point=None if grows else lambda: folder.recovery_points.get(tp, 0),
         )
+        return PartitionLog(
+            self._log_folder(path, like.config),
+            like.topic_partition,
+            start,
+            clock=self._clock,
+            room=folder.room,
+            checkpoints=CheckpointsOfLog(
+                self._checkpoints, folder, like.topic_partition, has_entry=not grows
+            ),
+        )
+
+    def _log_folder(self, path: Path, config: LogConfig) -> LogFolder:
+        return LogFolder(disk=self._disk, pool=self._pool, path=path, config=config)

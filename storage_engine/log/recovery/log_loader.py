@@ -1,5 +1,5 @@
-"""Brings a partition's folder into memory. Its one rule: after it the files are a log again,
-whatever was there before.
+"""Brings a partition's folder into memory. After it the files are a log again, whatever was there
+before.
 
 Order of work: leftovers of deletions go; segments from the one with the recovery point on are
 checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs and
@@ -8,21 +8,17 @@ the producers are brought to the same end. Source: R-LOG8.
 
 import itertools
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.files.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
-from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.files.storage_errors import storage_error
-from storage_engine.log.log_config import LogConfig
-from storage_engine.log.recovery.recovery import Recovered, recover_segment
+from storage_engine.log.recovery.recovery_progress import RecoveryProgress
+from storage_engine.log.recovery.segment_checks import Gaps, SegmentChecks, drop_segments
+from storage_engine.log.segments.log_folder import LogFolder
 from storage_engine.log.segments.log_segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -31,9 +27,7 @@ from storage_engine.log.segments.log_segment import (
     file_name,
     offset_in_name,
 )
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
-from storage_engine.log.segments.swap_files import CLEANED_SUFFIX, finish_swaps, sync_names
-from storage_engine.log.state.aborted_transactions import is_good
+from storage_engine.log.segments.swap_files import CLEANED_SUFFIX, finish_swaps
 from storage_engine.log.state.producer_replay import load_producers
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 
@@ -52,83 +46,31 @@ class LoadedLog:
     recovered_bytes: int
 
 
-@dataclass(slots=True)
-class _Checked:
-    """What became of the segments."""
-
-    recovered_bytes: int = 0
-    damaged: list[LogSegment] = field(default_factory=list)
-    """Those whose transaction index is not to be believed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFolder:
-    """Where a log lives and how it is set up."""
+class LogStart:
+    """What is known of a log before it is opened. The offsets come from checkpoint files; without
+    one they are 0, which costs work and loses nothing but the start of the log."""
 
-    disk: Disk
-    pool: OpenFiles
-    path: Path
-    config: LogConfig
-    on_checked: Callable[[int], None] = lambda size: None
-    """Hears of the bytes that a recovery has gone through."""
-
-    def segment(self, base_offset: int, *, created_ms: int, size: int = 0) -> LogSegment:
-        return LogSegment(
-            self.disk,
-            self.pool,
-            self.path,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            index_max_bytes=self.config.segment_index_bytes,
-            created_ms=created_ms,
-            size=size,
-        )
-
-    def new_segment(self, base_offset: int, *, created_ms: int) -> LogSegment:
-        """An empty segment whose file exists."""
-        segment = self.segment(base_offset, created_ms=created_ms)
-        for path in segment.paths():
-            self.disk.remove(path)
-        segment.file.create()
-        return segment
-
-
-class Gaps(NamedTuple):
-    """Where offsets may be missing in order."""
-
-    may_be: bool
-    """Anywhere within segments: the log is or was compacted, or copied from one that was."""
-    none_above: int | None
-    """See `load_log`."""
-
-    def may_be_between(self, end_offset: int, base_offset: int) -> bool:
-        """Whether offsets may be missing between a segment that ends at one offset and the next
-        one, which begins at the other; if not, the former has lost its end."""
-        if not self.may_be or self.none_above is None or base_offset <= self.none_above:
-            return self.may_be
-        # No segment is that long: this is a gap that no index reaches across, before which all was
-        # flushed.
-        return base_offset - end_offset > MAX_RELATIVE_OFFSET + 1
+    log_start_offset: int = 0
+    """Where an empty log begins."""
+    recovery_point: int = 0
+    """Everything below was flushed."""
+    first_dirty_offset: int = 0
+    """The log was compacted below; above 0 offsets may be missing."""
+    clean: bool = False
+    """The last stop was in order, so that nothing needs to be checked."""
+    no_gap_above: int | None = None
+    """Between a segment that begins above this offset and the one before it no offsets are missing;
+    None: they may be."""
 
 
 def load_log(
-    folder: LogFolder,
-    *,
-    log_start_offset: int,
-    recovery_point: int,
-    has_gaps: bool,
-    clean: bool,
-    now_ms: int,
-    no_gap_above: int | None = None,
+    folder: LogFolder, start: LogStart, *, now_ms: int, progress: RecoveryProgress | None
 ) -> LoadedLog:
-    """Raises LogStorageError when the folder can't be read or written.
-
-    `has_gaps`: offsets may be missing, because the log is or was compacted. `no_gap_above`: between
-    a segment that begins above this offset and the one before it none are; None: they may.
-    """
-    gaps = Gaps(has_gaps, no_gap_above)
+    """Raises LogStorageError when the folder can't be read or written. `progress` counts the bytes
+    that were checked."""
     try:
-        return _load(folder, log_start_offset, recovery_point, gaps, clean, now_ms)
+        return _load(folder, start, now_ms, progress)
     except OSError as error:
         if passes_by_itself(error):
             # Opening does all of it again the next time.
@@ -137,13 +79,11 @@ def load_log(
 
 
 def _load(
-    folder: LogFolder,
-    log_start_offset: int,
-    recovery_point: int,
-    gaps: Gaps,
-    clean: bool,
-    now_ms: int,
+    folder: LogFolder, start: LogStart, now_ms: int, progress: RecoveryProgress | None
 ) -> LoadedLog:
+    clean, log_start_offset = start.clean, start.log_start_offset
+    may_have_gaps = folder.config.compacts or start.first_dirty_offset > 0
+    gaps = Gaps(may_have_gaps, start.no_gap_above)
     disk = folder.disk
     disk.make_directory(folder.path)
     names = disk.list_names(folder.path)
@@ -157,14 +97,22 @@ def _load(
     epochs = LeaderEpochCache(saved_epochs)
     snapshots = ProducerSnapshots(disk, folder.path, names)
     if not clean:
-        snapshots.remove_above(recovery_point)
-    checked = _check(folder, segments, epochs, recovery_point, gaps, clean)
+        snapshots.remove_above(start.recovery_point)
+    checks = SegmentChecks(
+        folder,
+        epochs,
+        gaps,
+        recovery_point=start.recovery_point,
+        clean=clean,
+        progress=progress,
+    )
+    checks.run(segments)
     if segments and log_start_offset > segments[-1].next_offset:
         logger.warning(
             "log ends before its start, it begins anew folder=%s end=%d start=%d",
             folder.path, segments[-1].next_offset, log_start_offset,
         )  # fmt: skip
-        _drop(folder, segments, 0, "it lies before the log's start")
+        drop_segments(folder, segments, 0, "it lies before the log's start")
     if not segments:
         segments.append(folder.new_segment(log_start_offset, created_ms=now_ms))
     log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -180,9 +128,9 @@ def _load(
         snapshots,
         tuple(segments),
         log_start_offset=log_start_offset,
-        has_gaps=gaps.may_be,
+        has_gaps=may_have_gaps,
         now_ms=now_ms,
-        damaged=[segment for segment in checked.damaged if segment in segments],
+        damaged=[segment for segment in checks.damaged if segment in segments],
     )
     for segment in segments:
         segment.close()
@@ -192,7 +140,7 @@ def _load(
         epochs=epochs,
         producers=producers,
         snapshots=snapshots,
-        recovered_bytes=checked.recovered_bytes,
+        recovered_bytes=checks.recovered_bytes,
     )
 
 
@@ -214,7 +162,8 @@ def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None
 def _lacks_first_epoch(
     segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int
 ) -> bool:
-    """Whether the file is one of a later start of the log, or of what recovery alone has seen."""
+    """Whether the checkpoint does not have the epoch of the log's first batch: it is of a later
+    start of the log, or has only the epochs that recovery has seen."""
     for segment in segments:
         if segment.size and segment.next_offset > log_start_offset:
             found = segment.find(log_start_offset)
@@ -256,91 +205,3 @@ def _segments_of(folder: LogFolder, names: list[str], now_ms: int) -> list[LogSe
     for segment, following in itertools.pairwise(segments):
         segment.next_offset = following.base_offset
     return segments
-
-
-def _check(
-    folder: LogFolder,
-    segments: list[LogSegment],
-    epochs: LeaderEpochCache,
-    recovery_point: int,
-    gaps: Gaps,
-    clean: bool,
-) -> _Checked:
-    """Makes every segment trustworthy, but for the transaction indexes of some."""
-    names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
-    checked = _Checked()
-    last_epoch = -1
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        # One that ends at the recovery point may have been sealed after the last flush.
-        if clean or (following is not None and following < recovery_point):
-            if following is None:
-                trusted = segment.load_end()
-                segment.transaction_index.must_be_sealed = segment.size > 0
-                # Now, as it may grow; those of the others are looked at when they are used.
-                if trusted and not is_good(segment):
-                    checked.damaged.append(segment)
-            else:
-                trusted = True
-                missing = {path.name for path in segment.paths()} - names
-                segment.transaction_index.must_be_sealed = True
-                if segment.transaction_index.file.path.name in missing:
-                    missing.discard(segment.transaction_index.file.path.name)
-                    if not is_good(segment):
-                        checked.damaged.append(segment)
-                if missing:
-                    segment.repair_indexes()
-        else:
-            trusted = False
-        if trusted:
-            continue
-        checked.recovered_bytes += segment.size
-        checked.damaged.append(segment)
-        cut, last_epoch = _recover(folder, segment, epochs, gaps.may_be, last_epoch)
-        if following is not None:
-            is_short = segment.next_offset < following and not (
-                gaps.may_be_between(segment.next_offset, following)
-            )
-            if cut is not None or is_short or segment.next_offset > following:
-                _drop(folder, segments, number + 1, "it follows the damage")
-                break
-            segment.next_offset = following
-    return checked
-
-
-def _recover(
-    folder: LogFolder,
-    segment: LogSegment,
-    epochs: LeaderEpochCache,
-    has_gaps: bool,
-    least_epoch: int,
-) -> Recovered:
-    """Tells what was cut off."""
-    size = segment.size
-    logger.info("checking segment=%s bytes=%d", segment.file.path, size)
-    recovered = recover_segment(
-        folder.disk, segment, epochs, gaps_allowed=has_gaps, least_epoch=least_epoch
-    )
-    cut = recovered.cut
-    folder.on_checked(size)
-    if cut is not None:
-        logger.warning(
-            "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",
-            segment.file.path, cut.position, segment.next_offset, cut.dropped_bytes, cut.reason,
-        )  # fmt: skip
-    return recovered
-
-
-def _drop(folder: LogFolder, segments: list[LogSegment], first: int, reason: str) -> None:
-    """Removes the segments from number `first` on, the last one first, so that a crash leaves a
-    shorter log; and for good, so that none of them is back behind what is appended now.
-    """
-    while len(segments) > first:
-        segment = segments.pop()
-        logger.warning(
-            "dropped segment=%s bytes=%d reason=%s", segment.file.path, segment.size, reason
-        )
-        segment.close()
-        for path in segment.paths():
-            folder.disk.remove(path)
-    sync_names(folder.disk, folder.path)

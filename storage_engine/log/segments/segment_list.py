@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from storage_engine.core.errors import LogShortageError
 from storage_engine.core.ports import Clock
-from storage_engine.log.recovery.log_loader import LogFolder
+from storage_engine.log.segments.log_folder import LogFolder
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.segments.transaction_index import TransactionIndex
@@ -39,8 +39,8 @@ class SegmentList:
 
     __slots__ = (
         "_clock",
+        "_deleted",
         "_deletions",
-        "_doomed",
         "_moved",
         "_synced_name_changes",
         "active",
@@ -58,7 +58,7 @@ class SegmentList:
         self.name_changes = 1
         """In the folder, so far; counted once where several belong together."""
         self._synced_name_changes = 0
-        self._doomed: list[tuple[int, LogSegment, list[Path]]] = []
+        self._deleted: list[tuple[int, LogSegment, list[Path]]] = []
         self._deletions = itertools.count()
         self._moved: list[Path] = []
         """Files of segments that are about to be replaced."""
@@ -138,7 +138,7 @@ class SegmentList:
             self._sync_names()
         dropped, self.all = self.all[:count], self.all[count:]
         for segment in dropped:
-            self._doom(segment)
+            self._delete(segment)
 
     def move_away(self, segments: Sequence[LogSegment]) -> None:
         """Renames the files of segments that are about to be replaced; they are read on."""
@@ -154,14 +154,14 @@ class SegmentList:
         self.name_changes += 1
         due_ms = self._due_ms()
         for segment in segments:
-            self._doomed.append((due_ms, segment, []))
-        self._doomed.append((due_ms, segments[0], self._moved))
+            self._deleted.append((due_ms, segment, []))
+        self._deleted.append((due_ms, segments[0], self._moved))
         self._moved = []
 
-    def take_doomed_files(self, now_ms: int) -> list[Path]:
+    def take_deleted_files(self, now_ms: int) -> list[Path]:
         """Files of deleted segments whose delay is over; the caller removes them."""
-        due = [entry for entry in self._doomed if entry[0] <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        due = [entry for entry in self._deleted if entry[0] <= now_ms]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
         for _, segment, _ in due:
             # An open file would keep its space.
             segment.close()
@@ -195,13 +195,13 @@ class SegmentList:
 
     def folder_is_renamed(self, path: Path) -> None:
         """The files have their names still."""
-        assert not self._doomed and not self._moved, "nothing was deleted yet"
+        assert not self._deleted and not self._moved, "nothing was deleted yet"
         self.folder = replace(self.folder, path=path)
         for segment in self.all:
             segment.folder_is_renamed(path)
 
     def close(self) -> None:
-        for segment in (*self.all, *(segment for _, segment, _ in self._doomed)):
+        for segment in (*self.all, *(segment for _, segment, _ in self._deleted)):
             segment.close()
 
     def _sync_names(self) -> None:
@@ -216,11 +216,11 @@ class SegmentList:
         while len(self.all) > number:
             segment = self.all[-1]
             self.all = self.all[:-1]
-            self._doom(segment)
+            self._delete(segment)
 
-    def _doom(self, segment: LogSegment) -> None:
+    def _delete(self, segment: LogSegment) -> None:
         paths = segment.mark_deleted(next(self._deletions))
-        self._doomed.append((self._due_ms(), segment, paths))
+        self._deleted.append((self._due_ms(), segment, paths))
 
     def _due_ms(self) -> int:
         return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms

@@ -1,5 +1,5 @@
-"""Finds the aborted transactions of a range of offsets. Its one rule: an index that can't be
-believed is rebuilt from the log before anything is answered.
+"""Finds the aborted transactions of a range of offsets. A damaged index is rebuilt from the log
+before anything is answered.
 
 Source: KIP-98.
 """
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.segments.log_segment import LogSegment
+from storage_engine.log.segments.segment_list import SegmentList
 from storage_engine.log.state.producer_replay import rebuild_transaction_indexes
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 
@@ -17,37 +19,35 @@ logger = logging.getLogger(__name__)
 
 
 def find_aborted(
-    snapshots: ProducerSnapshots,
-    segments: Sequence[LogSegment],
-    number: int,
-    start_offset: int,
-    end_offset: int,
+    snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Those with data in [start_offset, end_offset), by ascending marker; `start_offset` lies in
-    segment `number`.
+    """Those with data in [start_offset, end_offset), by ascending marker. LogStorageError when the
+    disk fails.
 
-    Their markers may lie in any later segment, so that these are looked through until one entry
+    Their markers may lie in any later segment, so the indexes of these are searched until an entry
     says that there can't be more.
     """
     found: list[AbortedTransaction] = []
-    for position in range(number, len(segments)):
-        segment = segments[position]
-        index = segment.transaction_index
-        check_transaction_index(snapshots, segments, segment)
-        if not len(index):
-            continue
-        some, complete = index.find(start_offset, end_offset)
-        found += some
-        if complete:
-            break
+    all_segments = segments.all
+    with storage_errors("read", segments.folder.path):
+        for segment in all_segments[segments.number_of(start_offset) :]:
+            index = segment.transaction_index
+            check_transaction_index(snapshots, all_segments, segment)
+            if not len(index):
+                continue
+            some, complete = index.find(start_offset, end_offset)
+            found += some
+            if complete:
+                break
     return found
 
 
 def check_transaction_index(
     snapshots: ProducerSnapshots, segments: Sequence[LogSegment], segment: LogSegment
 ) -> None:
-    """Before the first use of a segment's index, and before entries are added or cut off: rebuilds
-    it if it is damaged, and others with it, since the log is gone through for all at once.
+    """Called before the first use of a segment's index, and before entries are added or cut off.
+    Rebuilds the index if it is damaged, and other damaged ones with it, since one pass over the log
+    serves all.
     """
     if segment.transaction_index.is_checked or is_good(segment):
         return
@@ -63,8 +63,8 @@ def check_transaction_index(
 
 
 def is_good(segment: LogSegment) -> bool:
-    """Whether its index is as it was written, as far as seal, offsets and the last entry's marker
-    tell; what is wrong with it is said in the log."""
+    """Whether the segment's transaction index is as it was written, as far as its seal, its offsets
+    and the marker of its last entry tell. Logs what is wrong with it."""
     index = segment.transaction_index
     problem = index.problem(segment.base_offset, segment.next_offset)
     if problem is None and len(index):
@@ -81,7 +81,7 @@ def _has_marker(segment: LogSegment, aborted: AbortedTransaction) -> bool:
     try:
         found = segment.find(aborted.last_offset)
     except CorruptRecordError:
-        # The log is damaged, which says nothing against its index.
+        # The log is damaged; its index may be sound all the same.
         return True
     if found is None:
         return False

@@ -1,19 +1,17 @@
-"""How far a log is on the medium. Its one rule: `recovery_point` never claims more than was
-flushed.
+"""How far a log is on the medium. `recovery_point` never claims more than was flushed.
 
 Source: R-LOG4, R-LOG8.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.core.errors import LogFolderError, LogShortageError
 from storage_engine.core.ports import Clock
 from storage_engine.log.files.storage_errors import storage_errors
-from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH, SegmentList
 from storage_engine.log.state.flush_job import FlushJob
 from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
+from storage_engine.log.state.log_checkpoints import LogCheckpoints
 from storage_engine.log.state.partition_metadata import PARTITION_METADATA_FILE
 
 
@@ -21,6 +19,7 @@ class FlushState:
     """The recovery point of one log and the flushes that move it."""
 
     __slots__ = (
+        "_checkpoints",
         "_clock",
         "_cut_unsynced",
         "_epochs",
@@ -29,7 +28,6 @@ class FlushState:
         "_is_topic_id_flushed",
         "_is_used",
         "_last_flush_ms",
-        "_on_lowered",
         "_segments",
         "_unfinished",
         "recovery_point",
@@ -43,13 +41,13 @@ class FlushState:
         *,
         recovery_point: int,
         is_recovered: bool,
-        on_lowered: Callable[[], None],
+        checkpoints: LogCheckpoints,
     ) -> None:
         """`is_recovered`: opening has changed files, so that they are not what is on the medium."""
         self._segments = segments
         self._epochs = epochs
         self._clock = clock
-        self._on_lowered = on_lowered
+        self._checkpoints = checkpoints
         self._generation = 0
         self._unfinished: dict[int, tuple[list[Path], list[Path]]] = {}
         """Files and folders of the flushes under way: what they bring to the medium is not there
@@ -61,31 +59,43 @@ class FlushState:
         self._last_flush_ms = clock.monotonic_ms()
         self.recovery_point = min(recovery_point, segments.active.next_offset)
 
-    def is_behind(self, log_end_offset: int) -> bool:
+    @property
+    def is_behind(self) -> bool:
         """Whether a stop in order has something to write: unflushed records, a cut, or indexes."""
-        return self.recovery_point < log_end_offset or self._cut_unsynced or self._is_settling
+        return (
+            self.recovery_point < self._segments.active.next_offset
+            or self._cut_unsynced
+            or self._is_settling
+        )
 
-    def settle(self, log_end_offset: int) -> bool:
+    def settle(self) -> bool:
         """Before the log is closed: whether it was written to, so that the newest segment's indexes
         are to be written, and flushed with the rest.
         """
-        self._is_settling = self._is_used or self.is_behind(log_end_offset)
+        self._is_settling = self._is_used or self.is_behind
         return self._is_settling
 
-    def is_due(self, now_ms: int, log_end_offset: int, config: LogConfig) -> bool:
+    def is_due(self, now_ms: int) -> bool:
         """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
-        unflushed = log_end_offset - self.recovery_point
+        config, active = self._segments.folder.config, self._segments.active
+        unflushed = active.next_offset - self.recovery_point
         return unflushed > 0 and (
             unflushed >= config.flush_messages
             or now_ms - self._last_flush_ms >= config.flush_ms
-            or self.recovery_point < self._segments.active.base_offset
+            or self.recovery_point < active.base_offset
         )
 
+    def flush(self) -> None:
+        """Everything in the log is on the medium when this returns."""
+        while self.recovery_point < self._segments.active.next_offset:
+            self.run(self.prepare())
+
     def prepare(self) -> FlushJob:
-        """A job for what is in the log now, or for the oldest part if that is a lot; a cut that
-        comes before its end makes it count for nothing. Where descriptors are short it takes one
-        segment, so that a log of many is flushed in the end.
+        """A job for what is in the log now, or for the oldest part if that is a lot. If the log is
+        cut before the job ends, the job does not move the recovery point. Where descriptors are
+        short it takes one segment, so that a log of many is flushed in the end.
         """
+        self._segments.check_whole()
         try:
             return self._prepare(SEGMENTS_PER_FLUSH)
         except LogShortageError:
@@ -157,7 +167,7 @@ class FlushState:
         try:
             job.run()
         except OSError as error:
-            # Whatever its number: the kernel may count the pages as clean.
+            # Whatever its errno: the kernel may count the pages as clean.
             raise LogFolderError(f"can't flush {self._segments.folder.path}: {error}") from error
         job.finish()
 
@@ -171,7 +181,7 @@ class FlushState:
         if known > end_offset:
             self.recovery_point = end_offset
             try:
-                self._on_lowered()
+                self._checkpoints.write()
             except OSError:
                 # The log is not cut yet, and the next try must come here again.
                 self.recovery_point = known

@@ -13,7 +13,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError
 from storage_engine.core.replication.leader_epochs import EpochStart, LeaderEpochCache
 from storage_engine.log.files.checkpoints import LEADER_EPOCHS_FILE, write_epochs
 from storage_engine.log.files.storage_errors import storage_errors
-from storage_engine.log.recovery.log_loader import LogFolder
+from storage_engine.log.segments.log_folder import LogFolder
 from storage_engine.protocol.records.record_batch import BatchHeader
 
 

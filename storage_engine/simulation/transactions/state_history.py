@@ -46,7 +46,7 @@ class StateHistory:
         """A batch is committed now, on the broker that leads."""
         partition = self._cluster[broker].context.replicas.get(tp)
         assert partition is not None, "it leads"
-        piece = partition.log.read(
+        piece = partition.log.reads.read(
             note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
         )
         assert piece is not None, "it has what it commits"
@@ -72,7 +72,7 @@ class StateHistory:
                 partition = broker.context.replicas.get(tp)
                 if partition is None or record.unclean:
                     continue
-                clean = partition.log.compaction.first_dirty_offset
+                clean = partition.log.cleaning.first_dirty_offset
                 is_news = clean != self._clean.get((broker.id, tp), 0)
                 if is_news and record.copy(broker.id).holds(record.committed):
                     self._compare(broker.id, tp, partition.log)
@@ -86,7 +86,7 @@ class StateHistory:
         offset = 0
         while (
             offset < end
-            and (piece := log.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
+            and (piece := log.reads.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
         ):
             codec.replay(bytes(piece.view()), found)
             offset = piece.end_offset
@@ -94,7 +94,7 @@ class StateHistory:
         if _said(found) != _said(wanted):
             raise InvariantViolation(
                 "a compacted log says what was written",
-                f"{tp} on broker {broker}, clean up to {log.compaction.first_dirty_offset}, says"
+                f"{tp} on broker {broker}, clean up to {log.cleaning.first_dirty_offset}, says"
                 f" up to {end}: {_difference(_said(found), _said(wanted))}",
             )
 

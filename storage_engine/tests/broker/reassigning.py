@@ -149,5 +149,5 @@ class Moving(SimulatedCluster):
 
     def contents(self, broker: int, tp: TopicPartition = TP) -> bytes:
         log = self[broker].logs.logs[tp]
-        piece = log.read(log.log_start_offset, max_bytes=1 << 20)
+        piece = log.reads.read(log.log_start_offset, max_bytes=1 << 20)
         return bytes(piece.view()) if piece is not None else b""

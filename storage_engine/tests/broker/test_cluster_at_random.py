@@ -95,7 +95,7 @@ class Trouble:
     def _contents(self, log) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         offset = log.log_start_offset
-        while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
+        while (piece := log.reads.read(offset, max_bytes=1 << 20)) is not None:
             data = bytes(piece.view())
             for position, header in iter_headers(data):
                 found[header.base_offset] = data[position + 61 : position + header.size_in_bytes]

@@ -51,7 +51,7 @@ def durable(tmp_path) -> Iterator[SimulatedCluster]:
 def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = cluster[broker].logs.logs[TP]
     offset, found = log.log_start_offset, b""
-    while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
+    while (piece := log.reads.read(offset, max_bytes=1 << 20)) is not None:
         found += bytes(piece.view())
         offset = piece.end_offset
     return found

@@ -7,7 +7,7 @@ import pytest
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.compaction import Compaction
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk
@@ -149,22 +149,23 @@ def test_a_full_disk_takes_no_compacted_log_offline(compacted):
 
 
 def test_a_log_whose_passes_can_not_begin_keeps_no_other_from_its_own(compacted, monkeypatch):
-    begin = PartitionLog.begin_compaction
+    begin = Compaction.begin
     refused: list[TopicPartition] = []
 
-    def begin_one(log: PartitionLog, plan, **options):
+    def begin_one(compaction: Compaction, plan, **options):
+        topic_partition = compaction._log.topic_partition
         if not refused:
-            refused.append(log.topic_partition)
-        if log.topic_partition == refused[0]:
+            refused.append(topic_partition)
+        if topic_partition == refused[0]:
             raise LogFullError("no room for it")
-        return begin(log, plan, **options)
+        return begin(compaction, plan, **options)
 
-    monkeypatch.setattr(PartitionLog, "begin_compaction", begin_one)
+    monkeypatch.setattr(Compaction, "begin", begin_one)
     ends = {tp: compacted[1].logs.logs[tp].log_end_offset for tp in COMPACTED}
     compacted.loop.run_for(30_000)
     (other,) = set(COMPACTED) - set(refused)
     assert len(read_all(compacted[1].logs.logs[other])) < ends[other]
     # It is tried again when the others are done.
-    monkeypatch.setattr(PartitionLog, "begin_compaction", begin)
+    monkeypatch.setattr(Compaction, "begin", begin)
     compacted.loop.run_for(30_000)
     assert len(read_all(compacted[1].logs.logs[refused[0]])) < ends[refused[0]]

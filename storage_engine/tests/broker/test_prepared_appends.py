@@ -101,7 +101,7 @@ def hold(broker) -> None:
 
 
 def stored_in(replica) -> bytes:
-    found = replica.log.read(replica.log.log_start_offset, max_bytes=1 << 24)
+    found = replica.log.reads.read(replica.log.log_start_offset, max_bytes=1 << 24)
     return b"" if found is None else bytes(found.view())
 
 

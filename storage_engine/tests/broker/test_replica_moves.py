@@ -325,7 +325,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
         monkeypatch.setattr(disk, "load", refused(errno.EMFILE))
     else:
         # As it is until the log is opened again.
-        cluster[broker].logs.logs[TP]._segments.is_cut_short = True
+        cluster[broker].logs.logs[TP].segments.is_cut_short = True
         disk.short_at = range(1 << 40)
     del turns[:]
     cluster.loop.run_for(25_000)
@@ -389,7 +389,7 @@ def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
     future = cluster[broker].logs.moves.under_way[TP]
-    future.is_stale = True
+    future.cuts.begun_anew = True
     disk_of(cluster, broker).short_at = range(1 << 40)
     cluster.loop.run_for(15_000)
     assert cluster[broker].logs.moves.under_way == {TP: future}
@@ -435,7 +435,7 @@ def test_a_replica_without_records_at_its_end_moves(cluster):
     for broker in (1, 2):
         replica_log = cluster[broker].logs.logs[TP]
         # As a cut leaves it whose offset a pass of compaction has taken, with those before.
-        replica_log.end_at(replica_log.log_end_offset + 5)
+        replica_log.follower_appends.end_at(replica_log.log_end_offset + 5)
         ends.add(replica_log.log_end_offset)
     assert ends == {6}
     broker = cluster.state(TP).leader

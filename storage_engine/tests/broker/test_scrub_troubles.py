@@ -14,7 +14,7 @@ from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.cleaning.segment_patch import REPAIR_SUFFIX, Replacements
 from storage_engine.log.files.disk import RealDisk
-from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.repair import Repair
 from storage_engine.log.segments.swap_files import SWAP_SUFFIX
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import (
@@ -92,7 +92,7 @@ def test_a_replica_that_answers_for_other_partitions_gives_nothing(tmp_path, oth
     partitions = [FetchPartitionResponse(*other, records=good) for other in others]
     rot(segments(cluster, 1)[1])
     partition = cluster[1].context.replicas.get(TP)
-    scrub = partition.log.next_scrub(int(segments(cluster, 1)[1].stem))
+    scrub = partition.log.repair.next_scrub(int(segments(cluster, 1)[1].stem))
     while not scrub.is_done:
         scrub.step()
     ends: list[str] = []
@@ -180,10 +180,10 @@ def test_retention_during_the_swap_of_a_repair_leaves_nothing_refused(tmp_path):
     log = log_of(cluster, follower)
     cluster.loop.run_until(lambda: bool(list(log.directory.glob("*" + SWAP_SUFFIX))))
     assert log.damaged
-    log.advance_log_start(int(segments(cluster, follower)[1].stem))
+    log.retention.advance_log_start(int(segments(cluster, follower)[1].stem))
     cluster.loop.run_for(500)
     assert log.damaged == ()
-    assert log.read(int(path.stem), max_bytes=1) is not None
+    assert log.reads.read(int(path.stem), max_bytes=1) is not None
     cluster.close()
 
 
@@ -224,16 +224,16 @@ def test_a_repair_that_can_not_note_what_it_needs_is_tried_again(tmp_path, monke
     cluster = made(tmp_path)
     _, follower = roles(cluster)
     good = contents(cluster, follower)
-    begin_repair = PartitionLog.begin_repair
-    refused: list[PartitionLog] = []
+    begin_repair = Repair.begin
+    refused: list[Repair] = []
 
-    def refuse_once(log: PartitionLog, *what: Any) -> Any:
+    def refuse_once(repair: Repair, *what: Any) -> Any:
         if not refused:
-            refused.append(log)
+            refused.append(repair)
             raise LogFullError("no room")
-        return begin_repair(log, *what)
+        return begin_repair(repair, *what)
 
-    monkeypatch.setattr(PartitionLog, "begin_repair", refuse_once)
+    monkeypatch.setattr(Repair, "begin", refuse_once)
     rot(segments(cluster, follower)[1])
     cluster.loop.run_until(lambda: bool(refused), limit_ms=200_000)
     cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=2 * RETRY_MS)

@@ -170,7 +170,7 @@ def test_shortages_at_random_lose_nothing_acknowledged(cluster, seed):
     check_sound(cluster, TP)
     leader = cluster[cluster.state(TP).leader].context.replicas.get(TP).log
     for offset, payload in acknowledged.items():
-        found = leader.read(offset, max_bytes=1)
+        found = leader.reads.read(offset, max_bytes=1)
         assert found is not None and payload in bytes(found.view())
 
 

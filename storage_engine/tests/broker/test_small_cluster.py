@@ -43,7 +43,7 @@ def log_of(cluster: SimulatedCluster, broker: int):
 
 def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     log = log_of(cluster, broker)
-    piece = log.read(log.log_start_offset, max_bytes=1 << 20)
+    piece = log.reads.read(log.log_start_offset, max_bytes=1 << 20)
     return bytes(piece.view()) if piece is not None else b""
 
 
@@ -255,6 +255,6 @@ def test_a_follower_that_lost_everything_is_filled_again(topic):
         topic.produced(TP, b"record %d" % number)
     leader = topic.state(TP).leader
     follower = next(b for b in (1, 2, 3) if b != leader)
-    log_of(topic, follower).truncate_fully_and_start_at(100)
+    log_of(topic, follower).truncation.truncate_fully_and_start_at(100)
     topic.produced(TP, b"one more")
     topic.loop.run_until(lambda: contents(topic, follower) == contents(topic, leader))

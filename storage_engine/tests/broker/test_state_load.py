@@ -56,7 +56,7 @@ def load(
     if end_offset is not None:
         made.end_offset = end_offset
     made.start()
-    log._reader.positions.clear()
+    log.read_positions.clear()
     (result,) = found
     assert not isinstance(result, Exception) or isinstance(result, DamagedLogError), result
     return result
@@ -69,7 +69,7 @@ def filled(tmp_path, *, is_compacted: bool, has_empty_end: bool) -> PartitionLog
         key = b"k%d" % (number % 4 if number < 25 else number % 9)
         put(log, [(key, b"%d" % number + bytes(60))] * (1 + number % 2))
     if has_empty_end:
-        log.close_segment_with(log.log_end_offset - 1)
+        log.repair.close_segment_with(log.log_end_offset - 1)
     if is_compacted:
         assert compact(log)
     return log
@@ -98,7 +98,7 @@ def test_no_flipped_bit_makes_another_state(tmp_path, is_compacted, has_empty_en
         result = load(log)
         if isinstance(result, DamagedLogError):
             found += 1
-            told = log._segments.all[log._segments.number_of(result.offset)]
+            told = log.segments.all[log.segments.number_of(result.offset)]
             assert (told.file.path, result.offset < log.log_end_offset) == (path, True)
         else:
             assert result == good, (path.name, position)
@@ -132,12 +132,12 @@ def test_a_log_of_which_compaction_has_left_nothing_is_read(tmp_path):
     log = open_log(tmp_path, CONFIG)
     for _ in range(3):
         put(log, [(b"k", None)])
-    log.close_segment_with(0)
+    log.repair.close_segment_with(0)
     day_ms = 24 * 3600 * 1000
     for passes in range(1, 4):
         compact(log, now_ms=passes * 3 * day_ms)
         put(log, [(b"other", b"1")])
-        log.close_segment_with(log.log_end_offset - 1)
+        log.repair.close_segment_with(log.log_end_offset - 1)
     assert load(log) == {b"other": b"1"}
     log.close()
 
@@ -168,7 +168,7 @@ def test_a_segment_that_compaction_replaces_while_it_is_read_gives_no_replica_up
     for _ in range(jobs_before):
         background.run()
     assert compact(log)
-    for path in log.take_doomed_files(10**15):
+    for path in log.take_deleted_files(10**15):
         path.unlink()
     while background.jobs:
         background.run()

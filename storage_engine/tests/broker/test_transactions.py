@@ -69,7 +69,7 @@ def settle(cluster, *partitions: TopicPartition) -> None:
 def aborted(cluster, tp) -> list[tuple[int, int]]:
     """(producer id, first offset) of all aborted transactions."""
     led = log_of(cluster, tp)
-    found = led.log.aborted_transactions(0, led.log.log_end_offset)
+    found = led.log.reads.aborted_transactions(0, led.log.log_end_offset)
     return [(each.producer_id, each.first_offset) for each in found]
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.producer.accumulator import Accumulator, record_bytes
-from storage_engine.client.producer.record_groups import encode_group
+from storage_engine.client.producer.accumulator import Accumulator
+from storage_engine.client.producer.producer_batch import record_bytes
 from storage_engine.core.ids import TopicPartition
 
 BATCH_BYTES = 400
@@ -23,8 +23,8 @@ steps = st.lists(
 
 @settings(deadline=None, max_examples=50)
 @given(steps)
-def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
-    accumulator: Accumulator[int] = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
+    accumulator = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
     added: dict[TopicPartition, list[int]] = {}
     taken: dict[TopicPartition, list[int]] = {}
     busy: set[TopicPartition] = set()
@@ -33,12 +33,12 @@ def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps
 
     def take():
         nonlocal flushing
-        for group in accumulator.take(now_ms, lambda tp: tp in busy):
-            assert len(group.waiters) == 1 or group.size <= BATCH_BYTES
-            if not group.closed:
-                assert group.tp not in busy
-                assert flushing or now_ms - group.begun_ms >= LINGER_MS
-            taken.setdefault(group.tp, []).extend(group.waiters)
+        for batch in accumulator.take(now_ms, lambda tp: tp in busy):
+            assert len(batch.timestamps) == 1 or batch.size <= BATCH_BYTES
+            if not batch.closed:
+                assert batch.tp not in busy
+                assert flushing or now_ms - batch.begun_ms >= LINGER_MS
+            taken.setdefault(batch.tp, []).extend(batch.timestamps)
         flushing = flushing and bool(accumulator)
         assert accumulator.due_in_ms(now_ms, lambda tp: tp in busy) != 0
 
@@ -48,10 +48,9 @@ def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps
             case "add":
                 value = bytes(size)
                 bound = record_bytes(None, value, [])
-                group, _ = accumulator.room_for(tp, bound, now_ms)
-                group.waiters.append(number)
-                group.size += bound
-                accumulator.filled(group)
+                batch, _ = accumulator.room_for(tp, bound, now_ms)
+                batch.add(None, value, [], number, bound)
+                accumulator.filled(batch)
                 added.setdefault(tp, []).append(number)
             case "time":
                 now_ms += which
@@ -84,15 +83,11 @@ def test_groups_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps
     )
 )
 def test_a_batch_takes_no_more_than_its_records_were_counted_for(rows):
-    accumulator: Accumulator[int] = Accumulator(batch_bytes=1 << 30, linger_ms=0)
+    accumulator = Accumulator(batch_bytes=1 << 30, linger_ms=0)
     for key, value, headers, timestamp_ms in rows:
         size = record_bytes(key, value, headers)
-        group, _ = accumulator.room_for(TopicPartition("t", 0), size, 0)
-        group.keys.append(key)
-        group.values.append(value)
-        group.headers.append(headers)
-        group.timestamps.append(timestamp_ms)
-        group.size += size
-    batch = encode_group(group, "none")
-    assert batch.record_count == len(rows)
-    assert len(batch) <= group.size
+        batch, _ = accumulator.room_for(TopicPartition("t", 0), size, 0)
+        batch.add(key, value, headers, timestamp_ms, size)
+    encoded = batch.encode("none")
+    assert encoded.record_count == len(rows)
+    assert len(encoded) <= batch.size

@@ -1,12 +1,10 @@
 """R-CLI3: what a stream may hand out, and what counts as consumed."""
 
-import contextlib
 import threading
 
 import pytest
 
 from storage_engine.client.zookeeper_consumer.ledger import Claim, Ledger
-from storage_engine.client.zookeeper_consumer.loop_thread import LoopThread
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
@@ -90,33 +88,3 @@ def test_a_closed_stream_ends_and_says_why():
     made.close(HeadraceError("because"))
     with pytest.raises(HeadraceError, match="because"):
         made.begin()
-
-
-def test_a_loop_runs_calls_and_timers_and_tells_when_it_breaks(monkeypatch):
-    monkeypatch.setattr(threading, "excepthook", lambda _args: None)
-    broken = threading.Event()
-    loop = LoopThread("test", broken.set)
-    ran: list[str] = []
-    done = threading.Event()
-
-    def begin() -> None:
-        loop.call_later(20, lambda: ran.append("late"))
-        loop.call_later(30, done.set)
-        loop.call_later(10, lambda: ran.append("cancelled")).cancel()
-        loop.call_later(10, lambda: ran.append("early"))
-        loop.call_soon(lambda: ran.append("soon"))
-        assert loop.is_current
-
-    loop.call_soon(begin)
-    loop.start()
-    assert done.wait(60)
-    assert ran == ["soon", "early", "late"] and not loop.is_current
-    loop.call_soon(lambda: 1 / 0)
-    assert broken.wait(60)
-    loop.stop(60_000)
-    assert not loop.is_alive
-    quiet = LoopThread("test", ran.clear)
-    with contextlib.ExitStack() as stack:
-        stack.callback(quiet.stop, 60_000)
-        quiet.start()
-    assert ran and not quiet.is_alive

@@ -55,14 +55,14 @@ def put(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
-    return log.append_as_leader(batch.data, leader_epoch=epoch, now_ms=now_ms).base_offset
+    return log.leader_appends.append(batch.data, leader_epoch=epoch, now_ms=now_ms).base_offset
 
 
 def rows(log: PartitionLog, offset: int | None = None, max_bytes: int = 700) -> list[Row]:
     """All records from `offset` on, as readers get them, piece by piece."""
     position = log.log_start_offset if offset is None else offset
     result: list[Row] = []
-    while (piece := log.read(position, max_bytes=max_bytes)) is not None:
+    while (piece := log.reads.read(position, max_bytes=max_bytes)) is not None:
         assert piece.end_offset > position
         result += rows_of(piece.view(), position)
         position = piece.end_offset
@@ -94,19 +94,19 @@ def compact(
     """One pass, if one is due; whether there was."""
     log.flush()
     end = log.log_end_offset if high_watermark is None else high_watermark
-    plan = log.plan_compaction(now_ms, end)
+    plan = log.compaction.plan(now_ms, end)
     if plan is None:
         return False
-    job = log.begin_compaction(plan, keys_max_bytes=buffer_bytes, now_ms=now_ms)
+    job = log.compaction.begin(plan, keys_max_bytes=buffer_bytes, now_ms=now_ms)
     while True:
         try:
             job.work()
         except Exception as error:
-            failure = log.compaction.failed(job, error)
+            failure = log.cleaning.failed(job, error)
             if failure is not None:
                 raise failure from error
             raise
-        if not log.compaction.advance(job):
+        if not log.cleaning.advance(job):
             return True
 
 
@@ -145,6 +145,6 @@ def reopened(path, log, config=CONFIG, **options):
         config,
         clean=True,
         recovery_point=log.log_end_offset,
-        first_dirty_offset=log.compaction.first_dirty_offset,
+        first_dirty_offset=log.cleaning.first_dirty_offset,
         **options,
     )

@@ -213,14 +213,14 @@ class LogModel:
             ]
         rows = [(offset, timestamp) for offset, timestamp in rows if offset >= start]
         times = sorted({timestamp for _, timestamp in rows})
-        latest = log.offset_of_largest_timestamp()
+        latest = log.reads.offset_of_largest_timestamp()
         assert (latest.timestamp_ms if latest else None) == (times[-1] if times else None)
         if times:
             wanted = choose.choice(times)
-            answer = log.offset_for_timestamp(wanted)
+            answer = log.reads.offset_for_timestamp(wanted)
             expected = next(row for row in rows if row[1] >= wanted)
             assert answer and answer[:2] == expected, f"time {wanted}: {answer}, {expected}"
-            assert log.offset_for_timestamp(times[-1] + 1) is None
+            assert log.reads.offset_for_timestamp(times[-1] + 1) is None
 
 
 def stored_batches(log: PartitionLog, disk: SimulatedDisk) -> list[StoredBatch]:
@@ -232,7 +232,7 @@ def stored_batches(log: PartitionLog, disk: SimulatedDisk) -> list[StoredBatch]:
         found += batches_in(disk.read_file(log.directory / name))
     position = log.log_start_offset
     read: list[StoredBatch] = []
-    while (piece := log.read(position, max_bytes=4000)) is not None:
+    while (piece := log.reads.read(position, max_bytes=4000)) is not None:
         assert piece.end_offset > position
         read += batches_in(piece.view())
         position = piece.end_offset
@@ -242,7 +242,7 @@ def stored_batches(log: PartitionLog, disk: SimulatedDisk) -> list[StoredBatch]:
 
 def check_indexes(log: PartitionLog) -> None:
     """Every entry that a search may meet names a batch."""
-    for segment in log._segments.all:
+    for segment in log.segments.all:
         headers = dict(segment.scan())
         _check_offset_index(segment, headers)
         latest = -1

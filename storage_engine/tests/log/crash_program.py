@@ -179,8 +179,8 @@ class CrashProgram:
         assert columns is not None
         options = {"leader_epoch": epoch, "now_ms": self.clock.now_ms}
         try:
-            if log.append_columns_as_leader(columns, **options) is None:
-                log.append_run_as_leader(appends, **options)
+            if log.leader_appends.append_columns(columns, **options) is None:
+                log.leader_appends.append_run(appends, **options)
         except CrashError:
             for each in stored:
                 model.may_be_appended(each)
@@ -201,9 +201,9 @@ class CrashProgram:
         stored = self._stored(model, batch)
         try:
             if choose.random() < 0.5:
-                log.append_as_leader(batch.data, leader_epoch=epoch, now_ms=self.clock.now_ms)
+                log.leader_appends.append(batch.data, leader_epoch=epoch, now_ms=self.clock.now_ms)
             else:
-                log.append_as_follower(batch.data)
+                log.follower_appends.append(batch.data)
         except CrashError:
             model.may_be_appended(stored)
             raise
@@ -241,11 +241,11 @@ class CrashProgram:
     def _truncate(self, model: LogModel, log: PartitionLog) -> None:
         lowest = max(model.high_watermark, log.log_start_offset)
         offset = self.choose.randint(min(lowest, model.end), model.end)
-        self._cut(model, log, offset, lambda: log.truncate_to(offset))
+        self._cut(model, log, offset, lambda: log.truncation.truncate_to(offset))
 
     def _truncate_fully(self, model: LogModel, log: PartitionLog) -> None:
         offset = self.choose.randint(0, model.end + 5)
-        self._cut(model, log, 0, lambda: log.truncate_fully_and_start_at(offset))
+        self._cut(model, log, 0, lambda: log.truncation.truncate_fully_and_start_at(offset))
 
     def _cut(
         self, model: LogModel, log: PartitionLog, offset: int, act: Callable[[], object]
@@ -265,18 +265,18 @@ class CrashProgram:
     def _delete_records(self, model: LogModel, log: PartitionLog) -> None:
         offset = self.choose.randint(log.log_start_offset, max(log.log_start_offset, model.end))
         model.start = max(model.start, offset)
-        log.advance_log_start(offset)
+        log.retention.advance_log_start(offset)
 
     def _retain(self, model: LogModel, log: PartitionLog) -> None:
         model.start = max(model.start, model.end)
-        log.delete_old_segments(self.clock.now_ms, model.high_watermark)
+        log.retention.delete_old_segments(self.clock.now_ms, model.high_watermark)
 
     def _commit(self, model: LogModel, log: PartitionLog) -> None:
         model.high_watermark = self.choose.randint(model.high_watermark, model.end)
 
     def _new_epoch(self, model: LogModel, log: PartitionLog) -> None:
         model.latest_epoch = max(model.latest_epoch, log.latest_epoch) + 1
-        log.start_leader_epoch(model.latest_epoch)
+        log.leader_appends.start_epoch(model.latest_epoch)
 
     def _checkpoint(self, model: LogModel, log: PartitionLog) -> None:
         assert self.manager is not None
@@ -300,26 +300,26 @@ class CrashProgram:
         """Some steps of a pass; the rest of it later, or never."""
         job = self.jobs.pop(model.topic_partition, None)
         if job is None:
-            plan = log.plan_compaction(self.clock.now_ms, model.high_watermark)
+            plan = log.compaction.plan(self.clock.now_ms, model.high_watermark)
             if plan is None:
                 return
-            job = log.begin_compaction(
+            job = log.compaction.begin(
                 plan, keys_max_bytes=self.choose.choice((96 * 3, 1 << 20)), now_ms=0
             )
         for _ in range(self.choose.randint(1, 12)):
             try:
                 job.work()
             except CancelledError as error:
-                log.compaction.failed(job, error)
+                log.cleaning.failed(job, error)
                 return
-            if not log.compaction.advance(job):
+            if not log.cleaning.advance(job):
                 return
         self.jobs[model.topic_partition] = job
 
     def _wait(self, model: LogModel, log: PartitionLog) -> None:
         self.clock.now_ms += self.choose.choice((1, 50, 400))
         assert self.manager is not None
-        self.manager.remove_files(log.take_doomed_files(self.clock.now_ms))
+        self.manager.remove_files(log.take_deleted_files(self.clock.now_ms))
 
     def _reopen(self, model: LogModel, log: PartitionLog) -> None:
         crash_after, self.disk.crash_after = self.disk.crash_after, None

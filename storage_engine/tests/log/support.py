@@ -3,12 +3,14 @@ read a log.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.recovery.log_loader import LogStart
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.record_batch import (
@@ -24,6 +26,20 @@ from storage_engine.simulation.requests import make_batch as make_batch
 TP = TopicPartition("topic", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
 """Many segments and index entries from few batches."""
+
+
+class SavedOffsets:
+    """Checkpoint files of one log; `write` stands for what writes them."""
+
+    def __init__(self, write: Callable[[], object], recovery_point: int | None = None) -> None:
+        self._write = write
+        self._recovery_point = recovery_point
+
+    def write(self) -> None:
+        self._write()
+
+    def saved_recovery_point(self) -> int | None:
+        return self._recovery_point
 
 
 class ManualClock:
@@ -44,8 +60,12 @@ def join(*batches: memoryview) -> memoryview:
 
 
 def open_log(path: Path, config: LogConfig = SMALL, **options) -> PartitionLog:
+    """The options are those of `PartitionLog.open` and the fields of `LogStart`."""
     options.setdefault("clock", ManualClock())
-    return PartitionLog.open(path / str(TP), TP, config, **options)
+    start = {
+        field.name: options.pop(field.name) for field in fields(LogStart) if field.name in options
+    }
+    return PartitionLog.open(path / str(TP), TP, config, LogStart(**start), **options)
 
 
 def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:
@@ -61,7 +81,7 @@ def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:
 
 
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = 5000, **batch):
-    return log.append_as_leader(make_batch(count, **batch), leader_epoch=epoch, now_ms=now_ms)
+    return log.leader_appends.append(make_batch(count, **batch), leader_epoch=epoch, now_ms=now_ms)
 
 
 def fill(log: PartitionLog, batches: int, *, epoch: int = 0) -> None:
@@ -85,7 +105,7 @@ def read_all(
     """
     position = log.log_start_offset if offset is None else offset
     headers: list[BatchHeader] = []
-    while (piece := log.read(position, max_bytes=max_bytes)) is not None:
+    while (piece := log.reads.read(position, max_bytes=max_bytes)) is not None:
         view = piece.view()
         assert len(view) == len(piece)
         found = [header for _, header in iter_headers(view)]
@@ -98,7 +118,7 @@ def read_all(
 
 def read_one(log: PartitionLog, offset: int, max_bytes: int = 1) -> SegmentSlice:
     """A read that must bring something; by default just the batch with `offset`."""
-    piece = log.read(offset, max_bytes=max_bytes)
+    piece = log.reads.read(offset, max_bytes=max_bytes)
     assert piece is not None
     return piece
 

@@ -73,7 +73,9 @@ def told(outcome):
 
 def run_of(log, appends):
     copies = [memoryview(bytearray(each)) for each in appends]
-    return [told(each) for each in log.append_run_as_leader(copies, leader_epoch=3, now_ms=NOW_MS)]
+    return [
+        told(each) for each in log.leader_appends.append_run(copies, leader_epoch=3, now_ms=NOW_MS)
+    ]
 
 
 def columns_or_run_of(log, appends):
@@ -81,7 +83,7 @@ def columns_or_run_of(log, appends):
     columns = columns_of(appends) if appends else None
     if columns is None:
         return run_of(log, appends)
-    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     if offsets is None:
         return run_of(log, appends)
     assert len(offsets) == len(appends) + 1
@@ -113,7 +115,7 @@ def state_of(log):
             [segment.offset_index.entry(number) for number in range(len(segment.offset_index))],
             [segment.time_index.entry(number) for number in range(len(segment.time_index))],
         )
-        for segment in log._segments
+        for segment in log.segments
     ]
     return log.log_end_offset, producers, files, segments, read_all(log)
 
@@ -243,11 +245,11 @@ def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
     ]
     before = disk.writes
     columns = columns_of(appends)
-    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert offsets == list(range(1, 22))
     assert disk.writes == before + 1
     # The second time they are duplicates, which must be told by one who looks at each.
-    again = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    again = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert (again is None) == (producer_id == 7)
     log.close_without_flush()
 
@@ -260,9 +262,9 @@ def test_a_failed_write_of_columns_leaves_the_log_as_it_was(tmp_path):
     columns = columns_of([make_batch(producer=(7, 0, 1 + number)) for number in range(9)])
     disk.fails = disk.writes + 1
     with pytest.raises(LogStorageError):
-        log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+        log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert state_of(log) == before
-    offsets = log.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+    offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert offsets == list(range(1, 11))
     log.close_without_flush()
 
@@ -306,7 +308,7 @@ def test_a_segment_with_a_damaged_beginning_fails_each_append_of_a_run(tmp_path)
         file.write(bytes(20))
     columns = columns_of([make_batch(), make_batch()])
     with pytest.raises(CorruptRecordError):
-        reopened.append_columns_as_leader(columns, leader_epoch=3, now_ms=NOW_MS)
+        reopened.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     (alone,) = run_of(reopened, [make_batch()])
     assert alone[0] is CorruptRecordError
     assert run_of(reopened, [make_batch(), make_batch()]) == [alone, alone]

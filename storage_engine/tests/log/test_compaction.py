@@ -31,7 +31,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(tmp_path, compression
     log = open_log(tmp_path, CONFIG)
     fill_keys(log, 20, 8, compression=compression)
     before = rows(log)
-    closed_end = log.compaction._segments.active.base_offset
+    closed_end = log.cleaning._segments.active.base_offset
     end = log.log_end_offset
     assert compact(log)
     after = rows(log)
@@ -55,7 +55,7 @@ def test_small_segments_become_one(tmp_path):
     fill_keys_from(log, 0, 10)
     compact(log)
     assert log.segment_count < segments
-    assert all(segment.size <= CONFIG.segment_bytes for segment in log.compaction._segments)
+    assert all(segment.size <= CONFIG.segment_bytes for segment in log.cleaning._segments)
     log.close()
 
 
@@ -89,9 +89,9 @@ def test_untouched_batches_stay_byte_for_byte(tmp_path):
     log = open_log(tmp_path, CONFIG)
     for number in range(40):
         put(log, [(b"key-%d" % number, bytes(50)), (b"other-%d" % number, b"x")])
-    before = bytes(log.read(0, max_bytes=1 << 20).view())
+    before = bytes(log.reads.read(0, max_bytes=1 << 20).view())
     assert compact(log)
-    assert bytes(log.read(0, max_bytes=1 << 20).view())[: len(before)].startswith(before)
+    assert bytes(log.reads.read(0, max_bytes=1 << 20).view())[: len(before)].startswith(before)
     log.close()
 
 
@@ -136,13 +136,13 @@ def test_headers_of_records_are_kept(tmp_path):
     (batch,) = encode_batches(
         pa.array([b"1", None, b"3"], pa.binary()), pa.array([b"a", b"b", b"c"]), headers
     )
-    log.append_as_leader(batch.data, leader_epoch=0, now_ms=0)
+    log.leader_appends.append(batch.data, leader_epoch=0, now_ms=0)
     put(log, [(b"a", b"new")])
     fill_keys_from(log, 0, 40)
     assert compact(log)
     from storage_engine.protocol.records.records import decode_batches
 
-    decoded = decode_batches(log.read(0, max_bytes=1).view(), include_headers=True)
+    decoded = decode_batches(log.reads.read(0, max_bytes=1).view(), include_headers=True)
     assert decoded.headers.to_pylist() == [headers.to_pylist()[1], None]
     log.close()
 
@@ -162,9 +162,9 @@ def test_nothing_at_or_above_the_high_watermark_displaces_a_record(tmp_path):
 def test_what_is_not_on_the_medium_displaces_nothing(tmp_path):
     log = open_log(tmp_path, CONFIG)
     fill_keys(log, 10, 10)
-    assert log.plan_compaction(10, log.log_end_offset) is None
+    assert log.compaction.plan(10, log.log_end_offset) is None
     log.flush()
-    assert log.plan_compaction(10, log.log_end_offset) is not None
+    assert log.compaction.plan(10, log.log_end_offset) is not None
     log.close()
 
 
@@ -187,7 +187,7 @@ def test_many_keys_take_several_passes_in_bounded_memory(tmp_path):
     ends = []
     while compact(log, buffer_bytes=96 * 3000):
         passes += 1
-        ends.append(log.compaction.first_dirty_offset)
+        ends.append(log.cleaning.first_dirty_offset)
     assert passes > 3
     assert ends == sorted(set(ends))
     after = rows(log, max_bytes=1 << 20)
@@ -206,10 +206,10 @@ def test_times_are_found_after_compaction(tmp_path):
     after = rows(log)
     for timestamp in (0, 1000, 1005, 1009, 1010, 9000):
         expected = [row.offset for row in after if row.timestamp_ms >= timestamp][:1]
-        found = log.offset_for_timestamp(timestamp)
+        found = log.reads.offset_for_timestamp(timestamp)
         assert ([] if found is None else [found.offset]) == expected
     largest = max(row.timestamp_ms for row in after)
-    found = log.offset_of_largest_timestamp()
+    found = log.reads.offset_of_largest_timestamp()
     assert found.timestamp_ms == largest == 1009
     log.close()
 
@@ -265,10 +265,10 @@ def test_the_last_batch_of_a_log_stays_for_who_reads_to_its_end(tmp_path):
     assert compact(log, now_ms=4000)
     assert compact(log, now_ms=5000) is False
     assert [row.offset for row in rows(log)] == [2]
-    log.compaction.first_dirty_offset = 0
+    log.cleaning.first_dirty_offset = 0
     assert compact(log, now_ms=6000)
     assert rows(log) == []
-    assert log.read(0, max_bytes=1).end_offset == log.log_end_offset == 3
+    assert log.reads.read(0, max_bytes=1).end_offset == log.log_end_offset == 3
     log.close()
 
 
@@ -294,7 +294,7 @@ def test_headers_agree_with_what_is_read(tmp_path):
     log = open_log(tmp_path, CONFIG)
     fill_keys(log, 10, 10, compression="gzip")
     compact(log)
-    piece = log.read(0, max_bytes=1 << 20)
+    piece = log.reads.read(0, max_bytes=1 << 20)
     headers = [header for _, header in iter_headers(piece.view())]
     assert sum(header.records_count for header in headers) == len(rows_of(piece.view()))
     log.close()

@@ -19,7 +19,12 @@ from storage_engine.tests.log.compaction_support import (
     rows,
     rows_of,
 )
-from storage_engine.tests.log.support import ManualClock, open_log, read_all
+from storage_engine.tests.log.support import (
+    ManualClock,
+    SavedOffsets,
+    open_log,
+    read_all,
+)
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -57,16 +62,16 @@ def test_readers_under_way_keep_their_slices(tmp_path):
     log = open_log(tmp_path, replace(CONFIG, segment_bytes=200_000))
     for number in range(12):
         put(log, [(b"a", b"%d" % number + bytes(99_000))])
-    small = log.read(0, max_bytes=1)
-    large = log.read(0, max_bytes=200_000)
-    other = log.read(2, max_bytes=200_000)
+    small = log.reads.read(0, max_bytes=1)
+    large = log.reads.read(0, max_bytes=200_000)
+    other = log.reads.read(2, max_bytes=200_000)
     expected = rows_of(other.view())
     assert compact(log)
     assert [row.offset for row in rows_of(small.view())] == [0]
     assert [row.offset for row in rows_of(large.view())] == [0, 1]
     assert compact(log) is False
     assert rows_of(other.view()) == expected
-    doomed = log.take_doomed_files(1 << 60)
+    doomed = log.take_deleted_files(1 << 60)
     assert doomed and all(path.exists() for path in doomed)
     log.close()
 
@@ -74,9 +79,9 @@ def test_readers_under_way_keep_their_slices(tmp_path):
 def test_the_deleted_files_of_two_passes_do_not_mix(tmp_path):
     log = open_log(tmp_path, replace(CONFIG, file_delete_delay_ms=60_000))
     fill_keys(log, 5, 10)
-    slice_of_first = log.read(0, max_bytes=400)
+    slice_of_first = log.reads.read(0, max_bytes=400)
     expected = rows_of(slice_of_first.view())
-    for segment in log.compaction._segments:
+    for segment in log.cleaning._segments:
         segment.close()
     compact(log)
     fill_keys(log, 5, 10)
@@ -91,8 +96,8 @@ def test_followers_take_over_a_compacted_log(tmp_path):
     assert compact(leader)
     follower = open_log(tmp_path / "follower", CONFIG)
     position = 0
-    while (piece := leader.read(position, max_bytes=900)) is not None:
-        follower.append_as_follower(memoryview(bytearray(piece.view())))
+    while (piece := leader.reads.read(position, max_bytes=900)) is not None:
+        follower.follower_appends.append(memoryview(bytearray(piece.view())))
         position = follower.log_end_offset
     assert rows(follower) == rows(leader)
     assert follower.log_end_offset == leader.log_end_offset
@@ -105,26 +110,26 @@ def test_followers_take_over_a_compacted_log(tmp_path):
 
 def test_truncation_stops_a_pass_and_makes_the_log_dirty_again(tmp_path):
     lowered = []
-    log = open_log(tmp_path, CONFIG, on_recovery_point_lowered=lambda: lowered.append(1))
+    log = open_log(tmp_path, CONFIG, checkpoints=SavedOffsets(lambda: lowered.append(1)))
     fill_keys(log, 10, 10)
     assert compact(log)
-    clean_to = log.compaction.first_dirty_offset
+    clean_to = log.cleaning.first_dirty_offset
     before = rows(log)
-    log.truncate_to(clean_to - 5)
-    assert log.compaction.first_dirty_offset <= clean_to - 5
+    log.truncation.truncate_to(clean_to - 5)
+    assert log.cleaning.first_dirty_offset <= clean_to - 5
     assert lowered
     assert rows(log) == [row for row in before if row.offset < log.log_end_offset]
     fill_keys(log, 10, 10)
     log.flush()
-    plan = log.plan_compaction(0, log.log_end_offset)
-    job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=0)
+    plan = log.compaction.plan(0, log.log_end_offset)
+    job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=0)
     job.work()
-    log.compaction.advance(job)
+    log.cleaning.advance(job)
     job.work()
-    log.truncate_to(clean_to)
+    log.truncation.truncate_to(clean_to)
     kept = rows(log)
     assert kept
-    assert not log.compaction.advance(job)
+    assert not log.cleaning.advance(job)
     assert rows(log) == kept
     assert not any(name.endswith(".cleaned") for name in files_of(log))
     log.close()
@@ -136,13 +141,13 @@ def test_a_stop_at_any_step_leaves_the_same_records(tmp_path, steps):
     fill_keys(log, 10, 10)
     log.flush()
     expected = newest_of(rows(log))
-    plan = log.plan_compaction(0, log.log_end_offset)
-    job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=0)
+    plan = log.compaction.plan(0, log.log_end_offset)
+    job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=0)
     for _ in range(steps):
         job.work()
-        if not log.compaction.advance(job):
+        if not log.cleaning.advance(job):
             break
-    log.advance_log_start(1)
+    log.retention.advance_log_start(1)
     assert newest_of(rows(log)) == expected
     log = reopened(tmp_path, log)
     assert newest_of(rows(log)) == expected
@@ -160,12 +165,12 @@ def test_a_log_start_that_advances_during_a_pass_takes_no_more_than_it_says(tmp_
         put(log, [(b"key-%d" % number, bytes(100))])
     log.flush()
     before = rows(log)
-    job = log.begin_compaction(log.plan_compaction(0, 1 << 40), keys_max_bytes=1 << 20, now_ms=0)
+    job = log.compaction.begin(log.compaction.plan(0, 1 << 40), keys_max_bytes=1 << 20, now_ms=0)
     for _ in range(steps):
         job.work()
-        if not log.compaction.advance(job):
+        if not log.cleaning.advance(job):
             break
-    log.advance_log_start(41)
+    log.retention.advance_log_start(41)
     found = rows(log)
     assert {row.key for row in before if row.offset >= 41} == {row.key for row in found}
     assert min(row.offset for row in found) == 41
@@ -214,7 +219,7 @@ def test_records_that_cannot_be_decoded_are_refused(tmp_path):
     for payload in (b"payload", b"", b"\xff" * 40, b"\x0e\0\0\0\1\1\0\0"):
         for attributes in (0, 4):
             with pytest.raises(InvalidRecordError):
-                log.append_as_leader(
+                log.leader_appends.append(
                     make_batch(payload=payload, attributes=attributes), leader_epoch=0, now_ms=0
                 )
     assert log.log_end_offset == 0
@@ -228,7 +233,7 @@ def test_retention_goes_on_in_a_log_that_is_compacted_and_deleted(tmp_path):
     fill_keys(log, 5, 20)
     assert compact(log)
     fill_keys(log, 5, 20)
-    assert log.delete_old_segments(10_000, log.log_end_offset) > 0
+    assert log.retention.delete_old_segments(10_000, log.log_end_offset) > 0
     assert log.log_start_offset > 0
     assert all(row.offset >= log.log_start_offset for row in rows(log))
     log.close()

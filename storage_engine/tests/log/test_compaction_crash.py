@@ -172,11 +172,11 @@ def test_names_that_were_not_synced_may_be_lost_in_any_order(tmp_path, seed):
     disk = LosingDisk(log.directory, tmp_path / "stash")
     log = open_log(tmp_path, CONFIG, disk=disk, clean=True, recovery_point=end)
     sync_names(disk, log.directory)
-    plan = log.plan_compaction(0, end)
-    job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=0)
+    plan = log.compaction.plan(0, end)
+    job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=0)
     for _ in range(generator.randrange(1, 32)):
         job.work()
-        if not log.compaction.advance(job):
+        if not log.cleaning.advance(job):
             break
     log.close_without_flush()
     disk.go_down(generator)
@@ -199,22 +199,22 @@ def compact_for_ever(path: str, seed: int) -> None:
             offset = put(log, [(b"k%d" % key, b"x" * size)], compression=codec)
             print(key, offset, size, flush=True)
         log.flush()
-        plan = log.plan_compaction(clock.now_ms, log.log_end_offset)
+        plan = log.compaction.plan(clock.now_ms, log.log_end_offset)
         if plan is None:
             continue
-        job = log.begin_compaction(
+        job = log.compaction.begin(
             plan, keys_max_bytes=generator.choice([200, 1 << 20]), now_ms=clock.now_ms
         )
         try:
             while True:
                 job.work()
-                if not log.compaction.advance(job):
+                if not log.cleaning.advance(job):
                     break
                 if generator.random() < 0.05:
-                    log.compaction.stop()
+                    log.cleaning.stop()
         except CancelledError as error:
-            assert log.compaction.failed(job, error) is None
-        for doomed in log.take_doomed_files(clock.now_ms):
+            assert log.cleaning.failed(job, error) is None
+        for doomed in log.take_deleted_files(clock.now_ms):
             doomed.unlink(missing_ok=True)
 
 

@@ -71,7 +71,7 @@ def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
                         config,
                         clean=clean,
                         recovery_point=log.log_end_offset if clean else 0,
-                        first_dirty_offset=log.compaction.first_dirty_offset,
+                        first_dirty_offset=log.cleaning.first_dirty_offset,
                     )
             check(log, written, deleted_at, now_ms)
         log.close()
@@ -83,7 +83,7 @@ def check(log, written, deleted_at, now_ms):
     assert offsets == sorted(set(offsets))
     for row in found:
         assert (row.key, row.value, row.timestamp_ms) == written[row.offset]
-    clean = [row.key for row in found if row.offset < log.compaction.first_dirty_offset]
+    clean = [row.key for row in found if row.offset < log.cleaning.first_dirty_offset]
     assert len(set(clean)) == len(clean)
     newest = newest_of(found)
     expected = {key: offset for offset, (key, _, _) in sorted(written.items())}

@@ -52,7 +52,7 @@ def test_segments_that_were_cut_off_do_not_return_after_the_next_flush(disk, man
     log = manager.logs[TP]
     fill(log, 20)
     log.flush()
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     append(log, 3, epoch=1, payload=bytes(50))
     log.flush()
     manager.write_recovery_points()
@@ -68,7 +68,7 @@ def test_a_cut_that_a_crash_interrupts_leaves_no_hole(disk, manager, change):
     manager.write_recovery_points()
     disk.crash_after = disk.changes + change
     try:
-        log.truncate_to(2)
+        log.truncation.truncate_to(2)
     except CrashError:
         disk.kill_process()
     else:
@@ -83,7 +83,7 @@ def test_a_segment_that_lost_its_end_is_not_followed_by_others(disk, manager):
     log.flush()
     flushed = log.log_end_offset
     fill(log, 20)
-    second = log._segments.all[1]
+    second = log.segments.all[1]
     descriptor = disk.open_existing(second.file.path)
     disk.sync(descriptor)
     directory = disk.open_directory(log.directory)
@@ -96,9 +96,9 @@ def test_a_segment_that_lost_its_end_is_not_followed_by_others(disk, manager):
 def test_a_log_that_begins_anew_below_its_start_is_not_dropped_later(disk, manager):
     log = manager.logs[TP]
     fill(log, 20)
-    log.advance_log_start(30)
+    log.retention.advance_log_start(30)
     manager.write_log_starts()
-    log.truncate_fully_and_start_at(5)
+    log.truncation.truncate_fully_and_start_at(5)
     append(log, 3, epoch=1)
     log.flush()
     again = after_power_loss(disk)
@@ -113,7 +113,7 @@ def test_a_torn_end_that_recovery_cut_stays_cut_after_a_stop_in_order(disk, mana
     manager.write_recovery_points()
     torn = bytearray(make_batch(payload=bytes(50), base_offset=end, epoch=0))
     torn[-1] ^= 1
-    descriptor = disk.open_existing(log._segments.active.file.path)
+    descriptor = disk.open_existing(log.segments.active.file.path)
     disk.pwrite(descriptor, torn, log.size_in_bytes)
     disk.sync(descriptor)
     disk.lose_power()
@@ -126,7 +126,7 @@ def test_epochs_below_a_log_start_that_was_not_kept_are_learned_again(disk, mana
     fill(log, 20)
     log.flush()
     manager.write_recovery_points()
-    log.advance_log_start(2)
+    log.retention.advance_log_start(2)
     append(log)
     log.flush()
     manager.write_recovery_points()
@@ -144,8 +144,8 @@ def test_the_indexes_of_a_segment_sealed_at_the_recovery_point_are_not_trusted(d
     directory = disk.open_directory(log.directory)
     disk.sync_names(directory)
     again = after_power_loss(disk)
-    assert again._segments.first.largest_timestamp() == 5000
-    assert len(again._segments.first.offset_index) > 0
+    assert again.segments.first.largest_timestamp() == 5000
+    assert len(again.segments.first.offset_index) > 0
 
 
 def test_a_stop_in_order_leaves_the_indexes_on_the_medium(disk, manager):
@@ -157,7 +157,7 @@ def test_a_stop_in_order_leaves_the_indexes_on_the_medium(disk, manager):
     manager.close()
     again = after_power_loss(disk)
     assert again.recovered_bytes == 0
-    assert len(again._segments.active.offset_index) > 0
+    assert len(again.segments.active.offset_index) > 0
 
 
 def sync_file(disk: SimulatedDisk, path: Path) -> None:
@@ -171,10 +171,10 @@ def test_a_segment_that_was_cut_off_is_not_taken_for_the_continuation(disk, mana
     log = manager.logs[TP]
     fill(log, 20, epoch=1)
     log.flush()
-    old = log._segments.all[1].base_offset
-    cut = log.truncate_to(old - 1)
+    old = log.segments.all[1].base_offset
+    cut = log.truncation.truncate_to(old - 1)
     append(log, old - cut, epoch=2)
-    sync_file(disk, log._segments.active.file.path)
+    sync_file(disk, log.segments.active.file.path)
     again = after_power_loss(disk)
     assert again.log_end_offset == old
     assert [header.partition_leader_epoch for header in read_all(again)][-1] == 2
@@ -184,7 +184,7 @@ def test_a_segment_that_recovery_dropped_does_not_come_back(disk, manager):
     log = manager.logs[TP]
     fill(log, 20)
     log.flush()
-    first = log._segments.first
+    first = log.segments.first
     disk.pwrite(disk.open_existing(first.file.path), b"\xff", first.size - 1)
     disk.kill_process()
     again = started(disk).logs[TP]
@@ -204,9 +204,9 @@ def test_a_snapshot_of_records_that_were_cut_off_is_not_believed(disk, manager):
     sync_file(disk, log.directory / snapshot)
     manager = started(disk)
     log = manager.logs[TP]
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     append(log, 9, epoch=1)
-    sync_file(disk, log._segments.active.file.path)
+    sync_file(disk, log.segments.active.file.path)
     again = after_power_loss(disk)
     assert again.log_end_offset == 11
     assert again.producer_state.get(7) is None
@@ -221,7 +221,7 @@ def test_the_oldest_segments_go_only_when_the_newest_has_its_name(disk, manager,
     flushed, count = log.log_end_offset, log.segment_count
     while log.segment_count == count:
         append(log, payload=bytes(100))
-    log.advance_log_start(log._segments.active.base_offset)
+    log.retention.advance_log_start(log.segments.active.base_offset)
     disk.lose_power(random.Random(seed))
     assert started(disk).logs[TP].log_end_offset >= flushed
 
@@ -247,10 +247,10 @@ def test_a_log_that_is_emptied_at_its_start_does_not_go_back_behind_it(change):
         flushed, count = log.log_end_offset, log.segment_count
         while log.segment_count == count:
             append(log, payload=bytes(100))
-        log.advance_log_start(log._segments.active.base_offset)
+        log.retention.advance_log_start(log.segments.active.base_offset)
         disk.crash_after = disk.changes + change
         with suppress(CrashError):
-            log.truncate_to(log.log_start_offset)
+            log.truncation.truncate_to(log.log_start_offset)
         disk.lose_power(random.Random(seed))
         assert started(disk).logs[TP].log_end_offset >= flushed
 
@@ -267,8 +267,8 @@ def test_a_compacted_log_that_begins_anew_further_on_keeps_no_old_segment_before
         log.flush()
         disk.crash_after = disk.changes + change
         with suppress(CrashError):
-            log.truncate_fully_and_start_at(100)
+            log.truncation.truncate_fully_and_start_at(100)
         disk.lose_power(random.Random(seed))
         again = started(disk, compacted).logs[TP]
-        begin = again._segments.first.base_offset
+        begin = again.segments.first.base_offset
         assert offsets_of(read_all(again)) == list(range(begin, again.log_end_offset))

@@ -62,7 +62,7 @@ def written(*, is_clean: bool) -> tuple[dict[Path, bytes], PartitionLog]:
     while log.segment_count < 3:
         append(log, payload=bytes(60), epoch=1, timestamp_ms=1000 + log.log_end_offset)
     log.flush()
-    log.advance_log_start(1)
+    log.retention.advance_log_start(1)
     manager.write_recovery_points()
     manager.write_log_starts()
     manager.checkpoint_high_watermarks({TP: 3})
@@ -103,7 +103,7 @@ def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean, cap
     files, _ = written(is_clean=is_clean)
     whole = opened(disk_of(files)).logs[TP]
     expected = read_all(whole)
-    aborted = whole.aborted_transactions(0, whole.log_end_offset)
+    aborted = whole.reads.aborted_transactions(0, whole.log_end_offset)
     assert aborted
     kinds = {kind_of(path) for path in files}
     assert kinds >= {".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"}
@@ -129,7 +129,7 @@ def test_a_damaged_file_beside_the_records_costs_no_record(damage, is_clean, cap
                 assert log.log_end_offset == whole.log_end_offset, where
             else:
                 assert start == 1 and log.log_end_offset == whole.log_end_offset, where
-                assert log.aborted_transactions(0, log.log_end_offset) == aborted, where
+                assert log.reads.aborted_transactions(0, log.log_end_offset) == aborted, where
                 if path.suffix == ".txnindex" and is_clean:
                     is_told = f"index damaged, rebuilding file={path}" in caplog.text
                     assert is_told == (damaged != data), where

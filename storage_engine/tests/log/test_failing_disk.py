@@ -76,7 +76,7 @@ def test_large_appends_are_written_in_parts(tmp_path):
             return self.real_pwrite(descriptor, data, position)
 
     log = open_log(tmp_path, LogConfig(), disk=Watched())
-    log.start_leader_epoch(0)
+    log.leader_appends.start_epoch(0)
     sizes.clear()
     payload = bytes(range(251)) * 2000
     append(log, payload=payload)
@@ -111,7 +111,7 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(tmp_path):
     disk.failing = True
     batch = make_batch()
     for _ in range(9000):
-        log.append_as_leader(batch, leader_epoch=0, now_ms=0)
+        log.leader_appends.append(batch, leader_epoch=0, now_ms=0)
     disk.failing = False
     assert read_one(log, 8000).end_offset == 8001
     log.close()
@@ -122,11 +122,11 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(tmp_path):
 def test_an_append_that_fails_after_the_roll_leaves_a_log_that_goes_on(tmp_path):
     disk = FullDisk()
     log = open_log(tmp_path, LogConfig(segment_bytes=1000), disk=disk)
-    log.append_as_follower(make_batch(payload=bytes(900), epoch=0))
+    log.follower_appends.append(make_batch(payload=bytes(900), epoch=0))
     room_for_the_roll = 200
     disk.room = room_for_the_roll
     with pytest.raises(LogStorageError, match="No space left"):
-        log.append_as_follower(make_batch(payload=bytes(900), epoch=0, base_offset=50))
+        log.follower_appends.append(make_batch(payload=bytes(900), epoch=0, base_offset=50))
     assert log.segment_count == 2
     disk.room = 1 << 40
     end = log.log_end_offset

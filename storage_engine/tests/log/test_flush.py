@@ -54,8 +54,8 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
     log = open_log(tmp_path, disk=disk)
     fill(log, 60)
     log.flush()
-    sealed = [f"{segment.base_offset:020d}" for segment in log._segments.all[:-1]]
-    active = f"{log._segments.active.base_offset:020d}"
+    sealed = [f"{segment.base_offset:020d}" for segment in log.segments.all[:-1]]
+    active = f"{log.segments.active.base_offset:020d}"
     assert len(sealed) > 1
     suffixes = (".log", ".index", ".timeindex")
     expected = {stem + suffix for stem in sealed for suffix in suffixes}
@@ -124,7 +124,7 @@ def test_a_job_that_a_truncation_overtook_counts_for_nothing(tmp_path):
     log = open_log(tmp_path)
     fill(log, 30)
     job = log.prepare_flush()
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
     fill(log, 30)
     job.run()
     job.finish()
@@ -180,7 +180,7 @@ def test_closing_after_a_truncation_brings_the_cut_to_the_medium(tmp_path):
     log = open_log(tmp_path, disk=disk)
     fill(log, 5)
     log.flush()
-    log.truncate_to(3)
+    log.truncation.truncate_to(3)
     disk.synced.clear()
     log.close()
     assert f"{0:020d}.log" in disk.synced

@@ -48,10 +48,10 @@ def test_a_log_that_is_opened_again_is_as_strict_as_before(tmp_path, clean):
 @pytest.mark.parametrize("snapshots_stay", [True, False])
 def test_truncation_makes_a_log_no_laxer(tmp_path, snapshots_stay):
     log = long_lived(tmp_path)
-    log.advance_log_start(15)
+    log.retention.advance_log_start(15)
     if not snapshots_stay:
-        log._snapshots.remove_all()
-    log.truncate_to(38)
+        log.snapshots.remove_all()
+    log.truncation.truncate_to(38)
     assert log.producer_state.forgotten_to <= 9
     with pytest.raises(OutOfOrderSequenceError):
         append(log, producer=(10, 0, 1))
@@ -59,7 +59,7 @@ def test_truncation_makes_a_log_no_laxer(tmp_path, snapshots_stay):
 
 def test_deleted_records_take_no_producer_with_them(tmp_path):
     log = long_lived(tmp_path)
-    log.advance_log_start(log.log_end_offset)
+    log.retention.advance_log_start(log.log_end_offset)
     assert log.producer_state.forgotten_to == 9
     assert append(log, producer=(4, 0, 39)).base_offset == 40
     assert_strict_above_9(log)
@@ -68,7 +68,7 @@ def test_deleted_records_take_no_producer_with_them(tmp_path):
 def test_a_replica_of_a_log_that_begins_later_knows_of_nobody(tmp_path):
     follower = open_log(tmp_path, CONFIG)
     assert follower.producer_state.forgotten_to == NONE_FORGOTTEN
-    follower.truncate_fully_and_start_at(100)
+    follower.truncation.truncate_fully_and_start_at(100)
     assert follower.producer_state.forgotten_to == ANY_FORGOTTEN
     assert append(follower, producer=(1 << 40, 0, 7)).base_offset == 100
 
@@ -76,16 +76,16 @@ def test_a_replica_of_a_log_that_begins_later_knows_of_nobody(tmp_path):
 def test_a_refused_append_of_junk_changes_nothing(tmp_path):
     log = open_log(tmp_path, CONFIG)
     for data in (b"", bytes(20), bytes(200)):
-        log.note_refused(memoryview(data))
-    log.note_refused(make_batch())
+        log.leader_appends.note_refused(memoryview(data))
+    log.leader_appends.note_refused(make_batch())
     assert append(log, producer=(9, 0, 0)).base_offset == 0
 
 
 def test_of_a_refused_append_the_first_batch_counts(tmp_path):
     log = open_log(tmp_path, CONFIG)
-    log.truncate_fully_and_start_at(100)
+    log.truncation.truncate_fully_and_start_at(100)
     both = join(make_batch(producer=(9, 0, 3)), make_batch(producer=(9, 0, 4)))
-    log.note_refused(both)
+    log.leader_appends.note_refused(both)
     with pytest.raises(OutOfOrderSequenceError):
         append(log, producer=(9, 0, 4))
-    assert log.append_as_leader(both, leader_epoch=0, now_ms=1).base_offset == 100
+    assert log.leader_appends.append(both, leader_epoch=0, now_ms=1).base_offset == 100

@@ -77,7 +77,7 @@ def test_a_refused_append_leaves_the_log_as_it_was(tmp_path, disk, space):
     with pytest.raises(LogFullError):
         append(log, producer=(9, 0, 0))
     with pytest.raises(LogFullError):
-        log.append_as_follower(make_batch(base_offset=end, epoch=7))
+        log.follower_appends.append(make_batch(base_offset=end, epoch=7))
     assert read_all(log) == headers
     assert log.latest_epoch == 0
     assert log.producer_state.get(9) is None
@@ -108,7 +108,7 @@ def test_retention_makes_room_on_a_disk_without_any(tmp_path, disk):
     for epoch in range(10):
         fill(log, 3, epoch=epoch)
     disk.room[tmp_path] = 0
-    assert log.delete_old_segments(
-        10_000_000, log.segment_count and log._segments.active.base_offset
+    assert log.retention.delete_old_segments(
+        10_000_000, log.segment_count and log.segments.active.base_offset
     )
     assert log.log_start_offset > 0

@@ -8,7 +8,13 @@ import pytest
 
 from storage_engine.core.errors import LogFullError
 from storage_engine.tests.log.compaction_support import CONFIG, fill_keys, put, rows
-from storage_engine.tests.log.support import join, make_batch, open_log, read_all
+from storage_engine.tests.log.support import (
+    SavedOffsets,
+    join,
+    make_batch,
+    open_log,
+    read_all,
+)
 
 
 class Notes:
@@ -31,22 +37,21 @@ def test_a_pass_that_can_not_note_what_it_needs_is_begun_when_there_is_room(tmp_
     log = open_log(
         tmp_path,
         CONFIG,
-        on_recovery_point_lowered=notes.write,
-        saved_recovery_point=lambda: saved,
+        checkpoints=SavedOffsets(notes.write, saved),
     )
     fill_keys(log, 5, 9)
     log.flush()
-    plan = log.plan_compaction(1_000_000, log.log_end_offset)
+    plan = log.compaction.plan(1_000_000, log.log_end_offset)
     notes.is_full = True
     for _ in range(2):
         with pytest.raises(LogFullError):
-            log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=1_000_000)
+            log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=1_000_000)
     notes.is_full = False
     content = rows(log)
-    job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=1_000_000)
+    job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=1_000_000)
     assert notes.count
     job.work()
-    while log.compaction.advance(job):
+    while log.cleaning.advance(job):
         job.work()
     assert 0 < len(rows(log)) < len(content)
     log.close()
@@ -55,16 +60,16 @@ def test_a_pass_that_can_not_note_what_it_needs_is_begun_when_there_is_room(tmp_
 def test_a_follower_that_can_not_note_a_gap_stores_it_when_there_is_room(tmp_path):
     notes = Notes()
     config = replace(CONFIG, cleanup_policy="delete")
-    log = open_log(tmp_path, config, on_recovery_point_lowered=notes.write)
-    log.append_as_follower(make_batch(2))
+    log = open_log(tmp_path, config, checkpoints=SavedOffsets(notes.write))
+    log.follower_appends.append(make_batch(2))
     answer = join(make_batch(1, base_offset=7), make_batch(1, base_offset=8))
     notes.is_full = True
     for _ in range(2):
         with pytest.raises(LogFullError):
-            log.append_as_follower(answer)
+            log.follower_appends.append(answer)
     assert log.log_end_offset == 2
     notes.is_full = False
-    log.append_as_follower(answer)
+    log.follower_appends.append(answer)
     assert notes.count == 1
     assert [header.base_offset for header in read_all(log)] == [0, 7, 8]
     assert put(log, [(b"key", b"value")]) == 9

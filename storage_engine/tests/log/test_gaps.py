@@ -11,7 +11,13 @@ from storage_engine.log.files.checkpoints import CLEANER_OFFSETS_FILE, read_offs
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put, rows
-from storage_engine.tests.log.support import join, make_batch, open_log, read_all
+from storage_engine.tests.log.support import (
+    SavedOffsets,
+    join,
+    make_batch,
+    open_log,
+    read_all,
+)
 
 DELETED = replace(CONFIG, cleanup_policy="delete")
 
@@ -24,7 +30,7 @@ class Saved:
         self.count = 0
 
     def of(self, log: PartitionLog) -> None:
-        self.first_dirty_offset = log.compaction.first_dirty_offset
+        self.first_dirty_offset = log.cleaning.first_dirty_offset
         self.count += 1
 
 
@@ -35,9 +41,9 @@ def killed_and_opened(path: Path, log: PartitionLog, saved: Saved) -> PartitionL
 
 def test_a_replica_of_a_log_that_was_compacted_once_keeps_what_stands_behind_a_gap(tmp_path):
     saved = Saved()
-    log: PartitionLog = open_log(tmp_path, DELETED, on_recovery_point_lowered=lambda: saved.of(log))
-    log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
-    log.append_as_follower(make_batch(1, base_offset=9))
+    log: PartitionLog = open_log(tmp_path, DELETED, checkpoints=SavedOffsets(lambda: saved.of(log)))
+    log.follower_appends.append(join(make_batch(2), make_batch(1, base_offset=7)))
+    log.follower_appends.append(make_batch(1, base_offset=9))
     assert saved.count == 1, "written once, not with every gap"
     assert log.producer_state.forgotten_to == ANY_FORGOTTEN, (
         "the records of a producer may be among the missing"
@@ -49,8 +55,8 @@ def test_a_replica_of_a_log_that_was_compacted_once_keeps_what_stands_behind_a_g
 
 def test_the_first_batch_of_a_replica_may_lie_behind_a_gap(tmp_path):
     saved = Saved()
-    log: PartitionLog = open_log(tmp_path, DELETED, on_recovery_point_lowered=lambda: saved.of(log))
-    log.append_as_follower(make_batch(1, base_offset=7))
+    log: PartitionLog = open_log(tmp_path, DELETED, checkpoints=SavedOffsets(lambda: saved.of(log)))
+    log.follower_appends.append(make_batch(1, base_offset=7))
     again = killed_and_opened(tmp_path, log, saved)
     assert [header.base_offset for header in read_all(again)] == [7]
 
@@ -74,7 +80,7 @@ def test_a_log_that_is_killed_in_or_after_its_first_pass_keeps_what_stands_behin
 ):
     """A broker opens its logs before it knows the policies of their topics."""
     saved = Saved()
-    log: PartitionLog = open_log(tmp_path, CONFIG, on_recovery_point_lowered=lambda: saved.of(log))
+    log: PartitionLog = open_log(tmp_path, CONFIG, checkpoints=SavedOffsets(lambda: saved.of(log)))
     for number in range(60):
         put(log, [(b"%d" % (number % 7), b"%d" % number + bytes(60))])
     assert compact(log)
@@ -87,9 +93,9 @@ def test_a_log_that_is_killed_in_or_after_its_first_pass_keeps_what_stands_behin
 def test_a_new_replica_of_a_compacted_log_keeps_what_stands_behind_its_gaps(tmp_path):
     """It has copied the gaps, and was killed before it compacted anything itself."""
     saved = Saved()
-    log: PartitionLog = open_log(tmp_path, CONFIG, on_recovery_point_lowered=lambda: saved.of(log))
-    log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
-    log.append_as_follower(make_batch(1, base_offset=9))
+    log: PartitionLog = open_log(tmp_path, CONFIG, checkpoints=SavedOffsets(lambda: saved.of(log)))
+    log.follower_appends.append(join(make_batch(2), make_batch(1, base_offset=7)))
+    log.follower_appends.append(make_batch(1, base_offset=9))
     headers = read_all(log)
     assert len(headers) == 3
     assert read_all(killed_and_opened(tmp_path, log, saved)) == headers
@@ -97,10 +103,10 @@ def test_a_new_replica_of_a_compacted_log_keeps_what_stands_behind_its_gaps(tmp_
 
 def test_a_log_that_ends_before_what_was_clean_may_have_gaps_all_the_same(tmp_path):
     log = open_log(tmp_path, DELETED)
-    log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
+    log.follower_appends.append(join(make_batch(2), make_batch(1, base_offset=7)))
     log.close_without_flush()
     again = open_log(tmp_path, DELETED, first_dirty_offset=1000)
-    assert again.compaction.first_dirty_offset == 1
+    assert again.cleaning.first_dirty_offset == 1
     assert again.log_end_offset == 8
 
 

@@ -36,7 +36,7 @@ def log_of(logs: LogManager) -> PartitionLog:
 
 def cut_at_a_batch(disk: SimulatedDisk, log: PartitionLog, number: int) -> int:
     """Takes the last batch of a segment, as a crash may; the offset where the segment ends now."""
-    segment = log._segments.all[number]
+    segment = log.segments.all[number]
     descriptor = disk.open_existing(segment.file.path)
     headers = list(iter_headers(memoryview(disk.pread(descriptor, segment.size, 0))))
     position, header = headers[-1]
@@ -83,12 +83,12 @@ def test_gaps_that_a_follower_copied_stay():
     log = log_of(started(disk))
     offsets = [0, 3, 4, 50, 51, 90, 200]
     for offset in offsets:
-        log.append_as_follower(make_batch(payload=bytes(900), base_offset=offset, epoch=0))
+        log.follower_appends.append(make_batch(payload=bytes(900), base_offset=offset, epoch=0))
     assert log.segment_count > 3
     disk.kill_process()
     again = log_of(started(disk))
     found: list[int] = []
-    while (piece := again.read(found[-1] + 1 if found else 0, max_bytes=1)) is not None:
+    while (piece := again.reads.read(found[-1] + 1 if found else 0, max_bytes=1)) is not None:
         found += [header.base_offset for _, header in iter_headers(piece.view())]
     assert found == offsets
 
@@ -98,7 +98,7 @@ def test_a_gap_too_far_for_an_index_stays():
     log = log_of(started(disk))
     far = 1 << 40
     for offset in (0, 1, far, far + 1):
-        log.append_as_follower(make_batch(base_offset=offset, epoch=0))
+        log.follower_appends.append(make_batch(base_offset=offset, epoch=0))
     disk.kill_process()
     assert log_of(started(disk)).log_end_offset == far + 2
 
@@ -148,7 +148,7 @@ def test_power_losses_at_random_leave_no_hole(seed):
         logs = started(disk)
         log = log_of(logs)
         for number in range(choose.randint(3, 12)):
-            log.append_as_leader(
+            log.leader_appends.append(
                 _keyed(number, choose), leader_epoch=log.latest_epoch + 1, now_ms=5000
             )
             match choose.randrange(8):

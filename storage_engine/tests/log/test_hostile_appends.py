@@ -55,7 +55,9 @@ def files_of(path) -> dict[str, bytes]:
 
 
 def append(log, data: bytes, **options):
-    return log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, now_ms=5000, **options)
+    return log.leader_appends.append(
+        memoryview(bytearray(data)), leader_epoch=0, now_ms=5000, **options
+    )
 
 
 def assert_refused(tmp_path, config: LogConfig, data: bytes, code: ErrorCode) -> None:
@@ -102,9 +104,9 @@ def test_an_odd_batch_is_stored_rolled_indexed_and_found_again(tmp_path, name, c
     count = sum(header.records_count for _, header in iter_headers(data))
     assert log.log_end_offset == 6 + count
     for timestamp_ms in (INT64_MIN, 0, 1000, INT64_MAX):
-        found = log.offset_for_timestamp(timestamp_ms)
+        found = log.reads.offset_for_timestamp(timestamp_ms)
         assert found is None or found.timestamp_ms >= timestamp_ms
-    log.delete_old_segments(5000, log.log_end_offset)
+    log.retention.delete_old_segments(5000, log.log_end_offset)
     log.flush()
     log.close_without_flush()
     again = open_log(tmp_path, config)
@@ -255,7 +257,7 @@ def test_any_change_to_what_a_leader_sends_is_refused_or_leaves_a_log_that_opens
     append(log, GOOD)
     before = files_of(path)
     try:
-        log.append_as_follower(memoryview(data))
+        log.follower_appends.append(memoryview(data))
     except KafkaError:
         assert files_of(path) == before
         assert log.log_end_offset == 3
@@ -283,11 +285,11 @@ def test_a_follower_refuses_what_no_leader_may_send(tmp_path, data):
     append(log, GOOD)
     before = files_of(tmp_path)
     with pytest.raises(KafkaError) as failure:
-        log.append_as_follower(memoryview(bytearray(data)))
+        log.follower_appends.append(memoryview(bytearray(data)))
     assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
     assert files_of(tmp_path) == before
     assert log.log_end_offset == 3
     again = bytearray(GOOD)
     patch(again, 0, base_offset=3, leader_epoch=0)
-    assert log.append_as_follower(memoryview(again)).last_offset == 5
+    assert log.follower_appends.append(memoryview(again)).last_offset == 5
     log.close_without_flush()

@@ -53,7 +53,7 @@ def test_indexes_agree_with_the_log_after_rolls_cuts_and_reopening(tmp_path):
     log = open_log(tmp_path)
     for number in range(80):
         append(log, 1 + number % 3, timestamp_ms=1000 + number * 7 % 31)
-    log.truncate_to(100)
+    log.truncation.truncate_to(100)
     for number in range(40):
         append(log, 1 + number % 3, timestamp_ms=1000 + number)
     log.close()

@@ -34,14 +34,14 @@ def append_for_ever(path: str, seed: int) -> None:
         if action < 0.02 and log.log_end_offset > 50:
             keep = log.log_end_offset - generator.randrange(40)
             print("cut", keep, flush=True)
-            log.truncate_to(keep)
+            log.truncation.truncate_to(keep)
             sequence = log.log_end_offset
         elif action < 0.05:
             log.flush()
         elif action < 0.06:
-            log.start_leader_epoch(log.latest_epoch + 1)
+            log.leader_appends.start_epoch(log.latest_epoch + 1)
         batch = make_batch(1, payload=bytes(generator.randrange(2000)), producer=(5, 0, sequence))
-        end = log.append_as_leader(
+        end = log.leader_appends.append(
             batch, leader_epoch=max(0, log.latest_epoch), now_ms=1
         ).next_offset
         sequence = end

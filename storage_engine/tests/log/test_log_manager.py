@@ -121,7 +121,7 @@ def test_a_damaged_cleaner_checkpoint_takes_no_gap_for_lost_records(tmp_path, ca
     manager = open_manager(tmp_path)
     for tp in (A0, B0):
         log = manager.get_or_create(tp)
-        log.append_as_follower(join(make_batch(2), make_batch(1, base_offset=7)))
+        log.follower_appends.append(join(make_batch(2), make_batch(1, base_offset=7)))
     manager.abandon()
     path = tmp_path / "cleaner-offset-checkpoint"
     data = path.read_bytes()
@@ -289,7 +289,7 @@ def test_high_watermarks_survive_and_never_exceed_the_log(tmp_path):
 def test_the_log_start_survives(tmp_path):
     manager = open_manager(tmp_path)
     fill(manager.get_or_create(A0), 30)
-    manager.logs[A0].advance_log_start(9)
+    manager.logs[A0].retention.advance_log_start(9)
     manager.close()
     assert open_manager(tmp_path).logs[A0].log_start_offset == 9
 
@@ -300,7 +300,7 @@ def test_truncation_below_the_recovery_point_is_on_disk_before_the_next_append(t
     fill(log, 60)
     log.flush()
     manager.write_recovery_points()
-    log.truncate_to(10)
+    log.truncation.truncate_to(10)
     checkpoint = read_offsets(REAL_DISK, tmp_path / "recovery-point-offset-checkpoint")
     assert checkpoint.offsets == {A0: log.log_end_offset}
 
@@ -345,19 +345,19 @@ def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
 def test_where_a_log_is_clean_is_kept_but_not_for_a_partition_made_anew(tmp_path):
     manager = open_manager(tmp_path)
     fill(manager.get_or_create(A0), 30)
-    manager.logs[A0].compaction.first_dirty_offset = 7
+    manager.logs[A0].cleaning.first_dirty_offset = 7
     manager.close()
     again = open_manager(tmp_path)
-    assert again.logs[A0].compaction.first_dirty_offset == 7
+    assert again.logs[A0].cleaning.first_dirty_offset == 7
     path = tmp_path / "cleaner-offset-checkpoint"
     assert read_offsets(REAL_DISK, path).offsets == {A0: 7}
-    again.logs[A0].truncate_to(4)
+    again.logs[A0].truncation.truncate_to(4)
     assert read_offsets(REAL_DISK, path).offsets[A0] in (3, 4)
     again.delete(A0)
     fill(again.get_or_create(A0), 5)
     again.abandon()
     anew = open_manager(tmp_path)
-    assert anew.logs[A0].compaction.first_dirty_offset == 0
+    assert anew.logs[A0].cleaning.first_dirty_offset == 0
     anew.close()
 
 

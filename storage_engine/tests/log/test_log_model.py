@@ -19,7 +19,13 @@ from storage_engine.log.segments.log_segment import offset_in_name
 from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.log.compaction_support import BUFFER_BYTES, compact
 from storage_engine.tests.log.naive_log import Batch, NaiveLog, batches_of, placed
-from storage_engine.tests.log.support import ManualClock, join, open_log, segment_files
+from storage_engine.tests.log.support import (
+    ManualClock,
+    SavedOffsets,
+    join,
+    open_log,
+    segment_files,
+)
 
 SHARE = st.integers(0, 12).map(lambda twelfths: twelfths / 12)
 KEYS = [b"", *(b"%d" % number for number in range(20))]
@@ -81,7 +87,7 @@ class LogMachine:
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             first_dirty_offset=first_dirty_offset,
-            on_recovery_point_lowered=self.save,
+            checkpoints=SavedOffsets(self.save),
         )
 
     @action()
@@ -91,7 +97,7 @@ class LogMachine:
         self.saved = (
             log.log_start_offset,
             log.recovery_point,
-            log.compaction.first_dirty_offset,
+            log.cleaning.first_dirty_offset,
         )
 
     @action(clean=st.booleans())
@@ -134,7 +140,7 @@ class LogMachine:
     @action(4, milliseconds=st.integers(1, 3000))
     def wait(self, milliseconds):
         self.clock.now_ms += milliseconds
-        for path in self.log.take_doomed_files(self.clock.now_ms):
+        for path in self.log.take_deleted_files(self.clock.now_ms):
             path.unlink()
 
     @action()
@@ -186,7 +192,7 @@ class LogMachine:
     def _append(self, data, rows):
         now_ms, naive = self.clock.now_ms, self.naive
         buffer = memoryview(bytearray(data))
-        result = self.log.append_as_leader(buffer, leader_epoch=self.epoch, now_ms=now_ms)
+        result = self.log.leader_appends.append(buffer, leader_epoch=self.epoch, now_ms=now_ms)
         assert result.base_offset == naive.end
         if naive.config.stamps_append_time:
             rows = [(key, value, now_ms) for key, value, _ in rows]
@@ -213,7 +219,7 @@ class LogMachine:
             size += len(data)
             offset = batch.next_offset
         data = join(*(memoryview(batch.data) for run in runs for batch in run))
-        assert self.log.append_as_follower(data).next_offset == offset
+        assert self.log.follower_appends.append(data).next_offset == offset
         if gap:
             self.naive.expect_gaps()
         for run in runs:
@@ -225,7 +231,7 @@ class LogMachine:
     @action()
     def new_leader(self):
         self.epoch += 1
-        self.log.start_leader_epoch(self.epoch)
+        self.log.leader_appends.start_epoch(self.epoch)
 
     @action(4, share=st.sampled_from([0.3, 0.9, 1, 1]))
     def replicate(self, share):
@@ -237,7 +243,7 @@ class LogMachine:
     def truncate(self, count):
         offset = max(self.naive.end - count, self.naive.start, self.compacted)
         self.naive.truncate(offset, self.clock.now_ms)
-        assert self.log.truncate_to(offset) == self.naive.end
+        assert self.log.truncation.truncate_to(offset) == self.naive.end
         self.high_watermark = min(self.high_watermark, self.naive.end)
 
     @action(
@@ -253,22 +259,22 @@ class LogMachine:
         offset = naive.end + distance if how == "behind" else max(0, naive.start - distance)
         if how == "behind":
             naive.begin_anew(offset, self.clock.now_ms)
-            self.log.truncate_fully_and_start_at(offset)
+            self.log.truncation.truncate_fully_and_start_at(offset)
         else:
             naive.truncate(offset, self.clock.now_ms)
-            assert self.log.truncate_to(offset) == naive.end
+            assert self.log.truncation.truncate_to(offset) == naive.end
         self.high_watermark = self.compacted = naive.end
 
     @action(count=COUNTS)
     def delete_records(self, count):
         offset = min(self.naive.start + count, self.naive.end)
-        assert self.log.advance_log_start(offset) == (offset > self.naive.start)
+        assert self.log.retention.advance_log_start(offset) == (offset > self.naive.start)
         self.naive.delete_records(offset)
 
     @action(4)
     def apply_retention(self):
         now_ms = self.clock.now_ms
-        count = self.log.delete_old_segments(now_ms, self.high_watermark)
+        count = self.log.retention.delete_old_segments(now_ms, self.high_watermark)
         assert count == self.naive.apply_retention(now_ms, self.high_watermark)
 
     @action(
@@ -299,7 +305,7 @@ class LogMachine:
         )
         if not is_due:
             return
-        reached = log.compaction.first_dirty_offset
+        reached = log.cleaning.first_dirty_offset
         assert reached == goal or (dirty < reached < goal and keys_max_bytes == SEVERAL_KEYS_BYTES)
         naive.compact(reached, now_ms, self._found())
         self.compacted = max(self.compacted, goal)
@@ -311,7 +317,7 @@ class LogMachine:
         naive = self.naive
         offset = naive.start + int((naive.end - naive.start) * share)
         bound = offset + int((naive.end - offset) * bound_share)
-        piece = self.log.read(offset, max_bytes=max_bytes, max_offset=bound)
+        piece = self.log.reads.read(offset, max_bytes=max_bytes, max_offset=bound)
         expected = [b.data for b in naive.batches if b.next_offset > offset]
         expected = expected[: len([b for b in naive.batches if offset < b.next_offset <= bound])]
         if piece is None:
@@ -328,14 +334,14 @@ class LogMachine:
         bound = self.naive.boundary(share, self.naive.start)
         records = self.naive.records(bound)
         late = [record for record in records if record.timestamp_ms >= timestamp_ms]
-        found = self.log.offset_for_timestamp(timestamp_ms, bound)
+        found = self.log.reads.offset_for_timestamp(timestamp_ms, bound)
         self._check_found(found, late[0] if late else None)
 
     @action(share=SHARE)
     def find_latest_time(self, share):
         bound = self.naive.boundary(share, self.naive.start)
         records = [r for r in self.naive.records(bound) if r.timestamp_ms >= 0]
-        found = self.log.offset_of_largest_timestamp(bound)
+        found = self.log.reads.offset_of_largest_timestamp(bound)
         self._check_found(found, max(records, key=lambda r: r.timestamp_ms, default=None))
 
     def _check_found(self, found, record):
@@ -374,9 +380,9 @@ class LogMachine:
     def _check_batches(self):
         log, naive = self.log, self.naive
         assert (log.log_start_offset, log.log_end_offset) == (naive.start, naive.end)
-        assert log.compaction.first_dirty_offset == naive.first_dirty
+        assert log.cleaning.first_dirty_offset == naive.first_dirty
         position, data = naive.start, b""
-        while (piece := log.read(position, max_bytes=700)) is not None:
+        while (piece := log.reads.read(position, max_bytes=700)) is not None:
             assert piece.end_offset > position
             data += bytes(piece.view())
             position = piece.end_offset

@@ -44,8 +44,10 @@ def other(manager: LogManager, folders: list[Path]) -> Path:
 
 def copy(future) -> None:
     future.bring_in_line()
-    while (piece := future.current.read(future.log.log_end_offset, max_bytes=700)) is not None:
-        future.log.append_as_follower(piece.view())
+    while (
+        piece := future.current.reads.read(future.log.log_end_offset, max_bytes=700)
+    ) is not None:
+        future.log.follower_appends.append(piece.view())
 
 
 def move(manager: LogManager, path: Path) -> None:
@@ -76,8 +78,8 @@ def test_everything_is_as_it_was_in_the_other_folder_and_after_a_restart(tmp_pat
     append(log, producer=(9, 0, 0))
     fill(log, 40, epoch=1)
     # A producer whose batch is deleted, and an epoch that has written nothing.
-    log.advance_log_start(40)
-    log.start_leader_epoch(5)
+    log.retention.advance_log_start(40)
+    log.leader_appends.start_epoch(5)
     before = state_of(log)
     assert before[0] == 40 and (9, 0) in [each[:2] for each in before[4]]
     target = other(manager, folders)
@@ -110,7 +112,7 @@ def prepared(tmp_path: Path) -> tuple[SimulatedDisk, list[Path], LogManager]:
     disk, folders = simulated(tmp_path)
     manager = open_manager(folders, disk)
     fill(manager.get_or_create(TP), 25, epoch=1)
-    manager.logs[TP].advance_log_start(10)
+    manager.logs[TP].retention.advance_log_start(10)
     manager.logs[TP].flush()
     manager.write_log_starts()
     manager.write_recovery_points()
@@ -167,7 +169,7 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     fill(log, 20, epoch=1)
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
     copy(future)
-    log.truncate_to(12)
+    log.truncation.truncate_to(12)
     append(log, 5, epoch=3)
     assert future.lag == 0 or future.log.log_end_offset > 12
     copy(future)
@@ -176,8 +178,8 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     log = manager.logs[TP]
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
     copy(future)
-    log.truncate_fully_and_start_at(3)
-    assert future.is_stale
+    log.truncation.truncate_fully_and_start_at(3)
+    assert future.cuts.begun_anew
     manager.close()
 
 
@@ -187,7 +189,7 @@ def test_a_start_that_moves_beyond_the_copy_takes_it_along(tmp_path):
     log = manager.get_or_create(TP)
     fill(log, 20)
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
-    log.advance_log_start(30)
+    log.retention.advance_log_start(30)
     copy(future)
     manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert manager.logs[TP].log_start_offset == 30
@@ -265,22 +267,22 @@ def test_a_cut_that_ends_for_want_of_descriptors_is_known_to_the_copy(tmp_path):
         first = disk.opens + 1 + calls
         disk.short_at = range(first, first + 1)
         try:
-            log.truncate_to(22)
+            log.truncation.truncate_to(22)
         except LogShortageError:
             if log.is_cut_short:
                 times_cut_short += 1
-                assert future.is_stale
-                future.is_stale = False
+                assert future.cuts.begun_anew
+                future.cuts.begun_anew = False
                 log.open_again()
-                assert future.is_stale and future.lowest_cut is None
-                log.truncate_to(15)
-                assert future.lowest_cut == log.log_end_offset
+                assert future.cuts.begun_anew and future.cuts.lowest_end_offset is None
+                log.truncation.truncate_to(15)
+                assert future.cuts.lowest_end_offset == log.log_end_offset
         is_over = disk.opens < first
         disk.short_at = range(0)
         # A leader's log goes on where the cut has left it.
         for _ in range(40):
             append(log, epoch=3)
-        if future.is_stale:
+        if future.cuts.begun_anew:
             future = manager.moves.begin(TP, target)
         copy(future)
         expected = read_all(log)
@@ -356,7 +358,7 @@ def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(t
     names = disk.list_names(log.directory)
     bases = [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
     end = max(base for base in bases if base and base - 1 not in kept)
-    log.truncate_to(end)
+    log.truncation.truncate_to(end)
     assert log.log_end_offset == end > rows_below_the_end(log)[-1].offset + 1
     expected = rows_below_the_end(log)
     future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
@@ -374,7 +376,7 @@ def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(t
 
 def rows_below_the_end(log) -> list:
     found, position = [], log.log_start_offset
-    while (piece := log.read(position, max_bytes=700)) is not None:
+    while (piece := log.reads.read(position, max_bytes=700)) is not None:
         found += compaction_support.rows_of(piece.view(), position)
         position = piece.end_offset
     return found
@@ -390,7 +392,7 @@ def test_unknown_folders_and_names_without_room_are_refused(tmp_path):
     log = manager.get_or_create(long)
     with pytest.raises(KafkaError, match="no room"):
         manager.moves.begin(long, manager.folder_at(folders[1]))
-    log.append_as_leader(make_batch(), leader_epoch=0, now_ms=0)
+    log.leader_appends.append(make_batch(), leader_epoch=0, now_ms=0)
     manager.close()
 
 

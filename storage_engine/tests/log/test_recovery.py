@@ -175,7 +175,7 @@ def test_damaged_indexes_change_no_answer(tmp_path, suffix, damage):
     fill(log, 30)
     headers = read_all(log)
     end = log.log_end_offset
-    answers = {ts: log.offset_for_timestamp(ts) for ts in (0, 1000, end)}
+    answers = {ts: log.reads.offset_for_timestamp(ts) for ts in (0, 1000, end)}
     log.close()
     index = segment_files(tmp_path / "good", suffix)[0]
     original = index.read_bytes()
@@ -200,7 +200,7 @@ def test_damaged_indexes_change_no_answer(tmp_path, suffix, damage):
             assert read_header(piece.view()) == header, position
         assert read_all(again, max_bytes=300) == headers, position
         for timestamp, answer in answers.items():
-            assert again.offset_for_timestamp(timestamp) == answer, position
+            assert again.reads.offset_for_timestamp(timestamp) == answer, position
         again.close()
         shutil.rmtree(folder)
 
@@ -303,7 +303,7 @@ def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, su
     fill(log, 30)
     append(log, timestamp_ms=5)
     headers, end = read_all(log), log.log_end_offset
-    largest = log.offset_of_largest_timestamp()
+    largest = log.reads.offset_of_largest_timestamp()
     assert largest is not None
     log.close()
     path = segment_files(tmp_path, suffix)[0]
@@ -314,8 +314,8 @@ def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, su
         path.write_bytes(bytes(size) if damage == "zero" else b"")
     again = open_log(tmp_path, LogConfig(), clean=True, recovery_point=end)
     assert read_all(again) == headers
-    assert again.offset_of_largest_timestamp() == largest
-    assert again.delete_old_segments(largest.timestamp_ms, high_watermark=end) == 0
+    assert again.reads.offset_of_largest_timestamp() == largest
+    assert again.retention.delete_old_segments(largest.timestamp_ms, high_watermark=end) == 0
 
 
 def test_a_damaged_first_batch_that_the_time_index_names_is_met_by_no_error_at_a_clean_start(

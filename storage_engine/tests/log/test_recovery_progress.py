@@ -27,10 +27,10 @@ def test_what_a_recovery_will_go_through_is_known_before(tmp_path):
     log = open_log(tmp_path)
     fill(log, 60)
     log.close()
-    sizes = [segment.size for segment in log._segments]
+    sizes = [segment.size for segment in log.segments]
     assert len(sizes) > 3
     assert bytes_to_check(REAL_DISK, [(log.directory, 0)]) == sum(sizes)
-    third = log._segments.all[2].base_offset
+    third = log.segments.all[2].base_offset
     assert bytes_to_check(REAL_DISK, [(log.directory, third + 1)]) == sum(sizes[2:])
     recovered = open_log(tmp_path, recovery_point=third + 1)
     assert recovered.recovered_bytes == sum(sizes[2:])

@@ -24,21 +24,21 @@ def test_old_segments_go_and_their_files_after_the_delay(tmp_path):
     log = open_log(tmp_path, small(retention_ms=1000, file_delete_delay_ms=60_000), clock=clock)
     fill(log, 30)
     end = log.log_end_offset
-    assert log.delete_old_segments(clock.now_ms, high_watermark=end) > 3
+    assert log.retention.delete_old_segments(clock.now_ms, high_watermark=end) > 3
     assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (end, end, 1)
-    assert log.take_doomed_files(clock.now_ms) == []
-    doomed = log.take_doomed_files(clock.now_ms + 60_000)
+    assert log.take_deleted_files(clock.now_ms) == []
+    doomed = log.take_deleted_files(clock.now_ms + 60_000)
     assert sorted(doomed) == sorted(log.directory.glob("*.deleted"))
-    assert log.take_doomed_files(clock.now_ms + 60_000) == []
+    assert log.take_deleted_files(clock.now_ms + 60_000) == []
     assert append(log).base_offset == end
 
 
 def test_segments_that_are_not_committed_stay(tmp_path):
     log = open_log(tmp_path, small(retention_ms=1000))
     fill(log, 30)
-    log.delete_old_segments(10_000, high_watermark=20)
+    log.retention.delete_old_segments(10_000, high_watermark=20)
     assert 0 < log.log_start_offset <= 20
-    assert log.delete_old_segments(10_000, high_watermark=20) == 0
+    assert log.retention.delete_old_segments(10_000, high_watermark=20) == 0
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -46,13 +46,13 @@ def test_a_segment_that_ends_at_the_log_start_goes_when_the_next_one_has_begun(t
     """All was deleted while it was the newest; nothing may ever move the start again."""
     config = small(retention_ms=-1, file_delete_delay_ms=0, cleanup_policy=policy)
     for drop in (
-        lambda log: log.advance_log_start(log.log_start_offset),
-        lambda log: log.delete_old_segments(0, high_watermark=log.log_end_offset),
+        lambda log: log.retention.advance_log_start(log.log_start_offset),
+        lambda log: log.retention.delete_old_segments(0, high_watermark=log.log_end_offset),
     ):
         log = open_log(tmp_path, small())
         append(log, 2, payload=bytes(400))
         start = log.log_end_offset
-        assert log.advance_log_start(start)
+        assert log.retention.advance_log_start(start)
         while log.segment_count < 3:
             append(log, payload=bytes(200))
         log.update_config(config)
@@ -66,7 +66,7 @@ def test_retention_by_size_keeps_the_newest_segments(tmp_path):
     log = open_log(tmp_path, small(retention_ms=-1, retention_bytes=1200))
     fill(log, 40)
     end = log.log_end_offset
-    assert log.delete_old_segments(0, high_watermark=end) > 3
+    assert log.retention.delete_old_segments(0, high_watermark=end) > 3
     assert 1200 <= log.size_in_bytes < 1700
     assert log.log_end_offset == end
     assert read_all(log)[0].base_offset == log.log_start_offset
@@ -76,7 +76,7 @@ def test_a_compacted_log_loses_nothing_to_retention(tmp_path):
     log = open_log(tmp_path)
     fill(log, 40)
     log.update_config(small(retention_ms=1, retention_bytes=1, cleanup_policy="compact"))
-    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
+    assert log.retention.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
     assert log.log_start_offset == 0
 
 
@@ -84,13 +84,13 @@ def test_a_policy_of_both_deletes_too(tmp_path):
     log = open_log(tmp_path)
     fill(log, 40)
     log.update_config(small(retention_ms=1, cleanup_policy="compact,delete"))
-    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) > 0
+    assert log.retention.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) > 0
 
 
 def test_without_limits_nothing_goes(tmp_path):
     log = open_log(tmp_path, small(retention_ms=-1, retention_bytes=-1))
     fill(log, 40)
-    assert log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
+    assert log.retention.delete_old_segments(1 << 50, high_watermark=log.log_end_offset) == 0
 
 
 def test_a_damaged_time_index_does_not_make_young_segments_old(tmp_path):
@@ -101,8 +101,8 @@ def test_a_damaged_time_index_does_not_make_young_segments_old(tmp_path):
     for path in log.directory.glob("*.timeindex"):
         path.write_bytes(bytes(path.stat().st_size))
     again = open_log(tmp_path, small(retention_ms=1000), clean=True, recovery_point=end)
-    assert again.delete_old_segments(1900, high_watermark=end) == 0
-    assert again.delete_old_segments(10_000, high_watermark=end) > 3
+    assert again.retention.delete_old_segments(1900, high_watermark=end) == 0
+    assert again.retention.delete_old_segments(10_000, high_watermark=end) > 3
 
 
 def test_idle_producers_are_forgotten_by_our_clock_not_by_record_time(tmp_path):
@@ -134,10 +134,10 @@ def test_one_odd_timestamp_does_not_keep_the_log_for_ever(odd_ms, reopened):
         log = open_log(
             Path("/data"), config, clock=clock, disk=disk, clean=True, recovery_point=end
         )
-    assert log.delete_old_segments(clock.now_ms, end) > 0
+    assert log.retention.delete_old_segments(clock.now_ms, end) > 0
     kept = log.log_start_offset
     assert 15 < kept < end, "only what is older than a day goes"
-    assert log.delete_old_segments(clock.now_ms + 2 * DAY_MS, end) > 0
+    assert log.retention.delete_old_segments(clock.now_ms + 2 * DAY_MS, end) > 0
     assert log.log_start_offset == end
 
 
@@ -177,12 +177,12 @@ def test_a_named_policy_decides_and_never_beyond_what_is_committed(tmp_path):
     policy = load_policy(f"{__name__}:KeepsTwo")
     log = open_log(tmp_path, small(retention_ms=-1))
     fill(log, 30)
-    assert log.delete_old_segments(0, 20, policy) > 0
+    assert log.retention.delete_old_segments(0, 20, policy) > 0
     assert log.log_start_offset <= 20
-    log.delete_old_segments(0, log.log_end_offset, policy)
+    log.retention.delete_old_segments(0, log.log_end_offset, policy)
     assert log.segment_count == 2
     end = log.log_end_offset
-    log.delete_old_segments(0, end, Answers(10**9))
+    log.retention.delete_old_segments(0, end, Answers(10**9))
     assert (log.log_start_offset, log.log_end_offset) == (end, end)
     assert append(log).base_offset == end
 
@@ -192,9 +192,9 @@ def test_a_policy_that_fails_deletes_nothing(tmp_path, policy):
     log = open_log(tmp_path, small(retention_ms=1000))
     fill(log, 30)
     with pytest.raises(DeletionPolicyError, match=type(policy).__name__):
-        log.delete_old_segments(10_000, log.log_end_offset, policy)
+        log.retention.delete_old_segments(10_000, log.log_end_offset, policy)
     assert log.log_start_offset == 0
-    assert log.delete_old_segments(10_000, log.log_end_offset) > 3
+    assert log.retention.delete_old_segments(10_000, log.log_end_offset) > 3
 
 
 @pytest.mark.parametrize(

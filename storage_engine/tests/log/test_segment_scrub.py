@@ -31,7 +31,7 @@ def filled(path: Path, **options) -> PartitionLog:
 
 
 def scrubbed(log: PartitionLog, number: int = 1) -> SegmentScrub:
-    scrub = log.next_scrub(log._segments.all[number].base_offset)
+    scrub = log.repair.next_scrub(log.segments.all[number].base_offset)
     assert scrub is not None
     while not scrub.is_done:
         scrub.step()
@@ -39,7 +39,7 @@ def scrubbed(log: PartitionLog, number: int = 1) -> SegmentScrub:
 
 
 def damage(log: PartitionLog, position: int, data: bytes, number: int = 1) -> Path:
-    path = log._segments.all[number].file.path
+    path = log.segments.all[number].file.path
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)
@@ -55,11 +55,11 @@ def repair(log: PartitionLog, scrub: SegmentScrub, good: bytes) -> None:
             reached = replacements.add(bad, reached, part_of(good, bad.start_offset))
         assert reached == bad.end_offset
         replacements.end_range()
-    job = log.begin_repair(scrub, replacements)
+    job = log.repair.begin(scrub, replacements)
     goes_on = True
     while goes_on:
         job.work()
-        goes_on = log.compaction.advance(job)
+        goes_on = log.cleaning.advance(job)
     replacements.remove()
 
 
@@ -82,18 +82,18 @@ def test_a_sound_log_has_no_bad_range(tmp_path):
 def test_the_active_segment_is_not_checked_until_it_is_closed(tmp_path):
     log = filled(tmp_path)
     last = log.log_end_offset - 1
-    assert log.next_scrub(last) is None
-    log.close_segment_with(last)
-    assert log.next_scrub(last) is None or log.recovery_point == log.log_end_offset
+    assert log.repair.next_scrub(last) is None
+    log.repair.close_segment_with(last)
+    assert log.repair.next_scrub(last) is None or log.recovery_point == log.log_end_offset
     log.flush()
-    assert log.next_scrub(last) is not None
+    assert log.repair.next_scrub(last) is not None
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_damage_is_found_and_repaired_to_the_same_bytes(tmp_path_factory, data):
     log = filled(tmp_path_factory.mktemp("log"))
-    segment = log._segments.all[1]
+    segment = log.segments.all[1]
     path = segment.file.path
     good = path.read_bytes()
     bad = bytearray(good)
@@ -116,7 +116,7 @@ def test_any_damage_is_found_and_repaired_to_the_same_bytes(tmp_path_factory, da
         for a, b in zip(scrub.bad_ranges, scrub.bad_ranges[1:], strict=False)
     )
     repair(log, scrub, good)
-    assert log._segments.all[1].file.path.read_bytes() == good
+    assert log.segments.all[1].file.path.read_bytes() == good
     again = scrubbed(log)
     assert again.bad_ranges == [] and again.indexes_agree
     log.close()
@@ -124,7 +124,7 @@ def test_any_damage_is_found_and_repaired_to_the_same_bytes(tmp_path_factory, da
 
 def test_each_byte_of_a_segment_is_watched(tmp_path):
     log = filled(tmp_path)
-    path = log._segments.all[1].file.path
+    path = log.segments.all[1].file.path
     good = path.read_bytes()
     unseen = []
     for position in range(len(good)):
@@ -137,7 +137,7 @@ def test_each_byte_of_a_segment_is_watched(tmp_path):
 
 def test_only_the_bad_batch_is_named_and_refused_to_readers(tmp_path):
     log = filled(tmp_path)
-    segment = log._segments.all[1]
+    segment = log.segments.all[1]
     batches = [header for _, header in segment.scan()]
     positions = [position for position, _ in segment.scan()]
     damage(log, positions[2] + 70, b"\xff\xff\xff")
@@ -145,19 +145,19 @@ def test_only_the_bad_batch_is_named_and_refused_to_readers(tmp_path):
     (bad,) = scrub.bad_ranges
     assert (bad.start_offset, bad.end_offset) == (batches[2].base_offset, batches[2].next_offset)
     assert (bad.position, bad.end_position) == (positions[2], positions[3])
-    log.note_damage(scrub)
+    log.repair.note_damage(scrub)
     with pytest.raises(CorruptRecordError, match=f"offsets {bad.start_offset} to"):
-        log.read(bad.start_offset, max_bytes=1)
-    piece = log.read(segment.base_offset, max_bytes=1 << 20)
+        log.reads.read(bad.start_offset, max_bytes=1)
+    piece = log.reads.read(segment.base_offset, max_bytes=1 << 20)
     assert piece is not None and piece.end_offset == bad.start_offset
     assert read_all(log, bad.end_offset)[0].base_offset == bad.end_offset
-    log.truncate_to(segment.base_offset)
+    log.truncation.truncate_to(segment.base_offset)
     assert log.damaged == ()
 
 
 def test_an_index_that_disagrees_is_rebuilt(tmp_path):
     log = filled(tmp_path)
-    segment = log._segments.all[1]
+    segment = log.segments.all[1]
     index = segment.offset_index.file.path
     good = index.read_bytes()
     assert good
@@ -166,8 +166,8 @@ def test_an_index_that_disagrees_is_rebuilt(tmp_path):
         scrub = scrubbed(log)
         assert scrub.bad_ranges == [] and not scrub.indexes_agree
         repair(log, scrub, b"")
-        assert log._segments.all[1].offset_index.file.path.read_bytes() == good
-    times = log._segments.all[1].time_index.file.path
+        assert log.segments.all[1].offset_index.file.path.read_bytes() == good
+    times = log.segments.all[1].time_index.file.path
     times.write_bytes(times.read_bytes()[:-12])
     assert not scrubbed(log).indexes_agree
     times.unlink()
@@ -176,7 +176,7 @@ def test_an_index_that_disagrees_is_rebuilt(tmp_path):
 
 def test_what_does_not_fit_is_not_taken_from_a_replica(tmp_path):
     log = filled(tmp_path)
-    segment = log._segments.all[1]
+    segment = log.segments.all[1]
     good = segment.file.path.read_bytes()
     positions = [position for position, _ in segment.scan()]
     damage(log, positions[2] + 70, b"\xff\xff\xff")
@@ -199,7 +199,7 @@ def test_a_check_of_a_segment_that_is_cut_meanwhile_counts_for_nothing(tmp_path)
     log = filled(tmp_path)
     scrub = scrubbed(log)
     assert not scrub.is_outdated
-    log.truncate_to(scrub.base_offset + 1)
+    log.truncation.truncate_to(scrub.base_offset + 1)
     assert scrub.is_outdated
 
 
@@ -215,7 +215,7 @@ def test_a_power_failure_at_any_change_of_a_repair_leaves_the_old_or_the_new_seg
         descriptor = disk.open_directory(root)
         disk.sync_names(descriptor)
         log = open_log(root, disk=disk, clean=True, recovery_point=end)
-        segment = log._segments.all[1]
+        segment = log.segments.all[1]
         path = segment.file.path
         good = disk.read_file(path)
         middle = [position for position, _ in segment.scan()][2]
@@ -253,7 +253,7 @@ def test_a_power_failure_at_any_change_of_a_repair_leaves_the_old_or_the_new_seg
 
 def test_a_truncation_stops_a_repair_before_it_counts(tmp_path):
     log = filled(tmp_path)
-    segment = log._segments.all[1]
+    segment = log.segments.all[1]
     good = segment.file.path.read_bytes()
     damage(log, 70, b"\xff\xff\xff")
     scrub = scrubbed(log)
@@ -261,15 +261,15 @@ def test_a_truncation_stops_a_repair_before_it_counts(tmp_path):
     replacements = Replacements(log.disk, scrub)
     replacements.add(bad, bad.start_offset, memoryview(good))
     replacements.end_range()
-    job = log.begin_repair(scrub, replacements)
+    job = log.repair.begin(scrub, replacements)
     job.work()
-    assert log.compaction.advance(job)
-    log.truncate_to(log.log_end_offset - 1)
+    assert log.cleaning.advance(job)
+    log.truncation.truncate_to(log.log_end_offset - 1)
     with pytest.raises(CancelledError):
         job.work()
-    assert log.compaction.failed(job, CancelledError()) is None
-    assert scrub.segment is log._segments.all[1]
-    assert not log.compaction.is_busy
+    assert log.cleaning.failed(job, CancelledError()) is None
+    assert scrub.segment is log.segments.all[1]
+    assert not log.cleaning.is_busy
 
 
 def test_a_checked_file_is_not_kept_in_the_page_cache(tmp_path):

@@ -72,7 +72,7 @@ class World:
             read_all(log),
             log.leader_epochs.entries,
             sorted(entry.producer_id for entry in log.producer_state),
-            log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+            log.reads.aborted_transactions(log.log_start_offset, log.log_end_offset),
         )
 
 
@@ -109,7 +109,7 @@ def run_into_a_shortage(make: Callable[[], World], action: Action, *, lasts: int
         again = world.open(
             log_start_offset=log_start,
             recovery_point=recovery_point,
-            first_dirty_offset=world.log.compaction.first_dirty_offset,
+            first_dirty_offset=world.log.cleaning.first_dirty_offset,
         )
         assert (again.log_end_offset, read_all(again)) == (end_offset, content)
         if is_over:
@@ -121,10 +121,10 @@ def prepared(log: PartitionLog) -> None:
     """Epochs, several segments, an aborted transaction and an open one."""
     for epoch in range(3):
         fill(log, 8, epoch=epoch)
-    log.append_as_leader(_of_producer(log, 7), leader_epoch=2, now_ms=5000)
-    log.append_marker(7, 0, TransactionMarker(False, 0), leader_epoch=2, now_ms=5000)
+    log.leader_appends.append(_of_producer(log, 7), leader_epoch=2, now_ms=5000)
+    log.leader_appends.append_marker(7, 0, TransactionMarker(False, 0), leader_epoch=2, now_ms=5000)
     fill(log, 8, epoch=2)
-    log.append_as_leader(_of_producer(log, 8), leader_epoch=2, now_ms=5000)
+    log.leader_appends.append(_of_producer(log, 8), leader_epoch=2, now_ms=5000)
 
 
 def _of_producer(log: PartitionLog, producer: int) -> memoryview:
@@ -141,7 +141,7 @@ def append_one(log: PartitionLog) -> None:
 
 def roll(log: PartitionLog) -> None:
     for sequence in range(4):
-        log.append_as_leader(
+        log.leader_appends.append(
             make_batch(payload=bytes(900), producer=(5, 0, sequence)), leader_epoch=2, now_ms=5000
         )
 
@@ -153,26 +153,30 @@ def roll_and_flush(log: PartitionLog) -> None:
 
 def abort(log: PartitionLog) -> None:
     if 8 in log.producer_state.transactions.ongoing:
-        log.append_marker(8, 0, TransactionMarker(False, 0), leader_epoch=2, now_ms=5000)
+        log.leader_appends.append_marker(
+            8, 0, TransactionMarker(False, 0), leader_epoch=2, now_ms=5000
+        )
 
 
 def follow(log: PartitionLog) -> None:
     if log.log_end_offset == END_OFFSET:
-        log.append_as_follower(make_batch(payload=bytes(1900), base_offset=END_OFFSET, epoch=5))
+        log.follower_appends.append(
+            make_batch(payload=bytes(1900), base_offset=END_OFFSET, epoch=5)
+        )
 
 
 def delete_old(log: PartitionLog) -> None:
-    log.delete_old_segments(1000 + 30 + SMALL.retention_ms, log.log_end_offset)
+    log.retention.delete_old_segments(1000 + 30 + SMALL.retention_ms, log.log_end_offset)
 
 
 def delete_all(log: PartitionLog) -> None:
-    log.delete_old_segments(10**15, log.log_end_offset)
+    log.retention.delete_old_segments(10**15, log.log_end_offset)
 
 
 def delete_records(log: PartitionLog) -> None:
     # The answer waits for nothing but the write of the start; files may go later.
-    log.advance_log_start(30)
-    log.delete_old_segments(0, log.log_end_offset)
+    log.retention.advance_log_start(30)
+    log.retention.delete_old_segments(0, log.log_end_offset)
 
 
 ACTIONS: dict[str, Action] = {
@@ -180,21 +184,23 @@ ACTIONS: dict[str, Action] = {
     "roll": roll,
     "marker of an aborted transaction": abort,
     "append of a follower": follow,
-    "truncation to the end": lambda log: log.truncate_to(log.log_end_offset),
-    "truncation within the newest segment": lambda log: log.truncate_to(58),
-    "truncation of many segments": lambda log: log.truncate_to(11),
-    "truncation of everything": lambda log: log.truncate_fully_and_start_at(100),
-    "truncation of everything, to before": lambda log: log.truncate_fully_and_start_at(0),
+    "truncation to the end": lambda log: log.truncation.truncate_to(log.log_end_offset),
+    "truncation within the newest segment": lambda log: log.truncation.truncate_to(58),
+    "truncation of many segments": lambda log: log.truncation.truncate_to(11),
+    "truncation of everything": lambda log: log.truncation.truncate_fully_and_start_at(100),
+    "truncation of everything, to before": lambda log: log.truncation.truncate_fully_and_start_at(
+        0
+    ),
     "retention": delete_old,
     "retention of everything": delete_all,
     "DeleteRecords": delete_records,
     "flush": roll_and_flush,
     "read": lambda log: offsets_of(read_all(log)),
-    "lookup by time": lambda log: log.offset_for_timestamp(1030),
-    "lookup of the largest time": lambda log: log.offset_of_largest_timestamp(),
-    "aborted transactions": lambda log: log.aborted_transactions(0, log.log_end_offset),
-    "a check of the indexes": lambda log: log._segments.first.repair_indexes(),
-    "a new leader": lambda log: log.start_leader_epoch(4),
+    "lookup by time": lambda log: log.reads.offset_for_timestamp(1030),
+    "lookup of the largest time": lambda log: log.reads.offset_of_largest_timestamp(),
+    "aborted transactions": lambda log: log.reads.aborted_transactions(0, log.log_end_offset),
+    "a check of the indexes": lambda log: log.segments.first.repair_indexes(),
+    "a new leader": lambda log: log.leader_appends.start_epoch(4),
 }
 
 
@@ -214,10 +220,10 @@ def test_a_shortage_at_any_call_leaves_a_whole_log(name, lasts):
 def compact(log: PartitionLog) -> None:
     """A pass, led as the broker does it."""
     for _ in range(50):
-        plan = log.plan_compaction(10_000, log.log_end_offset)
+        plan = log.compaction.plan(10_000, log.log_end_offset)
         if plan is None:
             return
-        job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=10_000)
+        job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=10_000)
         _lead(log, job)
     raise AssertionError("it was never compacted")
 
@@ -232,27 +238,27 @@ def _lead(log: PartitionLog, job: CompactionJob) -> None:
             # It fails for as long as there are no descriptors, and then goes on.
             assert isinstance(log.disk, SimulatedDisk)
             log.disk.short_at = range(0)
-            if log.compaction.goes_on_later(job, error):
+            if log.cleaning.goes_on_later(job, error):
                 continue
-            assert log.compaction.failed(job, error) is None
+            assert log.cleaning.failed(job, error) is None
             return
-        goes_on = log.compaction.advance(job)
+        goes_on = log.cleaning.advance(job)
 
 
 def cut_while_compacting(log: PartitionLog) -> None:
     """The pass has renamed its segment when the log is cut: that ends the pass first."""
     end = log.log_end_offset
-    plan = log.plan_compaction(10_000, end)
-    if plan is not None and not log.compaction.is_busy:
-        job = log.begin_compaction(plan, keys_max_bytes=1 << 20, now_ms=10_000)
+    plan = log.compaction.plan(10_000, end)
+    if plan is not None and not log.cleaning.is_busy:
+        job = log.compaction.begin(plan, keys_max_bytes=1 << 20, now_ms=10_000)
         while not job.is_half_done:
             try:
                 job.work()
             except OSError as error:
-                assert log.compaction.failed(job, error) is None
+                assert log.cleaning.failed(job, error) is None
                 break
-            log.compaction.advance(job)
-    log.truncate_to(38)
+            log.cleaning.advance(job)
+    log.truncation.truncate_to(38)
 
 
 @pytest.mark.parametrize("lasts", [1, EVER], ids=["once", "for a while"])
@@ -294,7 +300,7 @@ def test_a_shortage_at_any_call_of_a_pass_loses_no_key(action, lasts):
         world.disk.kill_process()
         again = world.open(
             recovery_point=world.log.recovery_point,
-            first_dirty_offset=world.log.compaction.first_dirty_offset,
+            first_dirty_offset=world.log.cleaning.first_dirty_offset,
         )
         assert (values(again), again.log_end_offset) == (kept, end_offset)
         if is_over:
@@ -411,11 +417,11 @@ def test_a_failed_sync_is_the_folders_failure_even_for_want_of_memory(monkeypatc
     """The pages may count as clean, so that a second sync would only seem to go well."""
     world = World(prepare=prepared)
     append(world.log, epoch=2)
-    job = world.log._flush_state.prepare()
+    job = world.log.flush_state.prepare()
 
     def sync(descriptor: int) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(world.disk, "sync", sync)
     with pytest.raises(LogFolderError):
-        world.log._flush_state.run(job)
+        world.log.flush_state.run(job)

@@ -31,7 +31,7 @@ def test_what_recovery_cuts_off_does_not_come_back_after_a_clean_stop(seed):
     disk.lose_power(choose)
     log = open_log(ROOT, SMALL, disk=disk, recovery_point=end, clean=True)
     assert log.log_end_offset == end
-    piece = log.read(0, max_bytes=1 << 20)
+    piece = log.reads.read(0, max_bytes=1 << 20)
     assert piece is not None
     view = piece.view()
     assert all(crc_matches(view, at, each.size_in_bytes) for at, each in iter_headers(view))

@@ -39,7 +39,7 @@ def test_times_beyond_the_limits_are_refused_and_the_log_is_as_it_was(tmp_path, 
 def test_a_run_loses_only_the_batch_that_is_refused(tmp_path):
     log = open_log(tmp_path, LIMITED)
     times = [NOW_MS, NOW_MS + 999, NOW_MS + 1]
-    outcomes = log.append_run_as_leader(
+    outcomes = log.leader_appends.append_run(
         [make_batch(timestamp_ms=time) for time in times], leader_epoch=0, now_ms=NOW_MS
     )
     assert [isinstance(outcome, KafkaError) for outcome in outcomes] == [False, True, False]
@@ -52,7 +52,7 @@ def test_batches_in_columns_are_looked_at_one_by_one_where_one_is_to_be_refused(
     append(log, timestamp_ms=NOW_MS, now_ms=NOW_MS)
     columns = columns_of([make_batch(timestamp_ms=time) for time in (NOW_MS, odd_ms)])
     assert columns is not None
-    assert log.append_columns_as_leader(columns, leader_epoch=0, now_ms=NOW_MS) is None
+    assert log.leader_appends.append_columns(columns, leader_epoch=0, now_ms=NOW_MS) is None
 
 
 def test_the_first_record_of_a_batch_stands_for_the_oldest(tmp_path):
@@ -62,7 +62,7 @@ def test_the_first_record_of_a_batch_stands_for_the_oldest(tmp_path):
     buffer = memoryview(bytearray(header_only_recent))
     seal(buffer, 0, read_header(buffer)._replace(max_timestamp=NOW_MS))
     with pytest.raises(InvalidTimestampError, match=r"before\.max\.ms"):
-        log.append_as_leader(buffer, leader_epoch=0, now_ms=NOW_MS)
+        log.leader_appends.append(buffer, leader_epoch=0, now_ms=NOW_MS)
 
 
 def test_with_append_time_no_time_of_a_producer_is_refused(tmp_path):

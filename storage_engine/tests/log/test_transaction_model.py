@@ -163,12 +163,14 @@ class Run:
     def _truncate(self, share, _) -> None:
         self.cut_since_flush = True
         low = max(self.model.high_watermark, self.log.log_start_offset)
-        self.model.cut(self.log.truncate_to(low + int((self.log.log_end_offset - low) * share)))
+        self.model.cut(
+            self.log.truncation.truncate_to(low + int((self.log.log_end_offset - low) * share))
+        )
 
     def _delete(self, share, _) -> None:
         low, high = self.log.log_start_offset, self.model.high_watermark
         if low < high:
-            self.log.advance_log_start(low + int((high - low) * share))
+            self.log.retention.advance_log_start(low + int((high - low) * share))
 
     def _compact(self, wait_ms, buffer_bytes) -> None:
         self.now_ms += wait_ms
@@ -182,7 +184,7 @@ class Run:
     def _reopen(self, how, seed) -> None:
         log = self.log
         start, recovery_point = log.log_start_offset, log.recovery_point
-        first_dirty_offset = log.compaction.first_dirty_offset
+        first_dirty_offset = log.cleaning.first_dirty_offset
         is_clean = how.startswith("clean")
         if is_clean:
             log.close()
@@ -206,7 +208,7 @@ class Run:
         elif "power" in how and self.cut_since_flush:
             # What was cut may be back in the place of what came after it and was not flushed: as
             # the leader tells the broker that returns, which trusts nothing above what was flushed.
-            self.log.truncate_to(max(recovery_point, self.log.log_start_offset))
+            self.log.truncation.truncate_to(max(recovery_point, self.log.log_start_offset))
             self.cut_since_flush = False
         self.model.cut(self.log.log_end_offset)
 
@@ -231,7 +233,7 @@ class Run:
         else:
             assert set(found) <= set(expected)
             assert newest(found) == newest(expected)
-            clean = [row for row in found if row[0] < log.compaction.first_dirty_offset]
+            clean = [row for row in found if row[0] < log.cleaning.first_dirty_offset]
             assert len(newest(clean)) == len(clean)
         for row in found[:: max(1, len(found) // 3)]:
             tail = seen(log, row[0], high_watermark=model.high_watermark, max_bytes=150)

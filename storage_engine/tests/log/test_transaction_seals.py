@@ -20,19 +20,19 @@ def test_what_is_added_to_an_index_that_was_cut_adds_nothing_to_the_damage(tmp_p
     log = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
     write(log, 2, (b"k", b"aborted too"))
     abort(log, 2)
-    assert [each.producer_id for each in log.aborted_transactions(0, 4)] == [1, 2]
+    assert [each.producer_id for each in log.reads.aborted_transactions(0, 4)] == [1, 2]
     fill(log, 60)
     log.close()
     end_offset = log.log_end_offset
     path.write_bytes(path.read_bytes()[:34])
     log = open_log(tmp_path, clean=True, recovery_point=end_offset)
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
     write(log, 3, (b"k", b"aborted as well"))
     abort(log, 3)
     assert seen(log) == []
     log.close()
     log = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
-    assert [each.producer_id for each in log.aborted_transactions(0, 6)] == [1, 2, 3]
+    assert [each.producer_id for each in log.reads.aborted_transactions(0, 6)] == [1, 2, 3]
 
 
 def test_damaged_indexes_of_many_segments_are_rebuilt_in_one_pass(tmp_path, caplog, monkeypatch):
@@ -44,7 +44,7 @@ def test_damaged_indexes_of_many_segments_are_rebuilt_in_one_pass(tmp_path, capl
     for path in paths:
         path.write_bytes(path.read_bytes()[:-34])
     again = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
-    again._snapshots.remove_all()
+    again.snapshots.remove_all()
     passes = []
 
     def counted(snapshots, segments, damaged):

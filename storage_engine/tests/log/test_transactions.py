@@ -91,7 +91,7 @@ def test_a_client_writes_no_control_batch_and_opens_no_transaction(tmp_path):
         append(log, attributes=CONTROL_BIT, producer=(1, 0, 0))
     batch = transactional(encoded([KEY], (1, 0, 0)))
     with pytest.raises(InvalidTxnStateError):
-        log.append_as_leader(batch, leader_epoch=0, now_ms=1, allow_transactional=False)
+        log.leader_appends.append(batch, leader_epoch=0, now_ms=1, allow_transactional=False)
     assert log.log_end_offset == 0 and not log.producer_state.transactions.ongoing
 
 
@@ -163,18 +163,18 @@ def test_an_aborted_transaction_is_found_from_its_first_offset_to_its_marker(tmp
     fill(log, 40)
     assert log.segment_count > 5
     for start in range(0, marker + 1):
-        (found,) = log.aborted_transactions(start, start + 1)
+        (found,) = log.reads.aborted_transactions(start, start + 1)
         assert (found.first_offset, found.last_offset) == (first, marker)
-    assert log.aborted_transactions(marker + 1, log.log_end_offset) == []
+    assert log.reads.aborted_transactions(marker + 1, log.log_end_offset) == []
 
 
 def test_a_follower_knows_what_its_leader_knows(tmp_path):
     leader = filled(open_log(tmp_path / "leader"))
     follower = open_log(tmp_path / "follower")
     while follower.log_end_offset < leader.log_end_offset:
-        piece = leader.read(follower.log_end_offset, max_bytes=700)
+        piece = leader.reads.read(follower.log_end_offset, max_bytes=700)
         assert piece is not None
-        follower.append_as_follower(memoryview(bytes(piece.view())))
+        follower.follower_appends.append(memoryview(bytes(piece.view())))
     assert transactions_of(follower) == transactions_of(leader)
     assert aborted_of(follower) == aborted_of(leader)
     assert seen(follower) == seen(leader)
@@ -186,7 +186,9 @@ def test_a_follower_takes_no_damaged_control_batch(tmp_path):
         attributes=CONTROL_BIT, producer=(1, 0, -1), payload=b"\x02\0", epoch=0, base_offset=2
     )
     with pytest.raises(CorruptRecordError, match="control batch"):
-        log.append_as_follower(join(make_batch(epoch=0), make_batch(epoch=0, base_offset=1), bad))
+        log.follower_appends.append(
+            join(make_batch(epoch=0), make_batch(epoch=0, base_offset=1), bad)
+        )
     assert log.log_end_offset == 0
 
 
@@ -258,7 +260,7 @@ def test_a_log_of_a_version_without_transaction_indexes_is_opened(tmp_path):
     damage_remove(segment_files(tmp_path, ".txnindex"))
     again = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
     assert len(read_all(again)) == 60
-    assert again.aborted_transactions(0, log.log_end_offset) == []
+    assert again.reads.aborted_transactions(0, log.log_end_offset) == []
 
 
 @pytest.mark.parametrize("keep_snapshots", [True, False])
@@ -267,8 +269,8 @@ def test_truncation_opens_transactions_again_whose_markers_it_cuts_off(tmp_path,
     for offset in range(whole.log_end_offset, 0, -7):
         log = filled(open_log(tmp_path / str(offset)))
         if not keep_snapshots:
-            log._snapshots.remove_all()
-        log.truncate_to(offset)
+            log.snapshots.remove_all()
+        log.truncation.truncate_to(offset)
         replayed = open_log(tmp_path / f"{offset} replayed")
         copy(log, replayed)
         assert transactions_of(log) == transactions_of(replayed)
@@ -284,28 +286,28 @@ def test_truncation_opens_transactions_again_whose_markers_it_cuts_off(tmp_path,
 def copy(source, target) -> None:
     """As a follower does."""
     while target.log_end_offset < source.log_end_offset:
-        piece = source.read(target.log_end_offset, max_bytes=5000)
-        target.append_as_follower(memoryview(bytes(piece.view())))
+        piece = source.reads.read(target.log_end_offset, max_bytes=5000)
+        target.follower_appends.append(memoryview(bytes(piece.view())))
 
 
 def test_the_index_of_a_deleted_segment_goes_with_it(tmp_path):
     log = filled(open_log(tmp_path))
     count = len(segment_files(tmp_path, ".txnindex"))
-    log.advance_log_start(log.log_end_offset - 2)
+    log.retention.advance_log_start(log.log_end_offset - 2)
     left = segment_files(tmp_path, ".txnindex")
     assert len(left) < count - 1
     deleted = {path.name.split(".")[0] for path in segment_files(tmp_path, ".deleted")}
     assert {f"{stem}.txnindex" for stem in deleted}.isdisjoint(path.name for path in left)
     names = [path.name for path in segment_files(tmp_path, ".deleted")]
     assert sum(".txnindex." in name for name in names) == len(deleted)
-    log.take_doomed_files(10**9)
+    log.take_deleted_files(10**9)
 
 
 def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path):
     log = open_log(tmp_path)
     write(log, 1, KEY)
     fill(log, 30)
-    log.advance_log_start(20)
+    log.retention.advance_log_start(20)
     assert log.last_stable_offset(log.log_end_offset) == 20
 
 
@@ -422,7 +424,7 @@ def test_a_crash_between_flush_and_roll_loses_no_entry(tmp_path):
     write(log, None, (b"k", b"plain"))
     log.flush()
     recovery_point = log.recovery_point
-    log._tail.roll(log.log_end_offset)
+    log.roll(log.log_end_offset)
     log.close_without_flush()
     disk.lose_power()
     again = open_log(tmp_path, SMALL, disk=disk, recovery_point=recovery_point)

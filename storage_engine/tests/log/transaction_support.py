@@ -56,7 +56,7 @@ def write(
     else:
         producer = producer_id, epoch, next_sequence(log, producer_id, epoch)
         batch = transactional(encoded(list(records), producer))
-    return log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=5000).base_offset
+    return log.leader_appends.append(batch, leader_epoch=leader_epoch, now_ms=5000).base_offset
 
 
 def end(
@@ -71,7 +71,7 @@ def end(
 ) -> int:
     """Appends a marker; its offset."""
     marker = TransactionMarker(commits, coordinator_epoch)
-    return log.append_marker(
+    return log.leader_appends.append_marker(
         producer_id, epoch, marker, leader_epoch=leader_epoch, now_ms=now_ms
     ).base_offset
 
@@ -97,8 +97,8 @@ def seen(
     bound = log.last_stable_offset(high_watermark) if isolated else high_watermark
     position = log.log_start_offset if start is None else start
     found: list[tuple[int, bytes, bytes]] = []
-    while (piece := log.read(position, max_bytes=max_bytes, max_offset=bound)) is not None:
-        aborted = log.aborted_transactions(position, piece.end_offset) if isolated else []
+    while (piece := log.reads.read(position, max_bytes=max_bytes, max_offset=bound)) is not None:
+        aborted = log.reads.aborted_transactions(position, piece.end_offset) if isolated else []
         named = [(each.producer_id, each.first_offset) for each in aborted]
         for part in committed(piece.view(), named):
             rows = decode_batches(part, start_offset=position)
@@ -131,6 +131,6 @@ def aborted_of(log: PartitionLog) -> list[tuple]:
     """Every entry of every transaction index."""
     return [
         tuple(segment.transaction_index.entry(number))
-        for segment in log._segments
+        for segment in log.segments
         for number in range(len(segment.transaction_index))
     ]

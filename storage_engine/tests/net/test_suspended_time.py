@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from storage_engine.client.loop import ClientLoop
 from storage_engine.client.zookeeper_consumer.ledger import Ledger
-from storage_engine.client.zookeeper_consumer.loop_thread import LoopThread
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.event_loop_ports import SystemClock
 from storage_engine.zookeeper.session import ZooKeeperSession
@@ -43,7 +43,7 @@ def elapsed(clock: Callable[[], int], work: Callable[[], None]) -> int:
     return clock() - before
 
 
-@pytest.mark.parametrize("clock", [SystemClock(), LoopThread("of a test", lambda: None)])
+@pytest.mark.parametrize("clock", [SystemClock(), ClientLoop("of a test")])
 def test_a_clock_that_leases_are_measured_by_counts_the_time_of_a_suspension(clock, machine):
     passed = elapsed(clock.monotonic_ms, lambda: machine.suspend(SUSPENDED_MS))
     assert passed >= SUSPENDED_MS

@@ -266,7 +266,7 @@ class World:
     def _batches(self, broker: int, tp: TopicPartition) -> Iterator[tuple[BatchHeader, bytes]]:
         log = self.cluster[broker].logs.logs[tp]
         offset = log.log_start_offset
-        while (piece := log.read(offset, max_bytes=MAX_BYTES)) is not None:
+        while (piece := log.reads.read(offset, max_bytes=MAX_BYTES)) is not None:
             data = bytes(piece.view())
             for position, header in iter_headers(data):
                 yield header, data[position : position + header.size_in_bytes]

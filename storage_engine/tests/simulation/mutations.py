@@ -28,7 +28,7 @@ from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
 from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.log.folders.log_manager import LogManager
-from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed
 
@@ -65,7 +65,7 @@ def truncate_to_the_high_watermark(stack: ExitStack) -> None:
 
     def cut_and_follow(self: Any, item: Any) -> None:
         self._keep_high_watermark()
-        self.log.truncate_to(self.follower_high_watermark)
+        self.log.truncation.truncate_to(self.follower_high_watermark)
         follow(self, item)
 
     set_attribute(stack, HostedPartition, "follow", cut_and_follow)
@@ -238,13 +238,13 @@ def fence_ignored(stack: ExitStack) -> None:
 
 @mutation
 def idempotent_state_not_kept_by_followers(stack: ExitStack) -> None:
-    append = PartitionLog.append_as_follower
+    append = FollowerAppends.append
 
     def append_only(self: Any, records: Any) -> Any:
         with patch.object(ProducerStates, "record", lambda self, *args, **named: None):
             return append(self, records)
 
-    set_attribute(stack, PartitionLog, "append_as_follower", append_only)
+    set_attribute(stack, FollowerAppends, "append", append_only)
 
 
 @mutation

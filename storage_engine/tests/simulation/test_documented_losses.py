@@ -35,7 +35,7 @@ def contents(cluster: SimulatedCluster, broker: int) -> list[tuple[int, bytes]]:
     """(leader epoch, payload) of each record."""
     log = cluster[broker].logs.logs[TP]
     offset, found = log.log_start_offset, []
-    while (piece := log.read(offset, max_bytes=1 << 20)) is not None:
+    while (piece := log.reads.read(offset, max_bytes=1 << 20)) is not None:
         data = bytes(piece.view())
         for position, header in iter_headers(data):
             payload = data[position + HEADER_BYTES : position + header.size_in_bytes]

@@ -99,7 +99,7 @@ def _delete(
             log_end_offset=partition.high_watermark,
         )
     try:
-        if replica_log.advance_log_start(offset):
+        if replica_log.retention.advance_log_start(offset):
             context.log_starts.note(partition)
         if context.log_starts.owes(partition):
             log.info("records deleted partition=%s log_start_offset=%d", tp, offset)

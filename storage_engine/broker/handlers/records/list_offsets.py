@@ -89,11 +89,11 @@ def _look_up(
     if timestamp == LATEST:
         return limit, -1
     if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
-        largest = yield from log.search_largest_timestamp(max_offset=limit)
+        largest = yield from log.reads.search_largest_timestamp(max_offset=limit)
         return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
     if timestamp < 0:
         raise KafkaError(
             f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
         )
-    found = yield from log.search_timestamp(timestamp, max_offset=limit)
+    found = yield from log.reads.search_timestamp(timestamp, max_offset=limit)
     return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

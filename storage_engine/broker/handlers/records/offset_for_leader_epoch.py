@@ -29,7 +29,7 @@ def _answer(context: BrokerContext, topic: str, item: Any) -> Any:
     try:
         tp = TopicPartition(topic, item.partition)
         partition = context.replicas.leader(tp, item.current_leader_epoch)
-        epoch, end_offset = partition.log.end_offset_for_epoch(item.leader_epoch)
+        epoch, end_offset = partition.log.reads.end_offset_for_epoch(item.leader_epoch)
     except KafkaError as failure:
         code = int(failure.code)
     return _TopicResult.EpochEndOffset(

@@ -268,7 +268,7 @@ def answers_at_once(
         return True
     return (
         not partition.config.flush_before_ack
-        and partition.log.append_requirement is None
+        and partition.log.leader_appends.requirement is None
         and not context.prepared_appends.has_waiting(pattern.partition)
     )
 

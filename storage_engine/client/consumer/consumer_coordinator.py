@@ -1,16 +1,15 @@
-"""The thread of a group's member: it keeps the membership, and commits offsets.
+"""What a consumer does in the thread of its loop: it keeps the membership, and commits offsets.
 
-    consumer -> events, commits -> [thread] Membership -> requests -> coordinator
+    consumer -> events, commits -> [loop] Membership -> requests -> coordinator of the group
         ^                             |
-        +---- Release, Part, Failed <-+
+        +-- Release, Assigned, Failed-+
 
-Rule: one lock guards what both sides see, and is held for moments only. The consumer applies what
-changes in its own thread, in order; until it has let go, the member does not join the next
+Rule: the loop's lock guards what both sides see. The consumer applies what changes in its own
+thread, in order; until it has let go of its partitions, the member does not join the next
 generation. Source: KIP-62.
 """
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from storage_engine.client.consumer.membership import (
 )
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.consumer.subscription import Subscription, TopicCounts
+from storage_engine.client.loop import ClientLoop
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import (
     CorruptRecordError,
@@ -40,9 +40,8 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.blocking import wait_readable
+from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.net.waker import Waker
 from storage_engine.protocol.consumer_protocol import (
     decode_assignment,
     encode_assignment,
@@ -98,8 +97,8 @@ class Commit:
     attempts: int = field(default=0, repr=False)
 
 
-class GroupThread:
-    """Of one consumer with a `group.id`."""
+class ConsumerCoordinator:
+    """The state of a consumer with a `group.id` that the consumer and its loop share."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         assert config.group_id is not None
@@ -125,9 +124,9 @@ class GroupThread:
         self._attempts = 0
         self._commit_call: Call | None = None
         self._commit_at_ms = 0
-        self._waker = Waker()
-        # Guards all below, and tells of commits that are done.
-        self._changed = threading.Condition(threading.Lock())
+        self._loop = ClientLoop("headrace-group", work=self, on_end=self._ended)
+        # It guards all below, and tells of changes and of commits that are done.
+        self._changed = self._loop.changed
         self._events: deque[membership.Event] = deque()
         self._subscription = Subscription()
         self._changes: deque[Change] = deque()
@@ -136,9 +135,7 @@ class GroupThread:
         self._lapsed = False
         self._has_left = False
         self._closing: Deadline | None = None
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="headrace-group", daemon=True)
-        self._thread.start()
+        self._loop.start()
 
     # What the consumer uses, from its thread.
 
@@ -153,8 +150,8 @@ class GroupThread:
             self._has_left = False
         self._tell(membership.Unsubscribed())
         with self._changed:
-            while not self._has_left and not self._ended:
-                self._changed.wait(1.0)
+            while not self._has_left and not self._loop.has_ended:
+                self._loop.wait(None)
 
     def released(self) -> None:
         """The consumer reads nothing any more of what it had."""
@@ -164,11 +161,12 @@ class GroupThread:
         """To be applied before the next one is asked for."""
         with self._changed:
             self._polled_ms = monotonic_ms()
-            while self._lapsed and not self._ended:
+            if self._lapsed:
                 # What it had may be another's: first it hears of that.
-                self._waker.wake()
-                self._changed.wait(1.0)
-            if self._ended and self._closing is None:
+                self._add_event(membership.Polled(now_ms=self._polled_ms))
+            while self._lapsed and not self._loop.has_ended:
+                self._loop.wait(None)
+            if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
                     "the thread of the group has ended, by a bug: see its traceback"
                 )
@@ -186,17 +184,17 @@ class GroupThread:
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
         commit = Commit(offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback)
         with self._changed:
-            if self._ended:
+            if self._loop.has_ended:
                 raise HeadraceError("the consumer is closed")
             self._commits.append(commit)
-            self._waker.wake()
+            self._loop.wake()
         return commit
 
     def wait_for(self, commit: Commit) -> None:
         """Until it is stored. Raises why it is not."""
         with self._changed:
-            while not commit.done and not self._ended:
-                self._changed.wait(1.0)
+            while not commit.done and not self._loop.has_ended:
+                self._loop.wait(None)
         if commit.error is not None:
             raise commit.error
         if not commit.done:
@@ -206,39 +204,25 @@ class GroupThread:
         """Leave the group, after the commits that are on their way."""
         deadline = Deadline.after(timeout_ms)
         with self._changed:
-            while self._commits and not self._ended and not deadline.passed:
-                self._changed.wait(deadline.left_ms / 1000)
+            while self._commits and not self._loop.has_ended and self._loop.wait(deadline):
+                pass
             self._closing = deadline
-            if not self._ended:
-                self._events.append(membership.Unsubscribed())
-                self._waker.wake()
-        self._thread.join()
+            self._add_event(membership.Unsubscribed())
+        self._loop.join()
 
     def _tell(self, event: membership.Event) -> None:
         with self._changed:
-            if self._ended:
-                return
-            self._events.append(event)
-            self._waker.wake()
+            self._add_event(event)
 
-    # The thread.
+    def _add_event(self, event: membership.Event) -> None:
+        self._events.append(event)
+        self._loop.wake()
 
-    def _run(self) -> None:
-        try:
-            while self._round():
-                pass
-        finally:
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
-            self._calls.close()
-            self._cluster.close()
-            with self._changed:
-                self._waker.close()
+    # The work of the loop, in its thread.
 
-    def _round(self) -> bool:
-        """Do what is due, then wait for answers, events or timers; False at the end."""
-        self._waker.clear()
+    def turn(self) -> None:
+        """Take what has come, and do what is due."""
+        self._calls.receive()
         with self._changed:
             events, self._events = self._events, deque()
             polled_ms, closing = self._polled_ms, self._closing
@@ -251,26 +235,32 @@ class GroupThread:
         due_ms = self._membership.due_ms()
         if due_ms is not None and due_ms <= now_ms:
             self._step(membership.Tick(now_ms=now_ms))
-        self._look_at_topics(now_ms)
+        self._check_topics(now_ms)
         self._send(now_ms)
         self._send_commit(now_ms)
         with self._changed:
             self._lapsed = self._membership.stage is membership.Stage.LAPSED
             self._changed.notify_all()
-            if closing is not None and (not self._commits or closing.passed):
-                return False
-        ready = wait_readable([self._waker, *self._calls.sockets], self._wait_ms())
-        self._calls.receive(ready)
-        return True
+            is_over = closing is not None and (not self._commits or closing.passed)
+        if is_over:
+            self._loop.stop()
 
-    def _wait_ms(self) -> int:
-        now_ms = monotonic_ms()
+    def due_in_ms(self, now_ms: int) -> int:
+        if self._events:
+            return 0
         due_ms = [self._membership.due_ms(), now_ms + _LONGEST_WAIT_MS]
         if self._wanted is not None:
             due_ms.append(self._retry_at_ms)
         if self._commits and self._commit_call is None:
             due_ms.append(self._commit_at_ms)
         return max(0, min(due for due in due_ms if due is not None) - now_ms)
+
+    def sockets(self) -> list[Readable]:
+        return self._calls.sockets()
+
+    def _ended(self, _is_broken: bool) -> None:
+        self._calls.close()
+        self._cluster.close()
 
     def _step(self, event: membership.Event) -> None:
         for effect in self._membership.step(event):
@@ -333,7 +323,7 @@ class GroupThread:
         known = self._membership
         return Caller(member_id=known.member_id, generation=known.generation)
 
-    def _look_at_topics(self, now_ms: int) -> None:
+    def _check_topics(self, now_ms: int) -> None:
         if self._membership.stage is not membership.Stage.MEMBER:
             return
         # When nobody tells now, it is asked again at the next time.

@@ -1,56 +1,48 @@
-"""The thread of a producer: it alone talks to brokers.
+"""What a producer does in the thread of its loop: it alone talks to brokers.
 
-    callers -> Accumulator -> [thread] encode -> BatchWriter -> leaders
-       ^                                            |
-       +------------------ futures <----------------+
+    callers -> Accumulator -> [loop] encode -> BatchWriter -> leaders
+       ^                                          |
+       +------------------ futures <--------------+
 
-Rule: one lock guards what both sides see, and is held for moments only: never while encoding,
-sending, or telling a future. When the writer fails as a whole, everything that it had fails with
-it, and the next record starts a new one. Source: R-CLI1, R-CLI7.
+Rule: the loop's lock guards what both sides see; it is not held while futures are settled. When the
+writer fails as a whole, everything that it had fails with it, and the next record starts a new
+writer. R-CLI1, R-CLI7.
 """
 
-import threading
-from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Any
+import functools
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.client.broker_discovery import ZooKeeperBrokers
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer.group_requests import GroupMetadata
-from storage_engine.client.producer.accumulator import Accumulator, RecordGroup
+from storage_engine.client.loop import ClientLoop, LoopEndedError
+from storage_engine.client.producer.accumulator import Accumulator
+from storage_engine.client.producer.partition_choice import StickyPartition
 from storage_engine.client.producer.produce import BatchWriter
+from storage_engine.client.producer.producer_batch import Headers, ProducerBatch
 from storage_engine.client.producer.producer_config import ProducerConfig
 from storage_engine.client.producer.producer_errors import (
     BufferFullError,
     ProducerClosedError,
     TransactionFailedError,
 )
-from storage_engine.client.producer.record_future import next_future
-from storage_engine.client.producer.record_groups import RecordMetadata, encode_group, tell
+from storage_engine.client.producer.record_future import RecordFuture
 from storage_engine.client.producer.transactions import ProducerTransactions
 from storage_engine.client.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.blocking import wait_readable
+from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.net.waker import Waker
-
-_LONGEST_WAIT_MS = 100
-"""Of the thread while something is under way."""
-
-_IDLE_WAIT_MS = 60_000
-"""And while nothing is: it is woken when there is."""
 
 _UNBOUNDED = 1 << 62
-"""The writer's own limit: `buffer.memory` counts before it."""
+"""The writer's own limit of memory: `buffer.memory` counts before it."""
+
+_CLOSED = "the producer was closed before this was acknowledged"
 
 
-Group = RecordGroup[Any]
-
-
-class Sender:
-    """Everything that takes long happens here."""
+class ProducerLoop:
+    """The state of a producer that its callers and its loop share."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -64,28 +56,23 @@ class Sender:
                 timeout_ms=config.transaction_timeout_ms,
                 deadline_ms=config.max_block_ms,
             )
-        self._waker = Waker()
-        self._futures_lock = threading.RLock()
-        # Guards all below, and tells of memory, topics and groups that are done.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._accumulator: Accumulator[Any] = Accumulator(
-            batch_bytes=config.batch_size, linger_ms=config.linger_ms
-        )
+        self._loop = ClientLoop("headrace-producer", work=self, on_end=self._ended)
+        # It guards all below, and tells of memory, topics and batches that are done.
+        self._changed = self._loop.changed
+        self._accumulator = Accumulator(batch_bytes=config.batch_size, linger_ms=config.linger_ms)
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
-        # Taken or waiting, in the order in which they were begun. The values are unused.
-        self._unfinished: dict[Group, None] = {}
+        # Batches that are taken or wait, in the order in which they were begun; the values are
+        # unused.
+        self._unfinished: dict[ProducerBatch, None] = {}
+        self._sticky: dict[str, StickyPartition] = {}
+        self._random = random.Random()
         self._used_bytes = 0
         self._first_error: HeadraceError | None = None
-        # What failed in the transaction that is open.
+        # The first error of the transaction that is open.
         self._transaction_error: HeadraceError | None = None
-        self._commands: deque[tuple[Callable[[], None], Future[None]]] = deque()
-        self._sleeping = False
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="headrace-producer", daemon=True)
-        self._thread.start()
+        self._loop.start()
 
-    # What callers use, from any thread.
+    # For callers, in any thread.
 
     def topic(self, name: str) -> TopicPartitions:
         """HeadraceError when it can't be had within `max.block.ms`."""
@@ -95,7 +82,7 @@ class Sender:
             return known
         with self._changed:
             if self._topics.want(name, now_ms):
-                self._wake()
+                self._loop.wake()
             if known is not None:
                 return known
             deadline = Deadline.after(self._config.max_block_ms)
@@ -103,7 +90,7 @@ class Sender:
                 self._check_open()
                 if (error := self._topics.failure(name)) is not None:
                     raise error
-                if not self._wait(deadline):
+                if not self._loop.wait(deadline):
                     last = self._topics.last_error(name)
                     raise DeadlineExceededError(
                         f"the partitions of topic '{name}' were not known within max.block.ms "
@@ -118,52 +105,59 @@ class Sender:
 
     def add(
         self,
-        tp: TopicPartition,
+        topic: str,
+        partition: int | None,
+        available: Sequence[int],
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes | None]],
+        headers: Headers,
         timestamp_ms: int,
         size: int,
-    ) -> "Future[RecordMetadata]":
-        """Put a record that takes `size` bytes at most into the open batch of its partition."""
-        with self._lock:
+    ) -> RecordFuture:
+        """Put a record that takes `size` bytes at most into the open batch of its partition; None
+        is one of `available`, the same for a batch's worth of records."""
+        with self._changed:
             self._reserve(size)
-            group, look = self._accumulator.room_for(tp, size, monotonic_ms())
-            if not group.waiters:
-                self._unfinished[group] = None
-            group.keys.append(key)
-            group.values.append(value)
-            group.headers.append(headers)
-            group.timestamps.append(timestamp_ms)
-            future = next_future(group.waiters, self._futures_lock)
-            group.waiters.append(future)
-            group.size += size
-            group.reserved += size
-            if self._accumulator.filled(group) or look:
-                self._wake()
+            if partition is None:
+                partition = self._sticky_partition(topic).next(size, available)
+            tp = TopicPartition(topic, partition)
+            batch, is_news = self._accumulator.room_for(tp, size, monotonic_ms())
+            if not batch.keys:
+                self._unfinished[batch] = None
+            future = batch.add(key, value, headers, timestamp_ms, size)
+            batch.reserved += size
+            if self._accumulator.filled(batch) or is_news:
+                self._loop.wake()
         return future
 
-    def add_encoded(self, group: Group) -> None:
-        """A batch that is made already; its waiter is told of it by `group.waiters`."""
+    def add_encoded(self, batch: ProducerBatch) -> None:
+        """Put a batch that is encoded already on its way."""
         with self._changed:
-            self._reserve(group.size)
-            group.reserved = group.size
-            self._unfinished[group] = None
-            self._accumulator.add_encoded(group)
-            self._wake()
+            self._reserve(batch.size)
+            batch.reserved = batch.size
+            self._unfinished[batch] = None
+            self._accumulator.add_encoded(batch)
+            self._loop.wake()
+
+    def _sticky_partition(self, topic: str) -> StickyPartition:
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = StickyPartition(self._config.batch_size, self._random)
+            self._sticky[topic] = sticky
+        return sticky
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything added before is done. Raises the first error since the last time,
         DeadlineExceededError after `timeout_ms`."""
         self._check_caller("flush")
         with self._changed:
-            groups = list(self._unfinished)
+            batches = list(self._unfinished)
             self._accumulator.flush()
-            self._wake()
+            self._loop.wake()
             deadline = None if timeout_ms is None else Deadline.after(timeout_ms)
-            for group in groups:
-                while not group.finished:
-                    if not self._wait(deadline):
+            for batch in batches:
+                while not batch.finished:
+                    if not self._loop.wait(deadline):
                         raise DeadlineExceededError(
                             f"{len(self._unfinished)} batches are not acknowledged after "
                             f"{timeout_ms} ms"
@@ -173,19 +167,15 @@ class Sender:
             raise error
 
     def close(self, timeout_ms: int | None) -> None:
-        """As `flush`, then the end; what is not done by then fails."""
+        """Flush, and end; what is not done by then fails."""
         self._check_caller("close")
-        with self._changed:
-            if self._closing:
-                return
+        if self._loop.is_stopping:
+            return
         try:
             self.flush(timeout_ms)
         finally:
-            with self._changed:
-                self._closing = True
-                self._wake()
-                self._changed.notify_all()
-            self._thread.join()
+            self._loop.stop()
+            self._loop.join()
 
     # Transactions: carried out by the thread, one after the other.
 
@@ -223,19 +213,18 @@ class Sender:
 
     def _call(self, method: str, work: Callable[[], None]) -> None:
         self._check_caller(method)
-        future: Future[None] = Future()
-        with self._changed:
-            self._check_open()
-            self._commands.append((work, future))
-            self._wake()
-        future.result()
+        self._check_open()
+        try:
+            self._loop.call(work)
+        except LoopEndedError:
+            raise ProducerClosedError(_CLOSED) from None
 
     def _check_caller(self, method: str) -> None:
-        if threading.current_thread() is self._thread:
+        if self._loop.is_current:
             raise HeadraceError(f"{method} can't be called in a callback: it would wait for itself")
 
     def _check_open(self) -> None:
-        if self._closing:
+        if self._loop.is_stopping:
             raise ProducerClosedError("the producer is closed")
 
     def _reserve(self, size: int) -> None:
@@ -251,63 +240,22 @@ class Sender:
             return
         deadline = Deadline.after(self._config.max_block_ms)
         self._accumulator.flush()
-        self._wake()
+        self._loop.wake()
         while self._used_bytes and self._used_bytes + size > limit:
-            inside = threading.current_thread() is self._thread
-            if inside or not self._wait(deadline):
+            if self._loop.is_current or not self._loop.wait(deadline):
                 raise BufferFullError(
                     f"buffer.memory ({limit} bytes) was full for max.block.ms "
                     f"({self._config.max_block_ms} ms): send more slowly, or raise one of them"
                 )
             self._check_open()
 
-    def _wait(self, deadline: Deadline | None) -> bool:
-        """For a change; False when the time is over."""
-        if deadline is None:
-            self._changed.wait()
-            return True
-        if deadline.passed:
-            return False
-        self._changed.wait(deadline.left_ms / 1000)
-        return True
+    # The work of the loop, in its thread.
 
-    def _wake(self) -> None:
-        if self._sleeping:
-            self._sleeping = False
-            self._waker.wake()
-
-    # The thread.
-
-    def _run(self) -> None:
-        try:
-            while self._round():
-                pass
-        finally:
-            with self._changed:
-                self._closing = True
-                self._sleeping = False
-                self._accumulator.drop()
-                commands, self._commands = self._commands, deque()
-            closed = ProducerClosedError("the producer was closed before this was acknowledged")
-            for _, future in commands:
-                future.set_exception(closed)
-            self._fail(closed)
-            if self._writer is not None:
-                self._writer.abandon()
-            self._cluster.close()
-            self._waker.close()
-
-    def _round(self) -> bool:
-        """Send what is ready, take what has come, wait for more; False at the end."""
-        self._waker.clear()
+    def turn(self) -> None:
+        """Send what is ready, and take what has come."""
         now_ms = monotonic_ms()
         with self._changed:
-            self._sleeping = False
-            if self._closing:
-                return False
-        self._run_commands()
-        with self._changed:
-            groups = list(self._accumulator.take(now_ms, self._is_waiting))
+            batches = list(self._accumulator.take(now_ms, self._is_waiting))
             topics = self._topics.due(now_ms)
         if topics:
             error = self._topics.look(self._cluster, topics)
@@ -315,31 +263,31 @@ class Sender:
                 self._topics.seen(self._cluster, topics, error, monotonic_ms())
                 self._changed.notify_all()
         try:
-            for group in groups:
-                self._append(group)
-            self._poll()
+            for batch in batches:
+                self._append(batch)
+            if self._writer is not None:
+                self._writer.poll(0)
         except HeadraceError as failure:
             self._writer_failed(failure)
-        return True
 
-    def _run_commands(self) -> None:
-        while True:
-            with self._changed:
-                if not self._commands:
-                    return
-                work, future = self._commands[0]
-            try:
-                work()
-            except HeadraceError as error:
-                failure: HeadraceError | None = error
-            else:
-                failure = None
-            with self._changed:
-                self._commands.popleft()
-            if failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(failure)
+    def due_in_ms(self, now_ms: int) -> int | None:
+        due_ms = [
+            self._accumulator.due_in_ms(now_ms, self._is_waiting),
+            self._topics.due_in_ms(now_ms),
+            None if self._writer is None else self._writer.due_in_ms(now_ms),
+        ]
+        return min((due for due in due_ms if due is not None), default=None)
+
+    def sockets(self) -> Iterable[Readable]:
+        return () if self._writer is None else self._writer.sockets()
+
+    def _ended(self, _is_broken: bool) -> None:
+        with self._changed:
+            self._accumulator.drop()
+        self._fail(ProducerClosedError(_CLOSED), every=True)
+        if self._writer is not None:
+            self._writer.abandon()
+        self._cluster.close()
 
     def _begin(self) -> None:
         with self._changed:
@@ -367,24 +315,22 @@ class Sender:
     def _is_waiting(self, tp: TopicPartition) -> bool:
         return self._writer is not None and self._writer.waiting(tp)
 
-    def _append(self, group: Group) -> None:
+    def _append(self, batch: ProducerBatch) -> None:
         if self._writer is None:
             if self._transactions is not None:
-                self._finish(group, -1, TransactionFailedError("abort the transaction"))
+                self._finish(batch, -1, TransactionFailedError("abort the transaction"))
                 return
             self._writer = self._new_writer()
-        encoded = group.encoded
-        if encoded is None:
-            try:
-                encoded = encode_group(group, self._config.compression_type)
-            except HeadraceError as error:
-                self._finish(group, -1, error)
-                return
+        try:
+            encoded = batch.encode(self._config.compression_type)
+        except HeadraceError as error:
+            self._finish(batch, -1, error)
+            return
         self._writer.append(
-            group.tp,
+            batch.tp,
             encoded,
-            done=lambda offset, error: self._finish(group, offset, error),
-            expires_at_ms=group.begun_ms + self._config.delivery_timeout_ms,
+            done=functools.partial(self._finish, batch),
+            expires_at_ms=batch.begun_ms + self._config.delivery_timeout_ms,
         )
 
     def _new_writer(self) -> BatchWriter:
@@ -400,44 +346,20 @@ class Sender:
             request_timeout_ms=config.request_timeout_ms,
             max_request_bytes=config.max_request_size,
             buffer_bytes=_UNBOUNDED,
-            waker=self._waker,
         )
 
-    def _poll(self) -> None:
-        """Wait for answers, records or timers."""
-        writer = self._writer
-        if writer is not None:
-            writer.poll(0)
-        busy = writer is not None and not writer.idle
-        with self._changed:
-            now_ms = monotonic_ms()
-            due_ms = [
-                self._accumulator.due_in_ms(now_ms, self._is_waiting),
-                self._topics.due_in_ms(now_ms),
-                _LONGEST_WAIT_MS if busy else _IDLE_WAIT_MS,
-            ]
-            wait_ms = min(due for due in due_ms if due is not None)
-            if self._closing or self._commands:
-                wait_ms = 0
-            self._sleeping = wait_ms > 0
-        if busy:
-            assert writer is not None
-            writer.poll(wait_ms)
-        elif wait_ms:
-            wait_readable([self._waker], wait_ms)
+    # Batches that are done.
 
-    # What became of groups.
-
-    def _finish(self, group: Group, base_offset: int, error: HeadraceError | None) -> None:
+    def _finish(self, batch: ProducerBatch, base_offset: int, error: HeadraceError | None) -> None:
         with self._changed:
-            if group.finished:
+            if batch.finished:
                 return
-            self._used_bytes -= group.reserved
-            group.reserved = 0
-        tell(group, base_offset, error)
+            self._used_bytes -= batch.reserved
+            batch.reserved = 0
+        batch.on_done(base_offset, error)
         with self._changed:
-            group.finished = True
-            del self._unfinished[group]
+            batch.finished = True
+            del self._unfinished[batch]
             if error is not None:
                 self._first_error = self._first_error or error
                 self._transaction_error = self._transaction_error or error
@@ -452,10 +374,9 @@ class Sender:
     def _fail(self, error: HeadraceError, *, every: bool = False) -> None:
         """Everything that is not in the accumulator, or `every` batch."""
         with self._changed:
-            every = every or self._closing
-            groups = [group for group in self._unfinished if group.taken or every]
-        for group in groups:
-            self._finish(group, -1, error)
+            batches = [batch for batch in self._unfinished if batch.taken or every]
+        for batch in batches:
+            self._finish(batch, -1, error)
 
 
 def _cluster_of(config: ProducerConfig) -> Cluster:

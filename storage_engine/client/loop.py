@@ -1,0 +1,267 @@
+"""The one thread of a client: an event loop of calls, timers and connections.
+
+    any thread -> call_soon, call, ask, wake -> [thread] calls, timers, work.turn() -> connections
+
+Rule: everything that takes long happens in the thread. One lock, that of `changed`, guards what the
+thread shares with callers, and is held for moments only: never while sending, encoding, or calling
+back. Implements `core.ports` Scheduler and Clock.
+"""
+
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from storage_engine.core.errors import HeadraceError
+from storage_engine.net.blocking import Readable, wait_readable
+from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+from storage_engine.net.waker import Waker
+
+_LONGEST_WAIT_MS = 60_000
+"""The loop waits so long at most while it has nothing to do; it is woken when it has."""
+
+Result = TypeVar("Result")
+
+
+class LoopWork(Protocol):
+    """What a loop keeps going beside calls and timers. All of it is called in the thread."""
+
+    def turn(self) -> None:
+        """Do what is due, and do not wait."""
+        ...
+
+    def due_in_ms(self, now_ms: int) -> int | None:
+        """The time until the next turn is due; 0: now, None: not by time alone. Called with the
+        loop's lock held, so that nothing is overlooked that callers have added meanwhile."""
+        ...
+
+    def sockets(self) -> Iterable[Readable]:
+        """The connections that end the wait for the next turn."""
+        ...
+
+
+class Timer:
+    """A call that is due later."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class LoopEndedError(HeadraceError):
+    """The loop has ended before it gave an answer."""
+
+
+class ClientLoop:
+    """Runs from `start` to `stop`, or until something raises, which ends it with a traceback."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        work: LoopWork | None = None,
+        on_end: Callable[[bool], None] | None = None,
+    ) -> None:
+        """`on_end` is called in the thread, as the last thing. Its argument says whether an error
+        has ended the loop, and not `stop`."""
+        self._lock = threading.Lock()
+        self.changed = threading.Condition(self._lock)
+        """Callers wait for it until something has changed that is shared with the thread."""
+        self._work = work
+        self._on_end = on_end
+        self._waker: Waker
+        self._timers: list[tuple[int, int, Timer]] = []
+        """A heap that only the thread uses."""
+        self._timer_numbers = itertools.count()
+        # The lock guards what follows.
+        self._calls: deque[Callable[[], None]] = deque()
+        self._unanswered: set[Future[Any]] = set()
+        self._sleeping = False
+        self._stopping = False
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._waker = Waker()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the call that is under way; what else is due is dropped. From any
+        thread."""
+        with self.changed:
+            self._stopping = True
+            self.wake()
+            self.changed.notify_all()
+
+    def join(self, timeout_ms: int | None = None) -> None:
+        """Wait for the end of the thread, if it was ever started. Not in the thread itself."""
+        if self._thread.ident is not None:
+            self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is in the thread of the loop."""
+        return threading.get_ident() == self._thread.ident
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called, or the loop has ended."""
+        return self._stopping
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no call is carried out any more."""
+        return self._ended
+
+    # For any thread.
+
+    def wake(self) -> None:
+        """Begin the next turn now. The caller holds the lock of `changed`."""
+        if self._sleeping:
+            self._sleeping = False
+            self._waker.wake()
+
+    def wait(self, deadline: Deadline | None) -> bool:
+        """Wait for a change; False when the time is over. The caller holds the lock of
+        `changed`."""
+        if deadline is None:
+            self.changed.wait()
+            return True
+        if deadline.passed:
+            return False
+        self.changed.wait(deadline.left_ms / 1000)
+        return True
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call it in the next turn; never where the loop ends before that."""
+        with self._lock:
+            self._calls.append(callback)
+            self.wake()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do `work` in the thread, and return when it is done. Raises its HeadraceError, or
+        LoopEndedError."""
+
+        def begin(answer: Callable[[HeadraceError | None], None]) -> None:
+            answer(_error_of(work))
+
+        if (error := self.ask(begin)) is not None:
+            raise error
+
+    def ask(
+        self,
+        begin: Callable[[Callable[[Result], None]], object],
+        timeout_ms: int | None = None,
+    ) -> Result:
+        """Call `begin` in the thread, and return what is first given to its argument, then or
+        later. Raises TimeoutError, or LoopEndedError."""
+        future: Future[Result] = Future()
+
+        def answer(result: Result) -> None:
+            with self._lock:
+                self._unanswered.discard(future)
+            if not future.done():
+                future.set_result(result)
+
+        def call() -> None:
+            begin(answer)
+
+        with self._lock:
+            if self._ended:
+                raise LoopEndedError(f"the thread {self._thread.name} has ended")
+            self._unanswered.add(future)
+            self._calls.append(call)
+            self.wake()
+        return future.result(None if timeout_ms is None else timeout_ms / 1000)
+
+    # For callers in the thread.
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (monotonic_ms() + delay_ms, next(self._timer_numbers), timer))
+        return timer
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """The clock that a session's lease is measured by. (Timers wait by a clock that sleeps with
+        the machine, as all waits of threads do.)"""
+        return monotonic_with_sleep_ms()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        finally:
+            with self.changed:
+                is_broken = not self._stopping
+                self._stopping = self._ended = True
+                self._sleeping = False
+                self._waker.close()
+                unanswered = list(self._unanswered)
+            ended = LoopEndedError(f"the thread {self._thread.name} has ended")
+            for future in unanswered:
+                future.set_exception(ended)
+            if self._on_end is not None:
+                self._on_end(is_broken)
+            with self.changed:
+                self.changed.notify_all()
+
+    def _turn(self) -> bool:
+        """Do what is due, then wait for more; False at the end."""
+        self._waker.clear()
+        with self._lock:
+            self._sleeping = False
+            calls, self._calls = self._calls, deque()
+        for call in calls:
+            if self._stopping:
+                return False
+            call()
+        now_ms = monotonic_ms()
+        while self._timers and self._timers[0][0] <= now_ms and not self._stopping:
+            _, _, timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                timer.callback()
+        if self._stopping:
+            return False
+        sockets: Iterable[Readable] = ()
+        if self._work is not None:
+            self._work.turn()
+            sockets = self._work.sockets()
+        with self._lock:
+            wait_ms = self._wait_ms()
+            self._sleeping = wait_ms > 0
+        if wait_ms > 0:
+            wait_readable([self._waker, *sockets], wait_ms)
+        return True
+
+    def _wait_ms(self) -> int:
+        if self._calls or self._stopping:
+            return 0
+        now_ms = monotonic_ms()
+        due_ms = [_LONGEST_WAIT_MS]
+        if self._timers:
+            due_ms.append(self._timers[0][0] - now_ms)
+        if self._work is not None and (due_in_ms := self._work.due_in_ms(now_ms)) is not None:
+            due_ms.append(due_in_ms)
+        return max(0, min(due_ms))
+
+
+def _error_of(work: Callable[[], None]) -> HeadraceError | None:
+    try:
+        work()
+    except HeadraceError as error:
+        return error
+    return None

@@ -1,0 +1,75 @@
+"""What a follower appends: its leader's batches, at the leader's offsets.
+
+Offsets may be missing between batches, since the leader's log may have been compacted. Source:
+R-LOG1, R-REP2, R-REP8.
+"""
+
+from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
+from storage_engine.log.appending.append_check import follower_batches, has_gaps
+from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.batch_writes import write_batches
+from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.log_state import LogState
+from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET, runs_of
+from storage_engine.log.truncation import Truncation
+
+
+class FollowerAppends:
+    """Also the appends of a log to its copy in another log dir."""
+
+    __slots__ = ("_log", "_truncation")
+
+    def __init__(self, log: LogState, truncation: Truncation) -> None:
+        self._log = log
+        self._truncation = truncation
+
+    def append(self, records: memoryview) -> AppendResult:
+        """Stores a leader's batches; a batch that is cut off at the end is left out.
+
+        CorruptRecordError when they are damaged or do not continue where the log ends.
+        """
+        log = self._log
+        segments = log.segments
+        segments.check_whole()
+        end_offset = log.log_end_offset
+        is_empty = self._is_empty
+        batches = follower_batches(records, end_offset, empty=is_empty)
+        if not batches:
+            return AppendResult(end_offset, end_offset - 1, end_offset, -1, False, 0)
+        log.room.take(len(records))
+        base_offset = batches[0][1].base_offset
+        if is_empty and base_offset < segments.active.base_offset:
+            self._truncation.start_anew_at(base_offset)
+        log.epoch_checkpoint.note_batches(batches)
+        if has_gaps(batches, log.log_end_offset):
+            log.producer_state.forgotten_to = ANY_FORGOTTEN
+            log.cleaning.expect_gaps_durably("keep that offsets are missing in")
+            if batches[-1][1].last_offset - log.log_end_offset > MAX_RELATIVE_OFFSET:
+                # The next segment can't begin where this one ends: see `log_loader.Gaps`.
+                log.flush_state.flush()
+        now_ms = log.clock.wall_ms()
+        size = 0
+        for begin, end, placed in runs_of(batches, log.append_rules.roll_rule.segment_bytes):
+            write_batches(log, records[begin:end], placed, now_ms, False)
+            size += end - begin
+        end_offset = log.log_end_offset
+        return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
+
+    def end_at(self, offset: int) -> None:
+        """What is appended next gets `offset`, which is above the log's end: the offsets between
+        are missing, as they are in another log that was compacted and then cut."""
+        log = self._log
+        log.segments.check_whole()
+        log.cleaning.expect_gaps_durably("keep that offsets are missing in")
+        # Recovery takes a gap that is not flushed for damage by a crash.
+        log.flush_state.flush()
+        if self._is_empty:
+            self._truncation.start_anew_at(offset)
+        else:
+            with storage_errors("roll", log.directory, unchanged=True):
+                log.roll(offset)
+
+    @property
+    def _is_empty(self) -> bool:
+        segments = self._log.segments
+        return segments.active.size == 0 and len(segments) == 1

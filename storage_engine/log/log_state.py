@@ -1,0 +1,223 @@
+"""All of a log that changes while it is open. It has one owner and one thread.
+
+The parts of a log (`reads`, `leader_appends`, `follower_appends`, `truncation`, `retention`,
+`compaction`, `repair`) have no mutable state of their own: each of them is given this one. Source:
+R-LOG1, R-LOG4, R-LOG8, KIP-98.
+"""
+
+import logging
+from pathlib import Path
+
+from storage_engine.core.errors import OffsetOutOfRangeError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Clock
+from storage_engine.core.replication.leader_epochs import LeaderEpochCache
+from storage_engine.core.retained.producer_state import ProducerStates
+from storage_engine.log.appending.append_rules import AppendRules
+from storage_engine.log.cleaning.cleaning_state import CleaningState
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.free_space import FreeSpace
+from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.recovery.log_loader import LogStart, load_log
+from storage_engine.log.recovery.recovery_progress import RecoveryProgress
+from storage_engine.log.segments.bad_range import BadRange
+from storage_engine.log.segments.log_folder import LogFolder
+from storage_engine.log.segments.read_positions import ReadPositions
+from storage_engine.log.segments.segment_list import SegmentList
+from storage_engine.log.state.flush_state import FlushState
+from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
+from storage_engine.log.state.log_checkpoints import LogCheckpoints
+from storage_engine.log.state.producer_snapshots import ProducerSnapshots
+from storage_engine.log.state.unfollowed_cuts import UnfollowedCuts
+
+logger = logging.getLogger(__name__)
+
+
+class LogState:
+    """Invariants between the fields: log_start_offset <= log_end_offset, and recovery_point <=
+    log_end_offset."""
+
+    __slots__ = (
+        "append_rules",
+        "checkpoints",
+        "cleaning",
+        "clock",
+        "damaged",
+        "epoch_checkpoint",
+        "flush_state",
+        "is_closed",
+        "leader_epochs",
+        "log_start_offset",
+        "producer_state",
+        "read_positions",
+        "recovered_bytes",
+        "room",
+        "scrubbed_ms",
+        "segments",
+        "snapshots",
+        "topic_partition",
+        "unfollowed_cuts",
+    )
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        topic_partition: TopicPartition,
+        start: LogStart,
+        *,
+        clock: Clock,
+        room: FreeSpace,
+        checkpoints: LogCheckpoints,
+        progress: RecoveryProgress | None = None,
+    ) -> None:
+        """Loads the log in `folder`, and recovers it unless its last stop was in order. When that
+        raises LogStorageError, nothing of this object has changed."""
+        loaded = load_log(folder, start, now_ms=clock.wall_ms(), progress=progress)
+        self.topic_partition = topic_partition
+        self.clock = clock
+        self.room = room
+        """The free space of the log dir, shared by its logs."""
+        self.checkpoints = checkpoints
+        self.segments = SegmentList(folder, loaded.segments, clock)
+        """Invariant: never empty; a batch belongs to exactly one segment, base offsets ascend. Only
+        the newest one grows."""
+        self.read_positions = ReadPositions()
+        """Invariant: every position is the end of a batch; so a cut of the log empties it."""
+        self.log_start_offset: int = loaded.log_start_offset
+        """Inclusive. Invariant: it never falls but with a truncation of the whole log, and no
+        segment but the oldest begins at or before it once `Retention` has dropped the others."""
+        self.damaged: tuple[BadRange, ...] = ()
+        """Bytes that are known to be bad, and refused to readers until they are repaired.
+        Invariant: ascending, and below the log's end."""
+        self.leader_epochs: LeaderEpochCache = loaded.epochs
+        """Invariant: epochs and start offsets ascend, within the log. Changed only through
+        `epoch_checkpoint`."""
+        self.epoch_checkpoint = LeaderEpochCheckpoint(folder, loaded.epochs)
+        """Invariant: the file has every epoch that begins below the recovery point."""
+        self.producer_state: ProducerStates = loaded.producers
+        """Invariant: what the batches up to the log's end say of their producers. Replaced as a
+        whole when the log is cut."""
+        self.snapshots: ProducerSnapshots = loaded.snapshots
+        """Invariant: no snapshot is of an offset above the log's end."""
+        self.flush_state = FlushState(
+            self.segments,
+            self.epoch_checkpoint,
+            clock,
+            recovery_point=start.recovery_point,
+            is_recovered=not start.clean,
+            checkpoints=checkpoints,
+        )
+        """Invariant: everything below its `recovery_point` is on the medium."""
+        self.cleaning = CleaningState(
+            self.segments, first_dirty_offset=start.first_dirty_offset, checkpoints=checkpoints
+        )
+        """Invariant: at most one job replaces segments, and none while the log is cut."""
+        self.append_rules = AppendRules(folder)
+        """Invariant: worked out from `config` and `directory` as they are now."""
+        self.is_closed = False
+        """Invariant: nothing is appended once it is set."""
+        self.unfollowed_cuts: UnfollowedCuts | None = None
+        """Not None while the log is copied to another log dir."""
+        self.recovered_bytes = loaded.recovered_bytes
+        """What opening had to check; 0 after a clean stop."""
+        self.scrubbed_ms = clock.wall_ms()
+        """When the closed segments were last gone through; 0 asks for it at once."""
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    @property
+    def log_end_offset(self) -> int:
+        """Exclusive."""
+        return self.segments.active.next_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Exclusive: everything below is on the medium."""
+        return self.flush_state.recovery_point
+
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the newest leader that this log knows; -1 when there is none."""
+        return self.leader_epochs.latest_epoch
+
+    @property
+    def config(self) -> LogConfig:
+        return self.segments.folder.config
+
+    @property
+    def directory(self) -> Path:
+        return self.segments.folder.path
+
+    @property
+    def disk(self) -> Disk:
+        return self.segments.folder.disk
+
+    @property
+    def size_in_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segments)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a change ended in the middle for want of descriptors or memory: the files are as
+        a killed process would have left them, and nothing is read or written before
+        `PartitionLog.open_again`."""
+        return self.segments.is_cut_short
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a crash of the machine would take nothing: no record, and no cut."""
+        return not self.flush_state.is_behind
+
+    @property
+    def ends_with_a_batch(self) -> bool:
+        """Whether a batch ends where the log does. If not, no batch came since the last roll, and
+        compaction may have taken the one before."""
+        return self.segments.active.size > 0
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction with a record below is ended for good: what read_committed may see."""
+        transactions = self.producer_state.transactions
+        stable = transactions.last_stable_offset(high_watermark)
+        return min(max(stable, self.log_start_offset), high_watermark)
+
+    def out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        """The error for an offset that this log does not have."""
+        return OffsetOutOfRangeError(
+            f"offset {offset} of {self.topic_partition} is outside the log, which has"
+            f" [{self.log_start_offset}, {self.log_end_offset})",
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+        )
+
+    # -- changes that several parts make -----------------------------------------------------------
+
+    def roll(self, base_offset: int) -> None:
+        """Begins a new segment at `base_offset`, unless that is where the newest begins. OSError
+        when the disk fails."""
+        if self.segments.active.base_offset != base_offset:
+            self.snapshots.write(self.log_end_offset, self.producer_state)
+            self.segments.roll(base_offset)
+            logger.debug("rolled partition=%s base_offset=%d", self.topic_partition, base_offset)
+
+    def roll_at_end(self) -> None:
+        """Closes the newest segment if it has batches. LogStorageError when the disk fails."""
+        with storage_errors("roll", self.directory):
+            self.roll(self.log_end_offset)
+
+    def start_epoch(self, epoch: int) -> None:
+        """A leader of `epoch` writes from the log's end on. KafkaError when the log knows a newer
+        one."""
+        self.epoch_checkpoint.start_epoch(epoch, self.log_end_offset)
+
+    def save_recovery_point(self, offset: int) -> None:
+        """Before offsets below `offset` may go missing: the recovery point on the medium must be at
+        `offset` or above, since recovery takes a gap above it for damage by a crash."""
+        saved = self.checkpoints.saved_recovery_point()
+        if saved is not None and saved < offset:
+            with storage_errors("write the recovery point of", self.directory, unchanged=True):
+                self.checkpoints.write()

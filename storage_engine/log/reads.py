@@ -1,0 +1,135 @@
+"""What is read from a log. Nothing here changes the log.
+
+Source: R-LOG3, R-LOG11, KIP-98.
+"""
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.replication.leader_epochs import EpochEnd
+from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.log.files.storage_errors import storage_error, storage_errors
+from storage_engine.log.log_state import LogState
+from storage_engine.log.segments.log_reader import find_slice
+from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
+from storage_engine.log.state.aborted_transactions import find_aborted
+
+
+class LogReads:
+    """Batches from an offset on, offsets of times and of leader epochs, aborted transactions."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        max_offset: int | None = None,
+        at_least_one: bool = True,
+        wait: bool = True,
+    ) -> SegmentSlice | None:
+        """Whole batches from the one with `offset` on, below `max_offset` (exclusive; None: the
+        log's end).
+
+        None when nothing is there yet. The first batch is returned even if it is larger than
+        `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range;
+        CorruptRecordError when the bytes there are known to be bad. ColdBytesError when finding
+        them would have to wait for the medium, unless `wait`.
+        """
+        log = self._log
+        segments = log.segments
+        if segments.is_cut_short:
+            segments.check_whole()
+        end = segments.active.next_offset
+        if offset < log.log_start_offset or offset > end:
+            raise log.out_of_range(offset)
+        limit = end if max_offset is None or max_offset > end else max_offset
+        if log.damaged:
+            limit = self._sound_until(offset, limit)
+        if offset >= limit:
+            return None
+        try:
+            return find_slice(
+                log.read_positions,
+                segments.all,
+                segments.number_of(offset),
+                offset,
+                max_bytes=max_bytes,
+                limit=limit,
+                at_least_one=at_least_one,
+                wait=wait,
+            )
+        except OSError as error:
+            raise storage_error("read", log.directory, error) from error
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, max_offset: int | None = None
+    ) -> TimestampedOffset | None:
+        """The first record at or after that time, below `max_offset`."""
+        return run(self.search_timestamp(timestamp_ms, max_offset))
+
+    def search_timestamp(self, timestamp_ms: int, max_offset: int | None = None) -> Search:
+        """As `offset_for_timestamp`, in steps."""
+        log = self._log
+        with storage_errors("read", log.directory):
+            return (
+                yield from TimeSearch(lambda: log.segments.all).by_timestamp(
+                    timestamp_ms, log.log_start_offset, self._limit(max_offset)
+                )
+            )
+
+    def offset_of_largest_timestamp(
+        self, max_offset: int | None = None
+    ) -> TimestampedOffset | None:
+        """The first of the latest records below `max_offset`."""
+        return run(self.search_largest_timestamp(max_offset))
+
+    def search_largest_timestamp(self, max_offset: int | None = None) -> Search:
+        """As `offset_of_largest_timestamp`, in steps."""
+        log = self._log
+        with storage_errors("read", log.directory):
+            return (
+                yield from TimeSearch(lambda: log.segments.all).of_largest_timestamp(
+                    log.log_start_offset, self._limit(max_offset)
+                )
+            )
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with data in [start_offset, end_offset), all of which is below the last stable
+        offset."""
+        log = self._log
+        return find_aborted(log.snapshots, log.segments, start_offset, end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """See `LeaderEpochCache.end_offset_for`."""
+        log = self._log
+        return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
+
+    def skip_empty_segments(self, offset: int) -> int:
+        """The base offset of the next segment that has a batch, if the one with `offset` has none;
+        else `offset`."""
+        segments = self._log.segments.all
+        number = self._log.segments.number_of(offset)
+        while not segments[number].size and number + 1 < len(segments):
+            number += 1
+        return max(offset, segments[number].base_offset)
+
+    def _sound_until(self, offset: int, limit: int) -> int:
+        """The offset before `limit` up to which nothing is known to be bad."""
+        log = self._log
+        for bad in log.damaged:
+            if bad.start_offset <= offset < bad.end_offset:
+                raise CorruptRecordError(
+                    f"offsets {bad.start_offset} to {bad.end_offset - 1} of {log.topic_partition}"
+                    " are damaged on this broker"
+                )
+            if offset < bad.start_offset < limit:
+                limit = bad.start_offset
+        return limit
+
+    def _limit(self, max_offset: int | None) -> int:
+        end_offset = self._log.log_end_offset
+        return end_offset if max_offset is None else min(max_offset, end_offset)

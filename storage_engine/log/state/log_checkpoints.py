@@ -1,0 +1,29 @@
+"""What a log asks of the checkpoint files that hold its offsets. They belong to its log dir, and
+hold the offsets of all logs there.
+
+Source: R-LOG8.
+"""
+
+from typing import Protocol
+
+
+class LogCheckpoints(Protocol):
+    """The checkpoint files as one log sees them."""
+
+    def write(self) -> None:
+        """Brings the log's recovery point, start offset and first dirty offset to the medium.
+        OSError when that fails."""
+        ...
+
+    def saved_recovery_point(self) -> int | None:
+        """The recovery point that is on the medium; None when no file holds it."""
+        ...
+
+
+class NoCheckpoints:
+    """For a log that was opened without a log dir: its offsets are kept nowhere."""
+
+    def write(self) -> None: ...
+
+    def saved_recovery_point(self) -> int | None:
+        return None

@@ -1,0 +1,131 @@
+"""Drops the end of a log, or all of it. What tells of a cut is on the medium before the files are
+cut.
+
+Source: R-LOG8, R-REP8.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage_engine.core.errors import LogShortageError, LogStorageError
+from storage_engine.core.retained.producer_state import (
+    ANY_FORGOTTEN,
+    NONE_FORGOTTEN,
+    ProducerStates,
+)
+from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.log_state import LogState
+from storage_engine.log.state.aborted_transactions import check_transaction_index
+from storage_engine.log.state.producer_replay import load_producers
+
+logger = logging.getLogger(__name__)
+
+
+class Truncation:
+    """Stops a job that replaces segments before it changes any."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
+        batch.
+        """
+        log = self._log
+        log.segments.check_whole()
+        if offset >= log.log_end_offset:
+            # An epoch that began at the end and wrote nothing may contradict the leader's history.
+            log.epoch_checkpoint.truncate_from_end(offset)
+            return log.log_end_offset
+        if offset <= log.segments.first.base_offset or offset < log.log_start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return offset
+        log.cleaning.stop()
+        segments = log.segments
+        with storage_errors("truncate", log.directory):
+            check_transaction_index(
+                log.snapshots, segments.all, segments.all[segments.number_of(offset)]
+            )
+            self._lower_offsets(offset)
+        with self._whole_or_cut_short():
+            log.read_positions.clear()
+            end_offset = segments.cut_to(offset)
+            # Within a batch: the end is lower still.
+            self._lower_offsets(end_offset)
+            log.damaged = tuple(bad for bad in log.damaged if bad.end_offset <= end_offset)
+            log.epoch_checkpoint.truncate_from_end(end_offset)
+            before = log.producer_state
+            log.producer_state = load_producers(
+                log.snapshots,
+                segments.all,
+                log_start_offset=log.log_start_offset,
+                has_gaps=log.cleaning.may_have_gaps,
+                now_ms=log.clock.wall_ms(),
+            )
+            log.producer_state.cut_from(before)
+        if log.unfollowed_cuts is not None:
+            log.unfollowed_cuts.note_end(end_offset)
+        if end_offset < log.log_start_offset:
+            self.truncate_fully_and_start_at(log.log_start_offset)
+        logger.info("truncated partition=%s end_offset=%d", log.topic_partition, log.log_end_offset)
+        return log.log_end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything; the log is empty and begins at `offset`."""
+        log = self._log
+        log.segments.check_whole()
+        start_offset = log.log_start_offset
+        log.log_start_offset = offset
+        if offset <= start_offset:
+            # Opening would drop a log that ends before its start. And if a crash leaves no segment,
+            # only the checkpoint tells where the log begins.
+            try:
+                with storage_errors("truncate", log.directory):
+                    log.checkpoints.write()
+            except LogStorageError:
+                log.log_start_offset = start_offset
+                raise
+        self.start_anew_at(offset)
+        if log.unfollowed_cuts is not None:
+            log.unfollowed_cuts.note_new_beginning()
+        logger.info("truncated fully partition=%s start_offset=%d", log.topic_partition, offset)
+
+    def start_anew_at(self, offset: int) -> None:
+        """Drops everything for one empty segment at `offset`; the log's start offset stays."""
+        log = self._log
+        log.cleaning.stop()
+        with storage_errors("truncate", log.directory):
+            self._lower_offsets(offset)
+        with self._whole_or_cut_short():
+            log.read_positions.clear()
+            log.segments.start_anew_at(offset)
+            log.damaged = ()
+            log.snapshots.remove_all()
+        # Nothing here tells which producers wrote below `offset` to the log that continues here.
+        log.producer_state = ProducerStates(
+            forgotten_to=ANY_FORGOTTEN if offset > 0 else NONE_FORGOTTEN
+        )
+        log.epoch_checkpoint.truncate_from_end(0)
+
+    def _lower_offsets(self, end_offset: int) -> None:
+        """Brings recovery point and first dirty offset down to `end_offset`, on the medium too."""
+        self._log.flush_state.log_is_cut_to(end_offset)
+        self._log.cleaning.log_is_cut_to(end_offset)
+
+    @contextmanager
+    def _whole_or_cut_short(self) -> Iterator[None]:
+        """Around a change of several files. A shortage of descriptors or memory in the middle
+        leaves them as a killed process would, and only `PartitionLog.open_again` repairs that."""
+        log = self._log
+        try:
+            with storage_errors("truncate", log.directory):
+                yield
+        except LogShortageError:
+            log.segments.is_cut_short = True
+            if log.unfollowed_cuts is not None:
+                # How much is gone is known once the log is opened again.
+                log.unfollowed_cuts.note_new_beginning()
+            raise
