@@ -86,7 +86,7 @@ class MembershipClient(Client):
             self.answer(None, ErrorCode.NETWORK_EXCEPTION)
         due_ms = self.membership.due_ms()
         if due_ms is not None and due_ms <= now_ms:
-            self.tell(membership.Tick(now_ms=now_ms))
+            self.tell(membership.MembershipTick(now_ms=now_ms))
         if self.changes and self.world.random.random() < 0.5:
             self.apply(self.changes.popleft())
         self.tell(membership.Polled(now_ms=now_ms))
