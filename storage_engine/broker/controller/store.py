@@ -190,21 +190,33 @@ class ControllerStore:
         def all_alike(outcome: WriteOutcome) -> None:
             done({write.partition: (outcome, write.state) for write in writes})
 
+        def one_by_one() -> None:
+            for write in writes:
+                self._write_part([write], done, fenced)
+
         def on_multi(reply: ZkReply) -> None:
             if reply.ok:
                 all_alike(WriteOutcome.ACCEPTED)
             elif reply.status is ZkStatus.UNKNOWN:
                 all_alike(WriteOutcome.UNKNOWN)
             elif len(writes) > 1:
-                for write in writes:
-                    self._write_part([write], done, fenced)
+                one_by_one()
             else:
                 self.check_epoch(fenced)
                 all_alike(WriteOutcome.CONFLICT)
 
         operations = [self.epoch_check()]
-        for write in writes:
-            operations.extend(self._operations(write))
+        try:
+            for write in writes:
+                operations.extend(self._operations(write))
+        except ZnodeFormatError as failure:
+            if len(writes) > 1:
+                one_by_one()
+                return
+            # It follows from what others wrote there: read again until that is mended.
+            log.error("state of partition=%s not written: %s", writes[0].partition, failure)
+            all_alike(WriteOutcome.CONFLICT)
+            return
         self._coordination.multi(operations, on_multi)
 
     def _operations(self, write: StateWrite) -> list[ZkOp]:
