@@ -324,7 +324,11 @@ class Controller:
     def _read_again(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Nothing of them is decided or written before they are read; a write under way that is
         refused leads to the same."""
-        wanted = tuple(tp for tp in partitions if not self._undecided.is_writing(tp))
+        wanted = tuple(
+            tp
+            for tp in partitions
+            if tp.topic not in self.deleting and not self._undecided.is_writing(tp)
+        )
         self._undecided.reading.update(wanted)
         return [ReadStates(partitions=wanted)] if wanted else []
 
@@ -372,7 +376,7 @@ class Controller:
                 if decision is not None:
                     self._settle(partition, decision)
                 self._announce(partition)
-            else:
+            elif partition.topic not in self.deleting:
                 unclear.append(partition)
                 self._undecided.refuse(partition, decision)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
