@@ -366,7 +366,7 @@ class Controller:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
             decision = self._undecided.written(partition)
-            if partition.topic not in self.topics:
+            if not self.exists(partition):
                 continue
             if outcome is WriteOutcome.ACCEPTED:
                 self._remade.pop(partition, None)
@@ -507,7 +507,7 @@ class Controller:
         writes = []
         offline = []
         for partition in self._undecided.take_due():
-            if partition.topic in self.deleting or partition.topic not in self.topics:
+            if partition.topic in self.deleting or not self.exists(partition):
                 continue
             state = self.states.get(partition)
             elected = self._elected(partition, state)
