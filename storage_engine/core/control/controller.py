@@ -78,7 +78,8 @@ class Controller:
     """States that others removed (None) or put back in an older version: what is known of them is
     to be written over what is there."""
     _unremembered: set[TopicPartition] = field(default_factory=set)
-    """Partitions that had no state at the start: new ones, or others have removed it."""
+    """Partitions that had no state at the start, or were of topics that nobody could read then: new
+    ones, or others have removed it."""
     _headless: set[TopicPartition] = field(default_factory=set)
     """Partitions whose node seems to be there without a state: one with it could not be made."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
@@ -231,6 +232,13 @@ class Controller:
                 self._deliveries.brokers_to(broker)
 
     def _on_topics_read(self, event: TopicsChanged) -> list[Effect]:
+        mended = event.topics.keys() & self._unreadable - self.topics.keys()
+        # They may have been led before this controller could know of it.
+        self._unremembered.update(
+            TopicPartition(topic, number)
+            for topic in mended
+            for number in event.topics[topic].assignment
+        )
         self._on_topics_changed(event.topics)
         known = event.topics.keys() | event.absent
         self._unreadable = (self._unreadable - known) | event.unreadable
