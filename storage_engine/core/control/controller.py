@@ -254,7 +254,8 @@ class Controller:
                 # Its node lost the id, and nobody else remembers it.
                 info = replace(info, topic_id=old.topic_id)
             if old is not None and old.topic_id != info.topic_id and topic not in self.deleting:
-                if old.topic_id.int:
+                # Also one whose id was lost never loses partitions.
+                if old.topic_id.int or not old.assignment.keys() <= info.assignment.keys():
                     self._on_removed_by_others(topic)
                     old = None
                 else:

@@ -9,9 +9,11 @@ import pytest
 
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
+    ControlledShutdownRequested,
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ShutdownProgress,
     StatesRead,
     StatesWritten,
     TopicsChanged,
@@ -334,6 +336,31 @@ def test_a_write_that_ends_after_a_smaller_topic_has_the_name_changes_nothing(ou
     driven.step(BrokersChanged(brokers=brokers(1, 2, 3)))
     assert gone not in driven.core.states
     assert driven.core.is_settled(gone)
+
+
+def test_a_smaller_topic_made_anew_is_none_whose_lost_id_is_there_again():
+    """A broker that led what it does not have would wait for another leader before it stops."""
+    driven = Driven()
+    gone = TopicPartition("t", 1)
+    lost = replace(topic("t", (1, 2, 3), (2, 3, 1)), topic_id=UUID(int=0))
+    driven.step(
+        Loaded(
+            brokers=brokers(1, 2, 3),
+            topics={"t": lost},
+            states={TP: state(1, 1, 2, 3), gone: state(2, 2, 3, 1)},
+        )
+    )
+    driven.deliver_all()
+    driven.step(TopicsChanged(topics={"t": topic("t", (1, 2, 3))}))
+    assert gone not in driven.core.states
+    driven.answer()
+    driven.deliver_all()
+    driven.step(ControlledShutdownRequested(broker=BrokerId(2), broker_epoch=BrokerEpoch(1)))
+    while driven.writes():
+        driven.answer()
+        driven.deliver_all()
+    (progress,) = driven.last_of(ShutdownProgress)
+    assert progress.remaining == ()
 
 
 def test_nothing_is_written_while_a_write_is_under_way():
