@@ -76,7 +76,9 @@ class Joins:
         `before`: whose place it takes, or itself.
 
         Where a rebalance begins or goes on, only those count that are sure to be in the next
-        generation: the others may be dead, and be the former selves of those who join."""
+        generation: the others may be dead, and be the former selves of those who join. For one that
+        has been in the last generation newcomers don't count, who are refused when the next
+        begins: no member is to go for the sake of one that has just come."""
         joining = _member(event.member_id or event.fresh_member_id, event)
         if before is not None and joining.is_no_larger_than(before, group.protocol):
             return False
@@ -85,8 +87,12 @@ class Joins:
         if event.member_id == NO_MEMBER and before and _keeps_part(group, before, joining):
             assigned = sum(len(member.assignment) for member in group.members.values())
         else:
+            is_newcomer = before is None or before.is_new
             others = [
-                each for each in others if each.instance_id is not None or each.joining is not None
+                each
+                for each in others
+                if (each.instance_id is not None or each.joining is not None)
+                and (is_newcomer or not each.is_new)
             ]
         return group.bytes_after(joining, others) + assigned > self._settings.record_max_bytes
 
