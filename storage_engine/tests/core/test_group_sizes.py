@@ -197,6 +197,17 @@ def test_no_member_goes_for_the_sake_of_a_newcomer(bench, instance_id):
     assert largest(bench) <= LIMIT
 
 
+def test_nobody_waits_for_a_newcomer_that_was_refused_under_the_id_that_it_was_promised(bench):
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    members = stable(bench, 6, **how)
+    promised = bench.answers[bench.join(**how)].member_id
+    bench.join(instance_id="small", protocols=with_data(0))
+    requests = [bench.join(each.member_id, **how) for each in members]
+    assert not any(each in bench.answers for each in requests)
+    assert bench.error(bench.join(promised, **how)) is ErrorCode.INVALID_REQUEST
+    assert {bench.joined(each).generation for each in requests} == {2}
+
+
 def test_a_member_that_is_fenced_or_forgotten_hears_so_however_large_it_is(bench):
     (fenced,) = static(bench, "a", protocols=with_data(LIMIT // 2))
     bench.sync(fenced, instance_id="a")
