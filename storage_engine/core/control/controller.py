@@ -78,7 +78,8 @@ class Controller:
     """States that others removed (None) or put back in an older version: what is known of them is
     to be written over what is there."""
     _unremembered: set[TopicPartition] = field(default_factory=set)
-    """Partitions that had no state at the start: new ones, or others have removed it."""
+    """Partitions that had no state at the start, or were of topics that nobody could read then: new
+    ones, or others have removed it."""
     _headless: set[TopicPartition] = field(default_factory=set)
     """Partitions whose node seems to be there without a state: one with it could not be made."""
     _failed: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
@@ -231,6 +232,13 @@ class Controller:
                 self._deliveries.brokers_to(broker)
 
     def _on_topics_read(self, event: TopicsChanged) -> list[Effect]:
+        mended = event.topics.keys() & self._unreadable - self.topics.keys()
+        # They may have been led before this controller could know of it.
+        self._unremembered.update(
+            TopicPartition(topic, number)
+            for topic in mended
+            for number in event.topics[topic].assignment
+        )
         self._on_topics_changed(event.topics)
         known = event.topics.keys() | event.absent
         self._unreadable = (self._unreadable - known) | event.unreadable
@@ -246,7 +254,8 @@ class Controller:
                 # Its node lost the id, and nobody else remembers it.
                 info = replace(info, topic_id=old.topic_id)
             if old is not None and old.topic_id != info.topic_id and topic not in self.deleting:
-                if old.topic_id.int:
+                # Also one whose id was lost never loses partitions.
+                if old.topic_id.int or not old.assignment.keys() <= info.assignment.keys():
                     self._on_removed_by_others(topic)
                     old = None
                 else:
@@ -324,7 +333,11 @@ class Controller:
     def _read_again(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Nothing of them is decided or written before they are read; a write under way that is
         refused leads to the same."""
-        wanted = tuple(tp for tp in partitions if not self._undecided.is_writing(tp))
+        wanted = tuple(
+            tp
+            for tp in partitions
+            if tp.topic not in self.deleting and not self._undecided.is_writing(tp)
+        )
         self._undecided.reading.update(wanted)
         return [ReadStates(partitions=wanted)] if wanted else []
 
@@ -362,7 +375,7 @@ class Controller:
         unclear = []
         for partition, (outcome, state) in outcomes.items():
             decision = self._undecided.written(partition)
-            if partition.topic not in self.topics:
+            if not self.exists(partition):
                 continue
             if outcome is WriteOutcome.ACCEPTED:
                 self._remade.pop(partition, None)
@@ -372,7 +385,7 @@ class Controller:
                 if decision is not None:
                     self._settle(partition, decision)
                 self._announce(partition)
-            else:
+            elif partition.topic not in self.deleting:
                 unclear.append(partition)
                 self._undecided.refuse(partition, decision)
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
@@ -503,7 +516,7 @@ class Controller:
         writes = []
         offline = []
         for partition in self._undecided.take_due():
-            if partition.topic in self.deleting or partition.topic not in self.topics:
+            if partition.topic in self.deleting or not self.exists(partition):
                 continue
             state = self.states.get(partition)
             elected = self._elected(partition, state)
