@@ -21,7 +21,7 @@ from storage_engine.core.ids import (
     TopicPartition,
     topic_name_problem,
 )
-from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStat, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
@@ -65,6 +65,8 @@ class ControllerStore:
         """Those of them of which nothing could be made out then."""
         self._no_brokers: set[tuple[BrokerId, int]] = set()
         """Nodes that no session holds, with their creation ids: they were named in the log."""
+        self._may_be_gone: dict[str, int] = {}
+        """Topics whose deletion ZooKeeper did not answer -> the creation ids of their nodes."""
 
     # --- reading; each `done(None)` means: could not be read, try again later ---
 
@@ -190,21 +192,33 @@ class ControllerStore:
         def all_alike(outcome: WriteOutcome) -> None:
             done({write.partition: (outcome, write.state) for write in writes})
 
+        def one_by_one() -> None:
+            for write in writes:
+                self._write_part([write], done, fenced)
+
         def on_multi(reply: ZkReply) -> None:
             if reply.ok:
                 all_alike(WriteOutcome.ACCEPTED)
             elif reply.status is ZkStatus.UNKNOWN:
                 all_alike(WriteOutcome.UNKNOWN)
             elif len(writes) > 1:
-                for write in writes:
-                    self._write_part([write], done, fenced)
+                one_by_one()
             else:
                 self.check_epoch(fenced)
                 all_alike(WriteOutcome.CONFLICT)
 
         operations = [self.epoch_check()]
-        for write in writes:
-            operations.extend(self._operations(write))
+        try:
+            for write in writes:
+                operations.extend(self._operations(write))
+        except ZnodeFormatError as failure:
+            if len(writes) > 1:
+                one_by_one()
+                return
+            # It follows from what others wrote there: read again until that is mended.
+            log.error("state of partition=%s not written: %s", writes[0].partition, failure)
+            all_alike(WriteOutcome.CONFLICT)
+            return
         self._metadata_store.multi(operations, on_multi)
 
     def _operations(self, write: StateWrite) -> list[ZkOp]:
@@ -264,9 +278,36 @@ class ControllerStore:
         fenced: Callable[[], None],
     ) -> None:
         """Remove a topic's nodes: those of its partitions first, then topic, settings and request
-        in one multi, so that a topic made anew under that name loses nothing to the old one's end.
-        What others have made below them goes too.
+        in one multi, so that a topic made anew under that name loses nothing to the old one's end,
+        also where nobody knows whether that has come. What others have made below them goes too.
         """
+        czxid = self._may_be_gone.pop(topic, None)
+        if czxid is None:
+            self._delete_partitions(topic, partitions, done, fenced)
+            return
+
+        def on_found(present: dict[str, ZkStat] | None) -> None:
+            if present is None:
+                self._may_be_gone[topic] = czxid
+                done(False)
+                return
+            node = present.get(path)
+            # The request went with the node: one that is there now means the later topic.
+            if node is not None and node.czxid != czxid and request not in present:
+                done(True)
+            else:
+                self._delete_partitions(topic, partitions, done, fenced)
+
+        path, request = TopicZNode.path(topic), DeleteTopicsZNode.topic_path(topic)
+        self._which_exist((path, request), on_found)
+
+    def _delete_partitions(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        done: Callable[[bool], None],
+        fenced: Callable[[], None],
+    ) -> None:
         guard = [self.epoch_check()]
         left = deque(
             path
@@ -310,14 +351,18 @@ class ControllerStore:
             DeleteTopicsZNode.topic_path(topic),
         )
 
-        def delete_all(present: list[str] | None) -> None:
+        def delete_all(present: dict[str, ZkStat] | None) -> None:
             if present is None:
                 done(False)
                 return
+            if (node := present.get(TopicZNode.path(topic))) is not None:
+                self._may_be_gone[topic] = node.czxid
             operations = [*guard, *map(_deletion, present)]
             self._metadata_store.multi(operations, lambda reply: on_heads(reply, operations))
 
         def on_heads(reply: ZkReply, operations: Sequence[ZkOp]) -> None:
+            if reply.status is not ZkStatus.UNKNOWN:
+                self._may_be_gone.pop(topic, None)
             if reply.ok:
                 done(True)
             elif reply.status is ZkStatus.NOT_EMPTY and clearings_left:
@@ -334,19 +379,25 @@ class ControllerStore:
 
         self._which_exist(heads, delete_all)
 
-    def _which_exist(self, paths: Sequence[str], done: Callable[[list[str] | None], None]) -> None:
-        present: set[str] = set()
+    def _which_exist(
+        self, paths: Sequence[str], done: Callable[[dict[str, ZkStat] | None], None]
+    ) -> None:
+        """Those of them that are there, in the same order; None: ZooKeeper did not answer."""
+        found: dict[str, ZkStat] = {}
         failed: list[str] = []
 
         def on_reply(path: str, reply: ZkReply) -> None:
-            if reply.ok:
-                present.add(path)
+            if reply.ok and reply.stat is not None:
+                found[path] = reply.stat
             elif not reply.is_absent:
                 failed.append(path)
             gather.one()
 
         gather = Gather(
-            len(paths), lambda: done(None if failed else [p for p in paths if p in present])
+            len(paths),
+            lambda: done(
+                None if failed else {path: found[path] for path in paths if path in found}
+            ),
         )
         for path in paths:
             self._metadata_store.exists(

@@ -142,7 +142,13 @@ class ControllerWatches:
             if topics is None:
                 self._again(self._list_topics)
                 return
-            self._read_topics([topic for topic in topics if topic not in self._watched])
+            new = [topic for topic in topics if topic not in self._watched]
+            if self.loaded or self._topics is None:
+                self._read_topics(new)
+            else:
+                # Nobody leads them yet. Where others make topics time and again, loading is not to
+                # wait for the last of them.
+                self._reread_once_loaded.update(new)
 
         self._store.list_topics(self._guarded("topics", self._list_topics), listed)
 
