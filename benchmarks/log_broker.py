@@ -29,7 +29,7 @@ from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.tools.commands.broker import raise_descriptor_limit
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_plan import UpRequest
@@ -296,7 +296,7 @@ def _produce(partition: int, batch: memoryview, *, acks: int) -> ProduceRequest:
     return ProduceRequest(None, acks, _TIMEOUT_MS, [ProducePartition(_TOPIC, partition, batch)])
 
 
-def _exchange(connection: BrokerConnection, spec: ApiSpec, message: Any) -> Any:
+def _exchange(connection: BrokerConnection, spec: AnyApi, message: Any) -> Any:
     answer = connection.exchange(spec, message, Deadline.after(_TIMEOUT_MS))
     _check(answer)
     return answer

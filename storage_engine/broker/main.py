@@ -1,8 +1,8 @@
 """One broker process: builds the parts, joins them, runs until SIGTERM.
 
-Rule: the order of a start is folder, ZooKeeper, logs, listener, registration, candidacy: nobody
-hears of a broker before it can answer. A stop runs the other way, after the leaders have moved
-(R-CTL9).
+Rule: the order of a start is log directories, ZooKeeper, logs, listener, registration, candidacy:
+no broker or client learns of a broker before it can answer. A stop runs the other way, after the
+leaders have moved (R-CTL9).
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
-from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.connection_overrides import by_address
 from storage_engine.broker.settings.topic_config import log_config_for
-from storage_engine.broker.wiring import BrokerParts, build
+from storage_engine.broker.wiring.build import BrokerParts, build
+from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
@@ -64,72 +64,34 @@ class Broker:
         self._failure: HeadraceError | None = None
 
     async def run(self) -> int:
-        config = self._config
-        clock = SystemClock()
-        scheduler = LoopScheduler(self._loop)
-        background = ThreadBackground(self._loop)
+        """Serve until a signal; 0 after a clean stop. HeadraceError where it can't start."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
-        access = _zookeeper_access(config)
-        logs = LogManager(
-            list(config.log_dirs),
-            log_config_for(config, {}),
-            broker_id=config.broker_id,
-            clock=clock,
-            background=background,
-            reserve_bytes=config.integer("log.dir.min.free.bytes"),
-        )
-        session = ZooKeeperSession(
-            config.zookeeper_connect,
-            config.integer("zookeeper.session.timeout.ms"),
-            self._loop.call_soon_threadsafe,
-            clock=clock,
-            data_dir=logs.working_folders[0],
-            access=access,
-        )
+        clock = SystemClock()
+        background = ThreadBackground(self._loop)
+        logs = self._logs(clock, background)
+        session = self._session(clock, logs)
         transport = PeerTransport(self._loop)
         try:
-            await self._loop.run_in_executor(
-                None, session.start, config.zookeeper_connection_timeout_ms
-            )
-            cluster_id = await self._cluster_id(session)
+            cluster_id = await self._start_session(session)
             logs.set_cluster_id(cluster_id)
             # A long recovery must not hold the loop, which keeps the session alive.
             await self._loop.run_in_executor(None, logs.load)
             parts = build(
-                config,
-                cluster_id=cluster_id,
-                logs=logs,
-                metadata_store=session,
-                transport=transport,
-                scheduler=scheduler,
-                clock=clock,
-                background=background,
-                work_ns=clock.work_ns,
-                lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
-            )
-            server = Server(
-                self._loop,
-                config.listener.host,
-                config.listener.port,
-                parts.dispatcher,
-                _limits(config),
-                handle_run=ProduceRuns(parts.context),
-            )
-            await server.start()
-            collect_seldom()
-            sys.setswitchinterval(SWITCH_S)
-            try:
-                self._join_cluster(parts)
-                log.info(
-                    "broker %d serves %s:%d", config.broker_id, server.host or "*", server.port
+                BrokerPorts(
+                    config=self._config,
+                    cluster_id=cluster_id,
+                    logs=logs,
+                    metadata_store=session,
+                    transport=transport,
+                    scheduler=LoopScheduler(self._loop),
+                    clock=clock,
+                    background=background,
+                    work_ns=clock.work_ns,
+                    lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
                 )
-                await self._stop.wait()
-                if self._failure is None:
-                    await self._controlled_shutdown(parts, transport)
-            finally:
-                parts.close()
-                await server.close()
+            )
+            await self._serve(parts, transport)
         finally:
             transport.close()
             session.close()
@@ -137,32 +99,78 @@ class Broker:
             background.close()
         if self._failure is not None:
             raise self._failure
-        log.info("broker %d stopped", config.broker_id)
+        log.info("broker %d stopped", self._config.broker_id)
         return 0
 
-    def _join_cluster(self, parts: BrokerParts) -> None:
-        def on_refused(failure: HeadraceError) -> None:
-            self._failure = failure
-            self._stop.set()
-
-        parts.join_cluster(on_refused)
-
-    async def _cluster_id(self, session: ZooKeeperSession) -> str:
-        known: asyncio.Future[str] = self._loop.create_future()
-        agree_on_cluster_id(
-            session,
-            on_known=known.set_result,
-            on_failed=known.set_exception,
+    def _logs(self, clock: SystemClock, background: ThreadBackground) -> LogManager:
+        config = self._config
+        return LogManager(
+            list(config.log_dirs),
+            log_config_for(config, {}),
+            broker_id=config.broker_id,
+            clock=clock,
+            background=background,
+            reserve_bytes=config.integer("log.dir.min.free.bytes"),
         )
+
+    def _session(self, clock: SystemClock, logs: LogManager) -> ZooKeeperSession:
+        config = self._config
+        return ZooKeeperSession(
+            config.zookeeper_connect,
+            config.integer("zookeeper.session.timeout.ms"),
+            self._loop.call_soon_threadsafe,
+            clock=clock,
+            data_dir=logs.working_folders[0],
+            access=_zookeeper_access(config),
+        )
+
+    async def _start_session(self, session: ZooKeeperSession) -> str:
+        """The cluster's id."""
+        await self._loop.run_in_executor(
+            None, session.start, self._config.zookeeper_connection_timeout_ms
+        )
+        known: asyncio.Future[str] = self._loop.create_future()
+        agree_on_cluster_id(session, on_known=known.set_result, on_failed=known.set_exception)
         return await known
+
+    async def _serve(self, parts: BrokerParts, transport: PeerTransport) -> None:
+        """Listen, join the cluster, and stop in order after a signal or a refusal."""
+        listener = self._config.listener
+        server = Server(
+            self._loop,
+            listener.host,
+            listener.port,
+            parts.dispatcher,
+            _limits(self._config),
+            handle_run=parts.produce_runs,
+        )
+        await server.start()
+        collect_seldom()
+        sys.setswitchinterval(SWITCH_S)
+        try:
+            parts.join_cluster(self._on_refused)
+            log.info(
+                "broker %d serves %s:%d", self._config.broker_id, server.host or "*", server.port
+            )
+            await self._stop.wait()
+            if self._failure is None:
+                await self._controlled_shutdown(parts, transport)
+        finally:
+            parts.close()
+            await server.close()
+
+    def _on_refused(self, failure: HeadraceError) -> None:
+        self._failure = failure
+        self._stop.set()
 
     async def _controlled_shutdown(self, parts: BrokerParts, transport: PeerTransport) -> None:
         """Let the controller move this broker's leaders; after a few tries stop without."""
         if not self._config.flag("controlled.shutdown.enable"):
             return
-        parts.context.leaving = True
+        parts.cluster.registration.leave()
+        metadata = parts.cluster.metadata
         for _ in range(SHUTDOWN_TRIES):
-            controller = parts.context.metadata.brokers.get(parts.context.metadata.controller_id)
+            controller = metadata.brokers.get(metadata.controller_id)
             if controller is not None:
                 reply = await self._ask(
                     transport,
@@ -194,7 +202,8 @@ class Broker:
             controlled_shutdown.API,
             0,
             controlled_shutdown.ControlledShutdownRequest(
-                broker_id=parts.context.broker_id, broker_epoch=parts.context.broker_epoch()
+                broker_id=parts.ports.broker_id,
+                broker_epoch=parts.cluster.registration.broker_epoch,
             ),
             timeout_ms=SHUTDOWN_TIMEOUT_MS,
             on_reply=answered.set_result,

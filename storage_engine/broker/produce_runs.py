@@ -1,29 +1,37 @@
-"""Finds runs of alike Produce requests in what a connection has received.
+"""Takes runs of alike Produce requests, many small batches for one partition, in one append.
 
-Rule: whether a request is taken in a run or by itself makes no difference but in time: what does
+    bytes received -> the connection's pattern fits two requests or more -> columns -> one append
+                   -> it does not, or a batch is not plainly good -> the general way, one by one
+
+Rule: whether a request is taken in a run or by itself makes no difference but in time. What does
 not fit the connection's present pattern goes the general way. Source: R-NET1, R-LOG12.
 """
 
-from storage_engine.broker.handlers.context import BrokerContext
-from storage_engine.broker.handlers.records import produce
+from itertools import pairwise
+
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.requests.long_work import INLINE_ITEMS
-from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.errors import InvalidRequestError, KafkaError
+from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.connection import Connection
-from storage_engine.protocol.apis.produce import API
+from storage_engine.protocol.apis.produce import API, ProducePartition, ProduceRequest
 from storage_engine.protocol.apis.wire import LongMessageError, decode_short
 from storage_engine.protocol.framing import MIN_REQUEST_BYTES, SIZE_BYTES, parse_request_header
-from storage_engine.protocol.produce_run import ProducePattern
+from storage_engine.protocol.produce_run import ProducePattern, ProduceRun
+from storage_engine.protocol.records.record_batch import NO_TIMESTAMP
 
 PATIENCE = 4
-"""Patterns in a row that fitted one request only: then the client is taken for one that changes
-between partitions, for which a pattern costs more than it saves."""
+"""Patterns and runs in a row that came to nothing: then the client is taken for one that changes
+between partitions, or whose batches can't be appended together, for which a pattern costs more than
+it saves."""
 
 RUN_MAX = 512
 """Requests of one run: those that are answered at once would else fill a turn with all that one
 read brings, ten thousand small ones."""
 
 REST = 1000
-"""Requests that such a client goes the general way before it is looked at again."""
+"""Requests of such a client that go the general way before a run is looked for again."""
 
 _PRODUCE_KEY = API.key
 _LEAST_BYTES = SIZE_BYTES + MIN_REQUEST_BYTES
@@ -39,15 +47,23 @@ class _Habit:
     def __init__(self) -> None:
         self.pattern: ProducePattern | None = None
         self.misses = 0
-        # Requests until the next attempt.
         self.rest = 0
+        """Requests that go the general way before a run is looked for again."""
+
+    def note(self, is_of_use: bool) -> None:
+        """A pattern is wanted (of no use so far), or it has found a run that was taken or not."""
+        self.misses = 0 if is_of_use else self.misses + 1
+        if self.misses > PATIENCE:
+            self.misses, self.rest = 0, REST
 
 
 class ProduceRuns:
     """The `handle_run` of a broker's server."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+    def __init__(self, produce: ProduceHandler) -> None:
+        self._produce = produce
+        self._replicas = produce.replicas
+        self._prepared_appends = produce.prepared_appends
 
     def __call__(self, connection: Connection, view: memoryview, position: int, end: int) -> int:
         """The position after the requests that were handled; `position` itself when it is not the
@@ -58,48 +74,99 @@ class ProduceRuns:
         if habit is None:
             connection.memo = habit = _Habit()
         assert isinstance(habit, _Habit)
-        pattern = habit.pattern
-        if pattern is not None:
-            following = self._take(connection, pattern, view, position, end)
-            if following != position:
-                habit.misses = 0
-                return following
-        self._learn(habit, connection, view, position)
-        if habit.pattern is None:
+        if habit.rest:
+            habit.rest -= 1
             return position
-        return self._take(connection, habit.pattern, view, position, end)
+        is_known = habit.pattern is not None
+        run = self._match(habit.pattern, connection, view, position, end)
+        if run is None:
+            is_known = False
+            self._learn(habit, connection, view, position)
+            run = self._match(habit.pattern, connection, view, position, end)
+            if run is None:
+                return position
+        is_taken = self._take(connection, run)
+        if not is_taken:
+            habit.rest = len(run.correlation_ids) - 1
+        if is_known:
+            habit.note(is_taken)
+        return run.end if is_taken else position
 
-    def _take(
+    def _match(
         self,
+        pattern: ProducePattern | None,
         connection: Connection,
-        pattern: ProducePattern,
         view: memoryview,
         position: int,
         end: int,
-    ) -> int:
-        at_once = produce.answers_at_once(self._context, connection, pattern)
-        most = RUN_MAX if at_once else connection.room
-        ids, columns, following = pattern.match_columns(view, position, end, most)
-        if columns is not None and produce.handle_columns(
-            self._context, connection, pattern, ids, columns
-        ):
-            return following
-        run, following = pattern.match(view, position, end, most)
-        if run.records:
-            produce.handle_run(self._context, connection, run)
-        return following
+    ) -> ProduceRun | None:
+        """The requests from `position` on that fit the pattern."""
+        if pattern is None:
+            return None
+        at_once = self._answers_at_once(connection, pattern)
+        return pattern.match(view, position, end, RUN_MAX if at_once else connection.room)
+
+    def _answers_at_once(self, connection: Connection, pattern: ProducePattern) -> bool:
+        """Whether all requests of a run are answered, and their answers released, within the
+        call."""
+        if pattern.acks != 1 or connection.unanswered:
+            return False
+        partition = self._replicas.get(pattern.partition)
+        if partition is None:
+            return True
+        return (
+            not partition.config.flush_before_ack
+            and partition.log.leader_appends.requirement is None
+            and not self._prepared_appends.has_waiting(pattern.partition)
+        )
+
+    def _take(self, connection: Connection, run: ProduceRun) -> bool:
+        """Append and answer; False, and nothing is done, unless all batches can be appended as they
+        are."""
+        pattern, columns = run.pattern, run.columns
+        tp = pattern.partition
+        outcome = self._prepared_appends.append_columns(tp, columns, acks=pattern.acks)
+        if outcome is None:
+            return False
+        if isinstance(outcome, KafkaError):
+            for correlation_id in run.correlation_ids:
+                self._answer_one(connection, pattern, correlation_id, outcome)
+        elif self._answers_at_once(connection, pattern):
+            partition = self._replicas.get(tp)
+            assert partition is not None, "its log was appended to in this call"
+            start_offset = partition.log.log_start_offset
+            answers = pattern.answers(run.correlation_ids, outcome[:-1], start_offset)
+            connection.begin().respond([answers])
+        else:
+            for correlation_id, size, (base_offset, following) in zip(
+                run.correlation_ids, columns.sizes, pairwise(outcome), strict=True
+            ):
+                result = AppendResult(
+                    base_offset, following - 1, following, NO_TIMESTAMP, False, size
+                )
+                self._answer_one(connection, pattern, correlation_id, result)
+        return True
+
+    def _answer_one(
+        self,
+        connection: Connection,
+        pattern: ProducePattern,
+        correlation_id: int,
+        outcome: AppendOutcome,
+    ) -> None:
+        call = ApiCall(API, pattern.version, correlation_id, connection, connection.begin())
+        tp = pattern.partition
+        item = ProducePartition(tp.topic, tp.partition, None)
+        request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])
+        self._produce.answer(call, request, [outcome])
 
     def _learn(
         self, habit: _Habit, connection: Connection, view: memoryview, position: int
     ) -> None:
-        """Look for a pattern in the frame at `position`."""
+        """Make the pattern of the frame at `position`, if it has one."""
         habit.pattern = None
+        habit.note(False)
         if habit.rest:
-            habit.rest -= 1
-            return
-        habit.misses += 1
-        if habit.misses > PATIENCE:
-            habit.misses, habit.rest = 0, REST
             return
         start = position + SIZE_BYTES
         frame = view[start : start + int.from_bytes(view[position:start], "big")]
@@ -107,7 +174,7 @@ class ProduceRuns:
             header, body = parse_request_header(frame)
             request = decode_short(API.decode_request, header.api_version, body, INLINE_ITEMS)
         except (InvalidRequestError, LongMessageError):
-            # The general way says what is wrong.
+            # The general way closes the connection with the reason.
             return
         if header.api_key == _PRODUCE_KEY:
             habit.pattern = ProducePattern.of(

@@ -6,16 +6,27 @@ pause, counted as failed, or given away; the other partitions, brokers and topic
 call that it ended waits for ever.) A KafkaError that is expected is caught where it is expected.
 """
 
+import enum
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Final, ParamSpec, TypeVar
 
 log = logging.getLogger(__name__)
 
 is_fatal = False
 """Set where a fault of this project must be found, not survived: by its tests and simulation."""
 
-FAILED = object()
+Args = ParamSpec("Args")
+ResultT = TypeVar("ResultT")
+
+
+class Failed(enum.Enum):
+    """What `guarded` returns instead of a result."""
+
+    FAILED = "failed"
+
+
+FAILED: Final = Failed.FAILED
 
 
 def report(what: str, error: Exception) -> None:
@@ -25,14 +36,16 @@ def report(what: str, error: Exception) -> None:
         raise error
 
 
-def guarded(what: str, call: Callable[..., Any], *args: Any) -> Any:
+def guarded(
+    what: str, call: Callable[Args, ResultT], *args: Args.args, **named: Args.kwargs
+) -> ResultT | Failed:
     """What the call returns; FAILED when it has failed, which is reported as `what`.
 
     For what is called in a row, or where something would stay under way for ever: answers to
     requests, steps of coordinators, those who wait on a partition.
     """
     try:
-        return call(*args)
+        return call(*args, **named)
     except Exception as error:  # noqa: BLE001 - reported; the caller goes on with the others
         report(what, error)
         return FAILED

@@ -17,7 +17,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 CodeOf = Callable[[Any], int]
 """The error code that counts of an answer, 0 for none."""
@@ -29,7 +29,7 @@ def ask_coordinator(
     cluster: Cluster,
     kind: int,
     key: str,
-    spec: ApiSpec,
+    spec: AnyApi,
     message: Any,
     code_of: CodeOf,
     *,
@@ -55,7 +55,7 @@ def ask_coordinator(
 
 
 def ask_each_broker(
-    cluster: Cluster, what: str, spec: ApiSpec, message: Any
+    cluster: Cluster, what: str, spec: AnyApi, message: Any
 ) -> list[tuple[int, Any]]:
     """Every live broker's id and its answer, by id; `what` they tell goes into the error of one
     that does not in time."""
@@ -65,7 +65,7 @@ def ask_each_broker(
     ]
 
 
-def _until_told(cluster: Cluster, what: str, broker_id: int, spec: ApiSpec, message: Any) -> Any:
+def _until_told(cluster: Cluster, what: str, broker_id: int, spec: AnyApi, message: Any) -> Any:
     retry = Retry(what, Deadline.after(cluster.deadline_ms))
     while True:
         failure: HeadraceError

@@ -26,7 +26,7 @@ from storage_engine.protocol.apis.list_offsets import (
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 EARLIEST = EARLIEST_TIMESTAMP
 LATEST = LATEST_TIMESTAMP
@@ -229,7 +229,7 @@ class Cluster(Closing):
     def request(
         self,
         broker_id: int,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         *,
         version: int | None = None,
@@ -242,7 +242,7 @@ class Cluster(Closing):
 
     def ask_any(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         deadline: Deadline | None = None,
         *,
@@ -264,7 +264,7 @@ class Cluster(Closing):
     def _exchange(
         self,
         connection: BrokerConnection,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         deadline: Deadline,
         version: int | None,

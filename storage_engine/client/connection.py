@@ -22,7 +22,7 @@ from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
 from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
-from storage_engine.protocol.apis.spec import ApiSpec, VersionRange, newest_common_version
+from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -55,7 +55,7 @@ class BrokerConnection:
         self.address = address
         self._client_id = client_id
         self._correlation_id = 0
-        self._in_flight: deque[tuple[int, ApiSpec, int]] = deque()
+        self._in_flight: deque[tuple[int, AnyApi, int]] = deque()
         self.name = sock.name
         self.versions: Mapping[int, VersionRange] = {}
 
@@ -90,7 +90,7 @@ class BrokerConnection:
             raise KafkaError(f"{self.name}: ApiVersions failed: {code.meaning}", code)
         self.versions = answer.ranges()
 
-    def version_for(self, spec: ApiSpec) -> int:
+    def version_for(self, spec: AnyApi) -> int:
         """UnsupportedVersionError when there is none; NotServedError: for any client."""
         served = self.versions.get(spec.key)
         version = None if served is None else newest_common_version(spec, served)
@@ -103,7 +103,7 @@ class BrokerConnection:
         return version
 
     def exchange(
-        self, spec: ApiSpec, message: Any, deadline: Deadline, *, version: int | None = None
+        self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
     ) -> Any:
         """One request and its answer, on a connection with nothing in flight."""
         assert not self._in_flight, "an answer would be taken for another's"
@@ -112,7 +112,7 @@ class BrokerConnection:
 
     def send(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         deadline: Deadline,
         *,

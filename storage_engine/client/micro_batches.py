@@ -54,7 +54,7 @@ from storage_engine.protocol.apis.batch_fields import (
     CommittedBy,
 )
 from storage_engine.protocol.apis.registry import APIS, spec_for
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 _JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
 
@@ -197,7 +197,7 @@ class MicroBatches:
 
     def _ask(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         request: Any,
         outcome: Callable[[Any], tuple[ErrorCode, str | None]],
         *,

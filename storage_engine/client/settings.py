@@ -1,22 +1,105 @@
 """Settings of the public clients: Kafka's names, checked, each with its default.
 
 Rule: a key that does not exist, or a value that is not possible, is an error of one line, before
-anything is opened.
+anything is opened. Values may be Python's, or text as in a file.
 """
 
-import difflib
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from storage_engine.client.cluster import ISOLATION_LEVELS
+from storage_engine.client.fetching.fetch import FETCH_BYTES
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.setting import (
+    INT_MAX,
+    Setting,
+    SettingType,
+    SettingValue,
+    nearest_key,
+)
 
 
-class Setting(NamedTuple):
-    """One line of a client's table."""
+def integer(
+    name: str,
+    default: int | None,
+    doc: str,
+    *,
+    minimum: int,
+    maximum: int = INT_MAX,
+    unit: str = "",
+) -> Setting:
+    """A whole number; both bounds are inclusive."""
+    return Setting(
+        name=name,
+        type=SettingType.INT,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        unit=unit,
+        doc=doc,
+    )
 
-    default: Any
-    parse: Callable[[Any], Any]
-    """ValueError, with what is wanted, for a value that is not possible."""
+
+def milliseconds(name: str, default: int | None, doc: str, *, minimum: int = 1) -> Setting:
+    """A time."""
+    return integer(name, default, doc, minimum=minimum, unit="ms")
+
+
+def text(name: str, doc: str, default: str | None = None) -> Setting:
+    """A text that is not empty."""
+    return Setting(name=name, type=SettingType.STRING, default=default, may_be_empty=False, doc=doc)
+
+
+def boolean(name: str, default: bool | None, doc: str) -> Setting:
+    return Setting(name=name, type=SettingType.BOOLEAN, default=default, doc=doc)
+
+
+def one_of(name: str, choices: Iterable[str], default: str, doc: str) -> Setting:
+    """One of some texts."""
+    return Setting(
+        name=name, type=SettingType.STRING, default=default, choices=tuple(choices), doc=doc
+    )
+
+
+BOOTSTRAP_SERVERS = text(
+    "bootstrap.servers",
+    "Brokers by which the client finds all others: host:port, several with commas.",
+)
+CLIENT_ID = text(
+    "client.id", "The name by which brokers know the client, in logs and quotas.", "headrace"
+)
+REQUEST_TIMEOUT_MS = milliseconds(
+    "request.timeout.ms", 30_000, "A request without an answer for so long has failed."
+)
+DEFAULT_API_TIMEOUT_MS = milliseconds(
+    "default.api.timeout.ms", 60_000, "A call with all its retries takes so long at most."
+)
+METADATA_MAX_AGE_MS = milliseconds(
+    "metadata.max.age.ms", 300_000, "Topics and leaders are asked for again after so long."
+)
+FETCH_MAX_BYTES = integer(
+    "fetch.max.bytes",
+    FETCH_BYTES,
+    "A fetch from one leader brings so much at most; a larger first batch still comes.",
+    minimum=1,
+    maximum=256 << 20,
+    unit="bytes",
+)
+
+
+def isolation_level(default: str) -> Setting:
+    """`isolation.level`, whose default differs from client to client."""
+    return one_of(
+        "isolation.level",
+        ISOLATION_LEVELS,
+        default,
+        "Whether records of open and aborted transactions are read, too.",
+    )
+
+
+def by_key(*settings: Setting) -> Mapping[str, Setting]:
+    """A client's table."""
+    return {setting.name: setting for setting in settings}
 
 
 def parse_settings(
@@ -25,65 +108,32 @@ def parse_settings(
     """Every setting of `table` with its value. ConfigError names the key and the remedy."""
     for key in config:
         if key not in table:
-            near = difflib.get_close_matches(str(key), table, n=1, cutoff=0.5)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"'{key}' is not a setting of the {client}{hint}")
-    values = {}
+            raise ConfigError(f"'{key}' is not a setting of the {client}{_hint(str(key), table)}")
+    values: dict[str, Any] = {}
     for key, setting in table.items():
-        if key not in config:
-            values[key] = setting.default
-            continue
-        try:
-            values[key] = setting.parse(config[key])
-        except ValueError as error:
-            raise ConfigError(f"{key} is {config[key]!r}; it must be {error}") from None
+        values[key] = setting.default if key not in config else _parsed(setting, config[key])
     return values
 
 
-def integer(low: int, high: int = 0x7FFF_FFFF) -> Callable[[Any], int]:
-    """A whole number from `low` to `high`, also as text."""
-
-    def parse(value: Any) -> int:
-        try:
-            number = int(value) if isinstance(value, str) else value
-        except ValueError:
-            number = None
-        if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return number
-
-    return parse
+def _hint(key: str, known: Iterable[str]) -> str:
+    near = nearest_key(key, known)
+    return f"; did you mean '{near}'?" if near else ""
 
 
-def boolean(value: Any) -> bool:
-    """True, False, or these as text."""
+def _parsed(setting: Setting, value: Any) -> SettingValue:
+    text = _text(setting, value)
+    parsed = None if text is None else setting.value_of(text)
+    if parsed is None:
+        raise ConfigError(f"{setting.name} is {value!r}; it must be {setting.allowed}")
+    return parsed
+
+
+def _text(setting: Setting, value: Any) -> str | None:
+    """A value as it stands in a file; None where it can't stand there."""
+    if setting is BOOTSTRAP_SERVERS and isinstance(value, list | tuple):
+        return ",".join(str(each) for each in value)
     if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError("true or false")
-
-
-def text(value: Any) -> str:
-    """Text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text that is not empty")
-    return value
-
-
-def one_of(*choices: str) -> Callable[[Any], str]:
-    """One of these texts."""
-
-    def parse(value: Any) -> str:
-        if value not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
-        return str(value)
-
-    return parse
-
-
-def servers(value: Any) -> str:
-    """host:port, several with commas or as a list."""
-    if isinstance(value, (list, tuple)):
-        value = ",".join(str(each) for each in value)
-    return text(value)
+        return str(value).lower() if setting.type is SettingType.BOOLEAN else None
+    if isinstance(value, int):
+        return str(value) if setting.type in (SettingType.INT, SettingType.LONG) else None
+    return value if isinstance(value, str) else None

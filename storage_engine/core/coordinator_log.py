@@ -9,7 +9,12 @@ Source: KIP-98, R-SPARK2.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+from storage_engine.core.errors import ErrorCode
+
+EntryT = TypeVar("EntryT")
+"""A key with its new record, or with None for a tombstone: what one kind of coordinator appends."""
 
 
 class Moment(NamedTuple):
@@ -32,15 +37,22 @@ class UnreadableRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRecord:
-    """Effect: append to the coordinator's log, in the order of the numbers; None: a tombstone.
+class Answer:
+    """Effect: the answer to a request. Kinds of answers that tell more are derived from it."""
+
+    request: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRecord(Generic[EntryT]):
+    """Effect: append to the coordinator's log, in the order of the numbers.
 
     When it can't be appended, the driver drops the coordinator and restores another from the log.
     """
 
     number: int
-    key: Any
-    record: Any
+    entry: EntryT
     producer: tuple[int, int] | None = None
     """Id and epoch of the producer in whose transaction it is; all records of a step have the
     same."""

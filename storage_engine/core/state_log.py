@@ -1,5 +1,5 @@
-"""The log of a coordinator, seen from its state machines: records go out in order, and what depends
-on one waits until it is replicated. Its one rule: no answer and no marker leaves before everything
+"""The log of a coordinator as its state machines see it: records leave in order, and what depends
+on a record waits until that is replicated. Rule: no answer and no marker leaves before everything
 that it was concluded from.
 
     number   0: all that was restored from the log; then 1, 2, ... for each record appended
@@ -8,35 +8,34 @@ Source: R-SPARK2 (an answer that leaves earlier is a batch that Spark logs and a
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar
 
-from storage_engine.core.coordinator_log import AppendRecord, CountAppended
+from storage_engine.core.coordinator_log import AppendRecord, CountAppended, EntryT
 from storage_engine.core.errors import ErrorCode
 
 NOTHING_REPLICATED = -1
 
-Refusal = Callable[[int, ErrorCode], Any]
-"""Makes the answer to a request (by number) that failed."""
+EffectT = TypeVar("EffectT")
+"""The answers of one kind of coordinator, and the effects that it alone has."""
 
 
-class StateLog:
+class StateLog(Generic[EntryT, EffectT]):
     """Invariant: `replicated` <= `appended`; who waits, waits for a number above `replicated`."""
 
     __slots__ = ("_effects", "_refusal", "_waiting", "appended", "replicated")
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Callable[[int, ErrorCode], EffectT]) -> None:
+        """`refusal` makes the answer to a request (by number) that failed."""
         self.appended = 0
         self.replicated = NOTHING_REPLICATED
         self._refusal = refusal
         self._waiting: dict[int, list[Callable[[], None]]] = {}
-        self._effects: list[Any] = []
+        self._effects: list[AppendRecord[EntryT] | CountAppended | EffectT] = []
 
-    def append(self, key: Any, record: Any, *, producer: tuple[int, int] | None = None) -> int:
+    def append(self, entry: EntryT, *, producer: tuple[int, int] | None = None) -> int:
         """The number of the record."""
         self.appended += 1
-        self._effects.append(
-            AppendRecord(number=self.appended, key=key, record=record, producer=producer)
-        )
+        self._effects.append(AppendRecord(number=self.appended, entry=entry, producer=producer))
         return self.appended
 
     def count_appended(self) -> int:
@@ -56,10 +55,11 @@ class StateLog:
         else:
             action()
 
-    def emit(self, effect: Any) -> None:
+    def emit(self, effect: EffectT) -> None:
         self._effects.append(effect)
 
-    def answer(self, answer: Any, *, after: int) -> None:
+    def answer(self, answer: EffectT, *, after: int) -> None:
+        """Answer as soon as the record of that number is replicated."""
         self.after(after, lambda: self.emit(answer))
 
     def refuse(self, request: int, error: ErrorCode) -> None:
@@ -73,6 +73,6 @@ class StateLog:
             for action in self._waiting.pop(due):
                 action()
 
-    def take_effects(self) -> list[Any]:
+    def take_effects(self) -> list[AppendRecord[EntryT] | CountAppended | EffectT]:
         effects, self._effects = self._effects, []
         return effects

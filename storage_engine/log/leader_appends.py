@@ -5,15 +5,13 @@ Checks come first, then a place in the log, then the write. Only the header of e
 examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
-from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
+from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement
 from storage_engine.log.appending.append_result import AppendResult
-from storage_engine.log.appending.append_run import AppendRun
 from storage_engine.log.appending.column_append import producers_allow, record_producers
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
@@ -29,7 +27,7 @@ from storage_engine.protocol.records.record_keys import check_keys
 
 
 class LeaderAppends:
-    """The ways in: a producer's request, several of them, their batches as columns, the end of a
+    """The ways in: a producer's batches, those of many requests as columns, the end of a
     transaction."""
 
     __slots__ = ("_log",)
@@ -70,50 +68,11 @@ class LeaderAppends:
             records = memoryview(bytearray(records))
         return self._store(records, batches, leader_epoch, now_ms)
 
-    def append_run(
-        self,
-        appends: Sequence[memoryview],
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        allow_transactional: bool = True,
-        keys_checked: bool = False,
-    ) -> list[AppendResult | KafkaError]:
-        """As `append` of each, one after the other and each with its own outcome, in as few writes
-        as possible.
-        """
-        if len(appends) == 1:
-            return [
-                self._outcome(appends[0], leader_epoch, now_ms, allow_transactional, keys_checked)
-            ]
-        log = self._log
-        rules = log.append_rules
-        run = AppendRun(log.log_end_offset, now_ms if rules.stamps_append_time else -1)
-        for records in appends:
-            try:
-                batches = self._checked(records, allow_transactional, now_ms)
-                if not run.goes_on_with(batches):
-                    # The producers' state must know what came before.
-                    self._write_run(run, now_ms)
-                    first_time = check_producers(log.producer_state, batches)
-                    if first_time is not None:
-                        run.outcomes.append(self._duplicate(*first_time))
-                        continue
-                if rules.compacts and not keys_checked:
-                    check_keys(records, batches)
-                if records.readonly:
-                    records = memoryview(bytearray(records))
-                self._take(run, records, batches, leader_epoch, now_ms)
-            except KafkaError as failure:
-                run.outcomes.append(failure.as_outcome())
-        self._write_run(run, now_ms)
-        return run.outcomes
-
     def append_columns(
         self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
     ) -> list[int] | None:
-        """As `append_run` of these batches, each an append of its own and none in a transaction:
-        their base offsets, then the offset that follows.
+        """As `append` of each of these batches, none of a transaction, in one write: their base
+        offsets, then the offset that follows.
 
         None, and nothing is done, unless all of them are good and go to the active segment as they
         are. Raises what all of them are to get.
@@ -200,25 +159,6 @@ class LeaderAppends:
         self._log.segments.check_whole()
         self._log.start_epoch(epoch)
 
-    def _outcome(
-        self,
-        records: memoryview,
-        leader_epoch: int,
-        now_ms: int,
-        allow_transactional: bool,
-        keys_checked: bool,
-    ) -> AppendResult | KafkaError:
-        try:
-            return self.append(
-                records,
-                leader_epoch=leader_epoch,
-                now_ms=now_ms,
-                allow_transactional=allow_transactional,
-                keys_checked=keys_checked,
-            )
-        except KafkaError as failure:
-            return failure.as_outcome()
-
     def _checked(
         self, records: memoryview, allow_transactional: bool, now_ms: int
     ) -> list[tuple[int, BatchHeader]]:
@@ -259,58 +199,11 @@ class LeaderAppends:
             base_offset, end_offset - 1, end_offset, now_ms if stamped else -1, False, size
         )
 
-    def _take(
-        self,
-        run: AppendRun,
-        records: memoryview,
-        batches: list[tuple[int, BatchHeader]],
-        leader_epoch: int,
-        now_ms: int,
-    ) -> None:
-        """Gives batches that have passed all checks their place behind those of the run."""
-        log = self._log
-        log.room.take(len(records))
-        if not run.parts and leader_epoch != log.leader_epochs.latest_epoch:
-            log.start_epoch(leader_epoch)
-        stamp_ms = now_ms if log.append_rules.stamps_append_time else None
-        run.add(records, place(records, batches, run.end_offset, leader_epoch, stamp_ms))
-
     def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
         log = self._log
         if not log.append_rules.stamps_append_time:
             timestamp_ms = -1
         return AppendResult(base_offset, last_offset, log.log_end_offset, timestamp_ms, True, 0)
-
-    def _write_run(self, run: AppendRun, now_ms: int) -> None:
-        """Stores what the run has; what can't be stored has failed, and is as if it never came."""
-        if not run.parts:
-            return
-        stamped = self._log.append_rules.stamps_append_time
-        try:
-            whole = len(run.parts) == 1 or (
-                run.is_worth_joining and self._fits_active_segment(run, now_ms, stamped)
-            )
-        except (KafkaError, OSError):
-            # The first batch of the segment can't be read: the writes get that error again.
-            whole = False
-        for data, placed in [run.joined()] if whole else run.parts:
-            try:
-                write_batches(self._log, data, placed, now_ms, stamped)
-            except KafkaError as failure:
-                run.fail_from(placed[0][0], failure)
-                break
-        run.begin_anew(self._log.log_end_offset)
-
-    def _fits_active_segment(self, run: AppendRun, now_ms: int, stamped: bool) -> bool:
-        """Whether the run's appends, one by one, would all go to the active segment."""
-        segment = self._log.segments.active
-        if not segment.size or len(run.placed) >= segment.index_room:
-            return False
-        times = [now_ms] if stamped else [header.max_timestamp for _, header in run.placed]
-        # Batches without a time make a segment roll by another rule.
-        return min(times) >= 0 and not self._log.append_rules.roll_rule.demands_roll(
-            segment, run.size, run.end_offset - 1, max(times), now_ms
-        )
 
 
 def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, APIS
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.apis.wire import Reader, cached_name, malformed, name_from
 
 SIZE_BYTES = 4
@@ -114,7 +114,11 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 
 
 def encode_request_frame(
-    spec: ApiSpec, version: int, correlation_id: int, client_id: str | None, message: Any
+    spec: ApiSpec[Req, Any],
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    message: Req,
 ) -> list[Buffer]:
     """The pieces of a whole frame, size included. Records in `message` are not copied."""
     buffers = spec.encode_request(version, message)
@@ -128,7 +132,7 @@ def encode_request_frame(
 
 
 def encode_response_frame(
-    spec: ApiSpec, version: int, correlation_id: int, message: Any
+    spec: ApiSpec[Any, Resp], version: int, correlation_id: int, message: Resp
 ) -> list[Buffer]:
     """The pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
@@ -148,14 +152,14 @@ def read_correlation_id(frame: memoryview) -> int:
         malformed("response header", f"{len(frame)} bytes are too few")
 
 
-def response_body(spec: ApiSpec, version: int, frame: memoryview) -> memoryview:
+def response_body(spec: AnyApi, version: int, frame: memoryview) -> memoryview:
     """The body in a response frame, after its header."""
     if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
         return frame[_skip_tags(frame, 4) :]
     return frame[4:]
 
 
-def parse_response(spec: ApiSpec, version: int, frame: memoryview) -> Any:
+def parse_response(spec: ApiSpec[Any, Resp], version: int, frame: memoryview) -> Resp:
     """The message in a response frame; `read_correlation_id` has told which request it answers.
 
     InvalidRequestError for a malformed one. Records are slices of `frame`.

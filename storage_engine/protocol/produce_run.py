@@ -27,17 +27,11 @@ from storage_engine.protocol.records.record_batch import (
     MAGIC,
 )
 
-FIRST_VERSION_WITH_V2_BATCHES = 3
-
 SIZES_KNOWN = 1024
 """Sizes of frames whose layout a pattern remembers."""
 
-LEAST_COLUMNS = 2
-"""Requests for which columns are worth their while."""
-
-COLUMNS_MAX_BYTES = 8192
-"""Largest records that are looked at in columns, which costs one more copy of them: a run of frames
-of 4 KiB takes two thirds of the time that way, one of 8 KiB the same, one of 16 KiB more."""
+RECORDS_MAX_BYTES = 8192
+"""Largest records of a request in a run, which costs one more copy of them."""
 
 LONGEST_SPAN = 1024
 """Frames unpacked together."""
@@ -48,7 +42,6 @@ _IDS_BYTES = 8
 _TAGS = b"\x00\x00\x00"
 _MARK = 0x0102030405060708
 """A base offset to find again; its bytes can't be in the name of a topic."""
-_TAIL = struct.Struct(">3s")
 
 
 class ProduceRun(NamedTuple):
@@ -56,7 +49,10 @@ class ProduceRun(NamedTuple):
 
     pattern: "ProducePattern"
     correlation_ids: list[int]
-    records: list[memoryview]
+    columns: BatchColumns
+    """The one batch of each."""
+    end: int
+    """Where the frame after them begins."""
 
 
 class _Layout:
@@ -64,11 +60,8 @@ class _Layout:
 
     __slots__ = (
         "batch_length",
-        "front",
-        "front_bytes",
         "head",
         "middle",
-        "records_size",
         "whole",
     )
 
@@ -82,10 +75,6 @@ class _Layout:
         tail_bytes: int,
     ) -> None:
         """`records_size` is the size of the records as it is encoded."""
-        self.records_size = records_size
-        self.front = struct.Struct(f">4si{len(middle)}s{len(records_size)}s")
-        """From the api key to the records."""
-        self.front_bytes = _SIZE_BYTES + self.front.size
         self.head = INT32.pack(size) + api_and_version
         self.middle = middle + records_size
         self.batch_length = records_bytes - LENGTH_END
@@ -93,7 +82,7 @@ class _Layout:
         self.whole: struct.Struct | None = None
         """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
         middle, batch length, magic, CRC, what the CRC protects, tail."""
-        if HEADER_BYTES <= records_bytes <= COLUMNS_MAX_BYTES:
+        if HEADER_BYTES <= records_bytes <= RECORDS_MAX_BYTES:
             tail = f"{tail_bytes}s" if tail_bytes else ""
             self.whole = struct.Struct(
                 f">{len(self.head)}si{len(self.middle)}s8xi4xBI{records_bytes - ATTRIBUTES_AT}s"
@@ -167,7 +156,7 @@ class ProducePattern:
 
         Frames above `frame_max_bytes` are never alike."""
         if (
-            version < FIRST_VERSION_WITH_V2_BATCHES
+            version < produce.FIRST_WITH_V2_BATCHES
             or request.acks not in (-1, 1)
             or request.transactional_id is not None
             or len(request.partitions) != 1
@@ -188,11 +177,11 @@ class ProducePattern:
             return None
         return pattern
 
-    def match_columns(
-        self, view: memoryview, position: int, end: int, most: int
-    ) -> tuple[list[int], BatchColumns | None, int]:
-        """As `match`, with correlation ids and batches in columns; a frame with anything but one
-        batch of magic 2 ends the run. None: not even two.
+    def match(self, view: memoryview, position: int, end: int, most: int) -> ProduceRun | None:
+        """The whole frames from `position` on that are alike and have one batch of magic 2 each, at
+        most `most`; None when the first is not.
+
+        `view` up to `end` is what was received; frames have their size in front.
         """
         ids: list[int] = []
         crcs: list[int] = []
@@ -229,41 +218,7 @@ class ProducePattern:
             elif good == span:
                 span *= 2
         self._span = min(span, LONGEST_SPAN)
-        if len(ids) < LEAST_COLUMNS:
-            return ids, None, position
-        return ids, BatchColumns(crcs, sealed), position
-
-    def match(self, view: memoryview, position: int, end: int, most: int) -> tuple[ProduceRun, int]:
-        """The whole frames from `position` on that are alike, at most `most`, and where they end.
-
-        `view` up to `end` is what was received; frames have their size in front.
-        """
-        ids: list[int] = []
-        records: list[memoryview] = []
-        sizes = self._sizes
-        flexible = self._flexible
-        head, middle = self._api_and_version, self._middle
-        tail = _TAIL.unpack_from
-        unpack_size = INT32.unpack_from
-        while end - position >= _SIZE_BYTES and len(ids) < most:
-            size = unpack_size(view, position)[0]
-            known = sizes.get(size) or self._learn(size)
-            frame_end = position + _SIZE_BYTES + size
-            if known is None or frame_end > end:
-                break
-            layout, records_size, head_bytes = known.front, known.records_size, known.front_bytes
-            found = layout.unpack_from(view, position + _SIZE_BYTES)
-            if found[0] != head or found[2] != middle or found[3] != records_size:
-                break
-            records_end = frame_end
-            if flexible:
-                records_end -= 3
-                if tail(view, records_end)[0] != _TAGS:
-                    break
-            ids.append(found[1])
-            records.append(view[position + head_bytes : records_end])
-            position = frame_end
-        return ProduceRun(self, ids, records), position
+        return ProduceRun(self, ids, BatchColumns(crcs, sealed), position) if ids else None
 
     def _learn(self, size: int) -> "_Layout | None":
         """How a frame of that size is laid out; None when it is too small or too

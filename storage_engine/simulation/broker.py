@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
-from storage_engine.broker.handlers.context import BrokerContext
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.topic_config import log_config_for
-from storage_engine.broker.wiring import BrokerParts, build
+from storage_engine.broker.wiring.build import BrokerParts, build
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.core.ids import BrokerEpoch
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.simulation.clock import ProcessLoop
@@ -75,8 +78,16 @@ class SimulatedBroker:
         )
 
     @property
-    def context(self) -> BrokerContext:
-        return self.parts.context
+    def replicas(self) -> ReplicaManager:
+        return self.parts.replicas.manager
+
+    @property
+    def metadata(self) -> MetadataCache:
+        return self.parts.cluster.metadata
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.parts.cluster.registration.broker_epoch
 
     def start(self) -> None:
         """Start the process; returns once it has read the cluster's id."""
@@ -119,16 +130,18 @@ class SimulatedBroker:
         session = self.session
         self.logs.load(cluster_id)
         self.parts = build(
-            self.config,
-            cluster_id=cluster_id,
-            logs=self.logs,
-            metadata_store=session,
-            transport=self.transport,
-            scheduler=self.loop,
-            clock=self.loop,
-            background=self.loop,
-            work_ns=self.loop.work_ns,
-            lease_valid=lambda: session.lease_valid,
+            BrokerPorts(
+                config=self.config,
+                cluster_id=cluster_id,
+                logs=self.logs,
+                metadata_store=session,
+                transport=self.transport,
+                scheduler=self.loop,
+                clock=self.loop,
+                background=self.loop,
+                work_ns=self.loop.work_ns,
+                lease_valid=lambda: session.lease_valid,
+            )
         )
         self._joined = True
         self.parts.join_cluster(self.refused.append)

@@ -157,15 +157,15 @@ class Checker:
         if life is None or not life.broker.serving:
             return
         broker = life.broker
-        context = broker.parts.context
-        if context.metadata.brokers is not life.brokers_known:
-            life.brokers_known = context.metadata.brokers
+        brokers = broker.metadata.brokers
+        if brokers is not life.brokers_known:
+            life.brokers_known = brokers
             self._check_metadata(life)
         logs = broker.logs.logs
         if logs != life.logs:
             self._check_deletions(life, logs)
         replicas = life.replicas
-        for partition in context.replicas:
+        for partition in broker.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
                 seen = replicas[partition.topic_partition] = _Seen()
@@ -195,7 +195,7 @@ class Checker:
 
     def _check_metadata(self, life: _Life) -> None:
         """R-CTL1: no order of a replaced controller is taken after one of a newer."""
-        metadata = life.broker.context.metadata
+        metadata = life.broker.metadata
         for topic in metadata.topics():
             for number, item in (metadata.partitions(topic) or {}).items():
                 before = life.told.get((topic, number), -1)
@@ -433,7 +433,7 @@ class Checker:
         for life in self._lives.values():
             if not life.broker.serving:
                 continue
-            for partition in life.broker.context.replicas:
+            for partition in life.broker.replicas:
                 record = self.record(partition.topic_partition)
                 copy = record.copies.get(life.broker.id)
                 if copy is None or not _is_known(record):

@@ -69,9 +69,7 @@ class SimulatedCluster:
             if folders > 1:
                 broker.use_folders([broker.folder / f"disk{n}" for n in range(1, folders + 1)])
             broker.start()
-        self.loop.run_until(
-            lambda: all(len(b.context.metadata.brokers) == count for b in self.brokers)
-        )
+        self.loop.run_until(lambda: all(len(b.metadata.brokers) == count for b in self.brokers))
 
     @property
     def brokers(self) -> list[SimulatedBroker]:
@@ -85,7 +83,7 @@ class SimulatedCluster:
         """Who acts as one and has loaded everything."""
         for broker in self.brokers:
             if broker.serving:
-                acting = broker.context.controller.acting
+                acting = broker.parts.cluster.controller.acting
                 if acting is not None and acting.loaded:
                     return broker
         return None

@@ -29,7 +29,7 @@ def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
                 found.append(f"broker {broker.id} still has {tp}, which was deleted")
             elif broker.id not in checker.record(tp).assigned:
                 found.append(f"broker {broker.id} still has {tp}, which is on others")
-        known = set(broker.context.metadata.topics())
+        known = set(broker.metadata.topics())
         if known != set(topics):
             found.append(f"broker {broker.id} knows the topics {sorted(known)}, not {topics}")
     return found
@@ -40,14 +40,14 @@ def _controllers(cluster: SimulatedCluster) -> list[str]:
         broker.id
         for broker in cluster.brokers
         if broker.serving
-        and (acting := broker.context.controller.acting) is not None
+        and (acting := broker.parts.cluster.controller.acting) is not None
         and acting.loaded
     ]
     return [] if len(loaded) == 1 else [f"controllers that have loaded everything: {loaded}"]
 
 
 def _absent(cluster: SimulatedCluster) -> list[SimulatedBroker]:
-    return [b for b in cluster.brokers if b.serving and b.context.broker_epoch() == -1]
+    return [b for b in cluster.brokers if b.serving and b.broker_epoch == -1]
 
 
 def _topic(cluster: SimulatedCluster, checker: Checker, topic: str) -> list[str]:
@@ -82,14 +82,14 @@ def _replicas(
     found = []
     for replica in assigned:
         broker = cluster[replica]
-        partition = broker.context.replicas.get(tp) if broker.serving else None
+        partition = broker.replicas.get(tp) if broker.serving else None
         if partition is None:
             found.append(f"broker {replica} does not have {tp}")
         elif (partition.leader_id, partition.leader_epoch) != (state.leader, state.leader_epoch):
             found.append(f"broker {replica} has not heard of the newest leader of {tp}")
     for broker in cluster.brokers:
         if broker.serving:
-            known = (broker.context.metadata.partitions(tp.topic) or {}).get(tp.partition)
+            known = (broker.metadata.partitions(tp.topic) or {}).get(tp.partition)
             if known is None or (known.leader, known.leader_epoch) != (
                 state.leader,
                 state.leader_epoch,

@@ -112,7 +112,7 @@ class Injector:
         self._trace.note("--- the faults are over ---")
         self._cluster.network.heal()
         for broker in self._cluster.brokers:
-            if broker.serving and broker.context.leaving:
+            if broker.serving and broker.parts.cluster.registration.is_leaving:
                 broker.kill()
             if not broker.up:
                 self._start(broker)
@@ -214,9 +214,9 @@ class Injector:
         if controller is None:
             return None
         life = broker.life
-        broker.context.leaving = True
+        broker.parts.cluster.registration.leave()
         request = controlled_shutdown.ControlledShutdownRequest(
-            broker_id=BrokerId(broker.id), broker_epoch=broker.context.broker_epoch()
+            broker_id=BrokerId(broker.id), broker_epoch=broker.broker_epoch
         )
         answers = self._cluster.ask(controller.id, controlled_shutdown.API, 0, request)
 

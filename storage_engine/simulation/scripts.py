@@ -105,7 +105,7 @@ class Scene:
 
     def _hosted(self, broker: int) -> HostedPartition | None:
         running = self.cluster[broker]
-        return running.context.replicas.get(self.tp) if running.serving else None
+        return running.replicas.get(self.tp) if running.serving else None
 
     def after(self, ms: int) -> Condition:
         due_ms = self.cluster.loop.now_ms + ms

@@ -52,7 +52,7 @@ class Client:
         found = []
         for broker in self.cluster.brokers:
             if broker.serving:
-                partition = broker.context.replicas.get(tp)
+                partition = broker.replicas.get(tp)
                 if partition is not None and partition.leader is not None:
                     found.append((partition.leader_epoch, broker.id))
         if not found:
@@ -65,7 +65,7 @@ class Client:
         """The leader epoch under which a broker leads, -1 when it does not."""
         if not self.cluster[broker].serving:
             return -1
-        partition = self.cluster[broker].context.replicas.get(tp)
+        partition = self.cluster[broker].replicas.get(tp)
         return partition.leader_epoch if partition is not None and partition.leader else -1
 
     def request(

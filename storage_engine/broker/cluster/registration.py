@@ -32,7 +32,13 @@ GRACE_MS = 2000
 """How long, on top of the session timeout, the node of a predecessor is waited for."""
 
 UNREGISTERED = BrokerEpoch(-1)
-"""Of a broker that has no entry: what is meant for an incarnation is not meant for it."""
+"""The epoch of a broker that has no entry: what is meant for an incarnation is not meant for it."""
+
+
+def leaving(broker_epoch: int) -> int:
+    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
+    ISR, but no leader takes it in again. The inverse is the same."""
+    return -2 - broker_epoch
 
 
 class BrokerIdInUseError(HeadraceError):
@@ -50,18 +56,12 @@ class Registration:
         scheduler: Scheduler,
         clock: Clock,
         session_timeout_ms: int,
-        on_registered: Callable[[BrokerEpoch], None],
-        on_refused: Callable[[BrokerIdInUseError], None],
-        on_lost: Callable[[], None],
     ) -> None:
         self._node = node
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
-        self._on_registered = on_registered
-        self._on_refused = on_refused
-        self._on_lost = on_lost
         self._deadline_ms = 0
         self._registered_session = 0
         self._written = b""
@@ -69,16 +69,42 @@ class Registration:
         self._watch_number = 0
         self._busy = False
         self._closed = False
+        self.is_leaving = False
+        """In controlled shutdown."""
         self.broker_epoch = UNREGISTERED
+        """This broker's present incarnation; UNREGISTERED while it is not registered."""
+        self._on_registered: Callable[[BrokerEpoch], None]
+        self._on_refused: Callable[[BrokerIdInUseError], None]
+        self._on_lost: Callable[[], None]
 
-    def start(self) -> None:
+    def start(
+        self,
+        *,
+        on_registered: Callable[[BrokerEpoch], None],
+        on_refused: Callable[[BrokerIdInUseError], None],
+        on_lost: Callable[[], None],
+    ) -> None:
         """Register; `on_registered(broker epoch)` is called after this and every later time,
-        `on_lost` whenever the registration has gone with its session."""
+        `on_lost` whenever the registration has gone with its session. `on_refused`: the id belongs
+        to another live broker."""
+        self._on_registered = on_registered
+        self._on_refused = on_refused
+        self._on_lost = on_lost
         self._metadata_store.add_state_listener(self._on_state)
         self._begin()
 
     def close(self) -> None:
         self._closed = True
+
+    def leave(self) -> None:
+        """Begin a controlled shutdown: this broker still follows, but no leader takes it into an
+        ISR again."""
+        self.is_leaving = True
+
+    @property
+    def fetch_epoch(self) -> int:
+        """The incarnation by which this broker calls itself in its fetches."""
+        return leaving(self.broker_epoch) if self.is_leaving else self.broker_epoch
 
     def _on_state(self, state: SessionState) -> None:
         if self._closed:

@@ -31,6 +31,7 @@ class ControllerRunner:
         known_epoch: Callable[[], ControllerEpoch],
     ) -> None:
         """`known_epoch`: the highest of which this broker has taken orders."""
+        self.broker_id = settings.broker_id
         self._settings = settings
         self._metadata_store = metadata_store
         self._transport = transport

@@ -6,19 +6,25 @@ Source: KIP-98.
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Generic
 
 from storage_engine.broker.coordinators.load_troubles import LoadTroubles
 from storage_engine.broker.coordinators.runner import (
+    AnswerT,
     CoordinatorKind,
     CoordinatorRunner,
+    Core,
+    EffectT,
     EventOf,
+    EventT,
     OnAnswer,
     RunnerPorts,
 )
+from storage_engine.broker.coordinators.state_load import ContentT
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
+from storage_engine.core.coordinator_log import EntryT
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 
@@ -29,12 +35,12 @@ RELOAD_PAUSE_MS = 1_000
 disk refuses every append for a while."""
 
 
-class Coordinators:
+class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     """Runners by partition."""
 
     def __init__(
         self,
-        kind: CoordinatorKind,
+        kind: CoordinatorKind[EventT, AnswerT, EffectT, EntryT, ContentT],
         ports: RunnerPorts,
         topic: StateTopic,
         *,
@@ -46,7 +52,9 @@ class Coordinators:
         self._topic = topic
         self._troubles = troubles
         self._tick_ms = tick_ms
-        self._runners: dict[TopicPartition, CoordinatorRunner] = {}
+        self._runners: dict[
+            TopicPartition, CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]
+        ] = {}
         self._closed = False
 
     def start(self) -> None:
@@ -78,7 +86,7 @@ class Coordinators:
         )
         runner.start()
 
-    def request(self, name: str, event_of: EventOf, on_answer: OnAnswer) -> None:
+    def request(self, name: str, event_of: EventOf[EventT], on_answer: OnAnswer[AnswerT]) -> None:
         """Have the coordinator of a name step an event; answered once, now or later."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
@@ -86,14 +94,16 @@ class Coordinators:
         else:
             found.request(event_of, on_answer)
 
-    def coordinator_of(self, name: str) -> Any | ErrorCode:
+    def coordinator_of(
+        self, name: str
+    ) -> Core[EventT, AnswerT, EffectT, EntryT, ContentT] | ErrorCode:
         """Its state, to look at."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             return found
         return found.coordinator or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Core[EventT, AnswerT, EffectT, EntryT, ContentT] | None]:
         """All on this broker; None for one that is loading."""
         return (runner.coordinator for runner in self._runners.values())
 
@@ -102,23 +112,26 @@ class Coordinators:
         found = (self._runners.get(tp) for tp in partitions)
         return all(runner is not None and runner.coordinator is not None for runner in found)
 
-    def tell(self, tp: TopicPartition, event: Any) -> None:
+    def submit(self, tp: TopicPartition, event: EventT) -> None:
         """An event for the coordinator of a partition, if there is one here."""
         runner = self._runners.get(tp)
         if runner is not None:
             runner.submit(event)
 
-    def tell_all(self, event: Any) -> None:
+    def submit_to_all(self, event: EventT) -> None:
+        """An event for every coordinator here."""
         for runner in list(self._runners.values()):
             runner.submit(event)
 
-    def _runner_of(self, name: str) -> CoordinatorRunner | ErrorCode:
+    def _runner_of(
+        self, name: str
+    ) -> CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT] | ErrorCode:
         tp = self._topic.partition_of(name)
         if tp is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._runners.get(tp) or ErrorCode.NOT_COORDINATOR
 
-    def _ended(self, runner: CoordinatorRunner) -> None:
+    def _ended(self, runner: CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]) -> None:
         tp = runner.topic_partition
         if self._runners.get(tp) is not runner:
             return

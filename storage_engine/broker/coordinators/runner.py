@@ -17,17 +17,24 @@ written to the log. After an epoch that it has not heard of another may have, an
 Source: KIP-98, R-SPARK2; decisions 520, 521 and 700.
 """
 
-import importlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
-from storage_engine.broker.coordinators.state_load import Content, StateLoad
+from storage_engine.broker.coordinators.state_load import ContentT, StateCodec, StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
-from storage_engine.core.coordinator_log import AppendRecord, CountAppended, Moment, Replicated
+from storage_engine.core.coordinator_log import (
+    Answer,
+    AppendRecord,
+    CountAppended,
+    EntryT,
+    Moment,
+    Replicated,
+)
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler
@@ -56,24 +63,35 @@ def moment(clock: Clock) -> Moment:
     return Moment(clock.monotonic_ms(), clock.wall_ms())
 
 
-OnAnswer = Callable[[Any], None]
-EventOf = Callable[[int], Any]
+EventT = TypeVar("EventT")
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+AnswerT = TypeVar("AnswerT", bound=Answer)
+EffectT = TypeVar("EffectT")
+EffectT_contra = TypeVar("EffectT_contra", contravariant=True)
+ContentT_contra = TypeVar("ContentT_contra", contravariant=True)
+
+OnAnswer = Callable[[AnswerT], None]
+EventOf = Callable[[int], EventT | ErrorCode]
 """Makes the event of a request, given the request's number, or says by an ErrorCode why there may
 be none any more. Called in the turn in which the event is stepped, and sometimes also before."""
 
 
-class Core(Protocol):
+class Core(Protocol[EventT_contra, AnswerT, EffectT, EntryT, ContentT_contra]):
     """A coordinator's state machine."""
 
-    def restore(self, content: Content, at: Moment, /) -> list[Any]: ...
+    def restore(
+        self, content: ContentT_contra, at: Moment, /
+    ) -> list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]: ...
 
-    def step(self, event: Any, /) -> list[Any]: ...
+    def step(
+        self, event: EventT_contra | Replicated, /
+    ) -> list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]: ...
 
 
-class Carrier(Protocol):
+class Carrier(Protocol[EffectT_contra]):
     """Carries out the effects that only one kind of coordinator has."""
 
-    def carry_out(self, effect: Any) -> None: ...
+    def carry_out(self, effect: EffectT_contra, /) -> None: ...
 
     def lead_on(self, leader_epoch: int) -> None:
         """Go on under that leader epoch."""
@@ -84,11 +102,13 @@ class Carrier(Protocol):
         ...
 
 
-class _Waiting(NamedTuple):
-    """A request that could not be stepped when it came."""
+@dataclass(frozen=True, slots=True)
+class _Due(Generic[EventT]):
+    """An event in the queue."""
 
     number: int
-    event_of: EventOf
+    """Of the request; 0: nobody waits for an answer."""
+    make: Callable[[], EventT | Replicated | ErrorCode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,34 +121,37 @@ class RunnerPorts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorKind:
+class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     """What tells coordinators of transactions from those of groups."""
 
     name: str
     """What they coordinate."""
     topic: str
-    codec: str
-    """Module with `new_content`, `replay` and `encode_entries`, of the log's records."""
-    new_core: Callable[[int], Core]
+    load_codec: Callable[[], StateCodec[EntryT, ContentT]]
+    """Called in the background."""
+    new_core: Callable[[int], Core[EventT, AnswerT, EffectT, EntryT, ContentT]]
     """Of a log with that `max.message.bytes`."""
-    new_carrier: Callable[["CoordinatorRunner"], Carrier]
-    tick: Callable[[Moment], Any]
+    new_carrier: Callable[
+        ["CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]"], Carrier[EffectT]
+    ]
+    tick: Callable[[Moment], EventT]
     """The event of the periodic work."""
-    answer_types: tuple[type, ...]
-    """Their `request` says what they answer."""
-    refusal: Callable[[int, ErrorCode], Any]
+    writes: Callable[[EventT], bool]
+    """Whether a step may append."""
+    answer_type: type[AnswerT]
+    refusal: Callable[[int, ErrorCode], AnswerT]
     """The answer to a request that failed."""
 
 
-class CoordinatorRunner:
+class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     """See above. Waits on its partition (`purgatory.Waiter`) as long as it lives."""
 
     def __init__(
         self,
         partition: HostedPartition,
-        kind: CoordinatorKind,
+        kind: CoordinatorKind[EventT, AnswerT, EffectT, EntryT, ContentT],
         ports: RunnerPorts,
-        on_end: Callable[["CoordinatorRunner"], None],
+        on_end: Callable[["CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]"], None],
         on_loaded: Callable[[TopicPartition], None],
     ) -> None:
         """`on_end` hears when it has ended by itself, `on_loaded` when the log is read."""
@@ -141,24 +164,24 @@ class CoordinatorRunner:
         """Why the log could not be read."""
         self.leader_epoch = partition.leader_epoch
         self._leader = partition.leader
-        self.coordinator: Any = None
+        self.coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT] | None = None
         """The core; None while it is loading."""
         self._ended = False
         self._load = StateLoad(
             partition.log,
-            kind.codec,
+            kind.load_codec,
             ports.background,
             on_loaded=self._loaded,
             on_failed=self._load_failed,
         )
         self._carrier = kind.new_carrier(self)
-        self._early: list[tuple[EventOf, OnAnswer]] | None = []
+        self._early: list[tuple[EventOf[EventT], OnAnswer[AnswerT]]] | None = []
         """Requests that came before the load was done; None when they wait no longer."""
         self._requests = 0
-        self._pending: dict[int, OnAnswer] = {}
+        self._pending: dict[int, OnAnswer[AnswerT]] = {}
         self._appended: deque[tuple[int, int]] = deque()
         """(number of a record, the end offset at which it is replicated), in order."""
-        self._events: deque[Any] = deque()
+        self._events: deque[_Due[EventT]] = deque()
         """To be stepped, in order; not empty outside a step only while none is possible."""
         self._stepping = False
         self._retry_is_due = False
@@ -172,32 +195,35 @@ class CoordinatorRunner:
         self._load.start()
         self._ports.scheduler.call_later(LOAD_WAIT_MS, self._take_early)
 
-    def request(self, event_of: EventOf, on_answer: OnAnswer) -> None:
+    def request(self, event_of: EventOf[EventT], on_answer: OnAnswer[AnswerT]) -> None:
         """Step a request; it is answered once, now or later."""
         if self._early is not None and self.coordinator is None and not self._ended:
             self._early.append((event_of, on_answer))
             return
         number = self._requests + 1
-        event = _event(event_of, number)
-        refusal = self._refusal(event)
-        if refusal is not ErrorCode.NONE:
+        make: Callable[[], EventT | ErrorCode] = partial(event_of, number)
+        event = _made(make)
+        refusal = event if isinstance(event, ErrorCode) else self._refusal(event)
+        if isinstance(event, ErrorCode) or refusal is not ErrorCode.NONE:
             guarded("an answer", on_answer, self._kind.refusal(0, refusal))
             return
         self._requests = number
         self._pending[number] = on_answer
-        if self._stepping or (self._events and _writes(event)):
-            self._events.append(_Waiting(number, event_of))
+        if self._stepping or (self._events and self._writes(event)):
+            self._events.append(_Due(number, make))
         else:
-            self._events.appendleft(event)
+            self._events.appendleft(_Due(number, lambda: event))
         self._drain()
 
-    def submit(self, event: Any) -> None:
+    def submit(self, event: EventT | Replicated) -> None:
         """Step an event that nobody sends again, as soon as it is possible."""
-        if not _writes(event) and not self._stepping and self._refusal(event) is ErrorCode.NONE:
+        due: _Due[EventT] = _Due(0, lambda: event)
+        writes = self._writes(event)
+        if not writes and not self._stepping and self._refusal(event) is ErrorCode.NONE:
             # It need not wait behind what has to write.
-            self._events.appendleft(event)
+            self._events.appendleft(due)
         elif not self._ended:
-            self._events.append(event)
+            self._events.append(due)
         self._drain()
 
     def tick(self) -> None:
@@ -239,9 +265,10 @@ class CoordinatorRunner:
 
     # --- loading ---
 
-    def _loaded(self, content: Content) -> None:
+    def _loaded(self, codec: StateCodec[EntryT, ContentT], content: ContentT) -> None:
         if self.try_complete():
             return
+        self._codec = codec
         coordinator = self._kind.new_core(self.partition.config.log.max_message_bytes)
         try:
             effects = coordinator.restore(content, moment(self._ports.clock))
@@ -277,16 +304,20 @@ class CoordinatorRunner:
 
     # --- steps ---
 
-    def _refusal(self, event: Any) -> ErrorCode:
+    def _writes(self, event: EventT | Replicated) -> bool:
+        return isinstance(event, Replicated) or self._kind.writes(event)
+
+    def _refusal(self, event: EventT | Replicated) -> ErrorCode:
         """NONE when a step is possible."""
-        if isinstance(event, ErrorCode):
-            return event
+        return self._refusal_where(writes=self._writes(event))
+
+    def _refusal_where(self, *, writes: bool) -> ErrorCode:
         if self._ended:
             return ErrorCode.NOT_COORDINATOR
         if self.coordinator is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
-            needs = NEEDS_REPLICAS if _writes(event) else NEEDS_LEADERSHIP
+            needs = NEEDS_REPLICAS if writes else NEEDS_LEADERSHIP
             self.partition.current.check_writable(needs, self.leader_epoch)
         except KafkaError as failure:
             if failure.code is ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -306,25 +337,23 @@ class CoordinatorRunner:
 
     def _step_next(self) -> bool:
         """Step the first event. False when that is not possible now."""
-        event = self._events[0]
-        if isinstance(event, _Waiting):
-            number, event_of = event
-            event = _event(event_of, number)
-            if isinstance(event, ErrorCode):
-                self._events.popleft()
-                self._answer(number, self._kind.refusal(0, event))
-                return True
+        due = self._events[0]
+        event = _made(due.make)
+        if isinstance(event, ErrorCode):
+            self._events.popleft()
+            self._answer(due.number, self._kind.refusal(0, event))
+            return True
         if self._refusal(event) is not ErrorCode.NONE:
             return False
         self._events.popleft()
         step = f"{self._kind.name}: {type(event).__name__}"
-        if guarded(step, self._step, event) is FAILED:
+        if guarded(step, self._step, due.number, event) is FAILED:
             # What the core knows may be half done by now; what the log says is not.
-            self._refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._refuse(due.number, ErrorCode.UNKNOWN_SERVER_ERROR)
             self._end_by_itself()
         return True
 
-    def _step(self, event: Any) -> None:
+    def _step(self, number: int, event: EventT | Replicated) -> None:
         coordinator = self.coordinator
         assert coordinator is not None, "a step is possible"
         try:
@@ -337,38 +366,37 @@ class CoordinatorRunner:
             )
             if failure.code in TOO_LARGE:
                 # It would be so the next time, too.
-                self._refuse(event, ErrorCode.INVALID_REQUEST)
+                self._refuse(number, ErrorCode.INVALID_REQUEST)
             self._end_by_itself()
 
-    def _refuse(self, event: Any, code: ErrorCode) -> None:
-        """Who sent this event would send it again, in vain."""
-        number = getattr(event, "request", 0)
+    def _refuse(self, number: int, code: ErrorCode) -> None:
+        """Who sent this request would send it again, in vain."""
         if number in self._pending:
             self._answer(number, self._kind.refusal(number, code))
 
-    def _answer(self, number: int, answer: Any) -> None:
+    def _answer(self, number: int, answer: AnswerT) -> None:
         guarded("an answer", self._pending.pop(number), answer)
 
-    def _carry_out(self, effects: list[Any]) -> None:
+    def _carry_out(
+        self, effects: list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]
+    ) -> None:
         """Raises KafkaError when the records can't be stored; nothing else has happened then."""
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         if records:
             self._append(records)
         for effect in effects:
-            if isinstance(effect, self._kind.answer_types):
-                answer: Any = effect
-                self._answer(answer.request, answer)
+            if isinstance(effect, self._kind.answer_type):
+                self._answer(effect.request, effect)
             elif isinstance(effect, CountAppended):
                 self._appended.append((effect.number, self.partition.log.log_end_offset))
-            elif not isinstance(effect, AppendRecord):
+            elif not isinstance(effect, AppendRecord | Answer):
                 self._carrier.carry_out(effect)
 
-    def _append(self, records: list[AppendRecord]) -> None:
+    def _append(self, records: list[AppendRecord[EntryT]]) -> None:
         """As one batch if the log takes it; else the first ones first, as the core has put them:
         what a failover may find of them is what is replicated, however few that are."""
-        # It was imported when the state was loaded.
-        parts = importlib.import_module(self._kind.codec).encode_entries(
-            ((each.key, each.record) for each in records),
+        parts = self._codec.encode_entries(
+            (each.entry for each in records),
             now_ms=self._ports.clock.wall_ms(),
             part_bytes=self.partition.config.log.max_message_bytes - BATCH_HEADER_BYTES,
         )
@@ -387,7 +415,7 @@ class CoordinatorRunner:
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:
             return
-        refusal = self._refusal(Replicated)
+        refusal = self._refusal_where(writes=True)
         if refusal is not ErrorCode.NONE:
             if refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self._retry_later()
@@ -412,11 +440,8 @@ class CoordinatorRunner:
         self._on_end(self)
 
 
-def _event(event_of: EventOf, number: int) -> Any:
-    event = guarded("a request to a coordinator", event_of, number)
+def _made(
+    make: Callable[[], EventT | Replicated | ErrorCode],
+) -> EventT | Replicated | ErrorCode:
+    event = guarded("a request to a coordinator", make)
     return ErrorCode.UNKNOWN_SERVER_ERROR if event is FAILED else event
-
-
-def _writes(event: Any) -> bool:
-    """Whether a step may append."""
-    return getattr(event, "writes", True)

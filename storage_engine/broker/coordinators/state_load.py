@@ -11,13 +11,14 @@ before it ends, in bytes; in offsets not before that, since compaction leaves so
 KIP-98.
 """
 
-import importlib
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sized
+from typing import Generic, Protocol, TypeVar
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.coordinators.load_troubles import DamagedLogError
+from storage_engine.broker.unexpected import Args
+from storage_engine.core.coordinator_log import EntryT
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ports import Background
 from storage_engine.log.partition_log import PartitionLog
@@ -32,26 +33,45 @@ TROUBLES_TOLD = 100
 
 log = logging.getLogger(__name__)
 
-Content = Any
+EntryT_contra = TypeVar("EntryT_contra", contravariant=True)
+ContentT = TypeVar("ContentT", bound=Sized)
 """What the codec makes of the log."""
 
 
-class StateLoad:
+class StateCodec(Protocol[EntryT_contra, ContentT]):
+    """The format of one kind of coordinator's log."""
+
+    def new_content(self) -> ContentT:
+        """Of an empty log."""
+        ...
+
+    def replay(self, batches: bytes, content: ContentT, /) -> list[str]:
+        """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+        ...
+
+    def encode_entries(
+        self, entries: Iterable[EntryT_contra], *, now_ms: int, part_bytes: int
+    ) -> list[tuple[int, memoryview]]:
+        """Batches, in order, each with the number of its entries: one, unless it would have more
+        than `part_bytes`. All entries of a batch are appended or none; writable."""
+        ...
+
+
+class StateLoad(Generic[EntryT, ContentT]):
     """One load; `on_loaded` or `on_failed` is called once, unless it is cancelled before."""
 
     def __init__(
         self,
         log: PartitionLog,
-        codec: str,
+        load_codec: Callable[[], StateCodec[EntryT, ContentT]],
         background: Background,
         *,
-        on_loaded: Callable[[Content], None],
+        on_loaded: Callable[[StateCodec[EntryT, ContentT], ContentT], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`codec` names a module with `new_content` and `replay`; it needs Arrow, which takes long
-        to load, and is imported in the background."""
+        """`load_codec` is called in the background: codecs need Arrow, which takes long to load."""
         self._log = log
-        self._codec = codec
+        self._load_codec = load_codec
         self._background = background
         self._on_loaded = on_loaded
         self._on_failed = on_failed
@@ -64,21 +84,19 @@ class StateLoad:
         self.end_offset = log.log_end_offset
         """Exclusive: what is read."""
         self._ends_with_a_batch = log.ends_with_a_batch
-        self._content: Content = None
         self._cancelled = False
 
     def start(self) -> None:
         self._background.submit(
-            lambda: importlib.import_module(self._codec).new_content(),
-            lambda content: self._guarded(self._begin, content),
-            self._failed,
+            self._load_codec, lambda codec: self._guarded(self._begin, codec), self._failed
         )
 
     def cancel(self) -> None:
         self._cancelled = True
 
-    def _begin(self, content: Content) -> None:
-        self._content = content
+    def _begin(self, codec: StateCodec[EntryT, ContentT]) -> None:
+        self._codec = codec
+        self._content = codec.new_content()
         self._next()
 
     def _next(self) -> None:
@@ -110,7 +128,7 @@ class StateLoad:
             reason = f"the log ends at offset {self.end_offset}, its last batch at {self._offset}"
             self._failed(DamagedLogError(min(self._reached, self.end_offset - 1), reason))
         else:
-            self._on_loaded(self._content)
+            self._on_loaded(self._codec, self._content)
 
     def _warm(self, piece: SegmentSlice, failure: KafkaError | None) -> None:
         if self._cancelled:
@@ -127,7 +145,7 @@ class StateLoad:
             return
         next_offset, is_first = self._offset, self._offset == self._log.log_start_offset
         self._background.submit(
-            lambda: _replay(self._codec, data, self._content, piece, next_offset, is_first),
+            lambda: self._replay(data, piece, next_offset, is_first),
             lambda found: self._guarded(self._replayed, piece, *found),
             self._failed,
         )
@@ -141,10 +159,18 @@ class StateLoad:
         self._told = min(TROUBLES_TOLD, self._told + len(troubles))
         self._next()
 
-    def _guarded(self, step: Callable[..., None], *args: Any) -> None:
+    def _replay(
+        self, data: bytes, piece: SegmentSlice, next_offset: int, is_first: bool
+    ) -> tuple[int, list[str]]:
+        """The offset after the last batch; what of them can't be read, and why. In the
+        background."""
+        next_offset = _check(data, piece, next_offset, is_first)
+        return next_offset, self._codec.replay(data, self._content)
+
+    def _guarded(self, step: Callable[Args, None], *args: Args.args, **named: Args.kwargs) -> None:
         """An exception that nobody foresaw ends the load too: nobody else would begin another."""
         try:
-            step(*args)
+            step(*args, **named)
         except Exception as failure:
             # Told with its trace by who reads again.
             self._failed(failure)
@@ -155,20 +181,6 @@ class StateLoad:
         if not self._cancelled:
             self._cancelled = True
             self._on_failed(failure)
-
-
-def _replay(
-    codec: str,
-    data: bytes,
-    content: Content,
-    piece: SegmentSlice,
-    next_offset: int,
-    is_first: bool,
-) -> tuple[int, list[str]]:
-    """The offset after the last batch; what of them can't be read, and why."""
-    next_offset = _check(data, piece, next_offset, is_first)
-    troubles: list[str] = importlib.import_module(codec).replay(data, content)
-    return next_offset, troubles
 
 
 def _check(data: bytes, piece: SegmentSlice, next_offset: int, is_first: bool) -> int:

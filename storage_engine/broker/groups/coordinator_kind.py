@@ -5,25 +5,26 @@ Source: Kafka's classic group protocol; KIP-211 (expiry).
 """
 
 from collections.abc import Callable
-from typing import Any
 
-from storage_engine.broker.coordinators.coordinators import Coordinators
-from storage_engine.broker.coordinators.runner import CoordinatorKind, CoordinatorRunner, moment
+from storage_engine.broker.coordinators.kinds import GroupCoordinators, GroupKind, GroupRunner
+from storage_engine.broker.coordinators.runner import CoordinatorKind, moment
+from storage_engine.broker.coordinators.state_load import StateCodec
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.groups.deleted_topics import DeletedTopics, TopicPorts
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
+from storage_engine.core.coordinator_log import Answer, Replicated
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
-    Answer,
     ExpireOffsets,
+    GroupEffect,
     LookForTopics,
     Tick,
     TopicsDeleted,
     TransactionEnded,
-    WakeAt,
 )
 from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.groups.records import GroupContent, GroupEntry
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Timer
 
@@ -39,7 +40,7 @@ PLAN = StateTopicPlan(
 
 def group_coordinators(
     config: BrokerConfig, topics: TopicPorts, *, scheduler: Scheduler, clock: Clock
-) -> CoordinatorKind:
+) -> GroupKind:
     settings = GroupSettings(
         initial_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
@@ -50,32 +51,40 @@ def group_coordinators(
     return CoordinatorKind(
         name="groups",
         topic=GROUP_OFFSETS_TOPIC,
-        codec="storage_engine.protocol.state.group_batches",
+        load_codec=_load_codec,
         new_core=lambda _max_message_bytes: GroupCoordinator(settings),
         new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
         tick=lambda at: ExpireOffsets(at=at),
-        answer_types=(Answer,),
+        writes=lambda event: isinstance(event, Replicated) or event.writes,
+        answer_type=Answer,
         refusal=refusal,
     )
 
 
-def tell_of_markers(coordinators: Coordinators) -> Callable[[MarkerTarget], None]:
+def _load_codec() -> StateCodec[GroupEntry, GroupContent]:
+    # Imported here since it needs Arrow.
+    from storage_engine.protocol.state import group_batches
+
+    return group_batches
+
+
+def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget], None]:
     """What the broker is to do with each marker that it has appended."""
 
-    def tell(target: MarkerTarget) -> None:
+    def on_written(target: MarkerTarget) -> None:
         if target.partition.topic == GROUP_OFFSETS_TOPIC:
             commits = target.marker.commits
             ended = TransactionEnded(producer_id=target.producer_id, commits=commits)
-            coordinators.tell(target.partition, ended)
+            coordinators.submit(target.partition, ended)
 
-    return tell
+    return on_written
 
 
 class _GroupCarrier:
     """Of one coordinator. Of the times at which it wants to be woken the last one counts."""
 
     def __init__(
-        self, runner: CoordinatorRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
+        self, runner: GroupRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
     ) -> None:
         self._runner = runner
         self._scheduler = scheduler
@@ -85,11 +94,10 @@ class _GroupCarrier:
             topics, scheduler, lambda gone: runner.submit(TopicsDeleted(topics=gone))
         )
 
-    def carry_out(self, effect: Any) -> None:
+    def carry_out(self, effect: GroupEffect) -> None:
         if isinstance(effect, LookForTopics):
             self._deleted.look_for(effect.topics)
             return
-        assert isinstance(effect, WakeAt), f"groups have no {effect}"
         self._stop_timer()
         delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms, self._ring)

@@ -11,7 +11,7 @@ R-REP6, R-REP11, R-CTL3, KIP-98.
 
 import copy
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -203,30 +203,30 @@ class HostedPartition:
 
     # --- appends of a leader ---
 
-    def append_run(
+    def append(
         self,
-        appends: Sequence[memoryview],
+        records: memoryview,
         *,
         acks: int,
         in_transaction: bool = False,
         keys_checked: bool = False,
-    ) -> list[AppendOutcome]:
-        """Append producers' batches, one append after the other: what became of each.
+    ) -> AppendOutcome:
+        """Append a producer's batches, or say why they are not stored.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `keys_checked`: every record is known to have a key.
         """
         try:
             self.check_writable_by_producers(acks)
+            return self._append(records, in_transaction, keys_checked)
         except KafkaError as failure:
-            for records in appends:
-                self.note_refused(records, failure)
-            return [failure.as_outcome()] * len(appends)
-        return self._append_run(appends, in_transaction, keys_checked)
+            self.note_refused(records, failure)
+            return failure.as_outcome()
 
     def append_columns(self, columns: BatchColumns, *, acks: int) -> list[int] | KafkaError | None:
-        """As `append_run` of these batches: their base offsets and the offset that follows, or why
-        they could not be stored. None, and nothing is done, when they must be checked singly."""
+        """As `append` of each of these batches: their base offsets and the offset that follows, or
+        why they could not be stored. None, and nothing is done, when they must be checked one by
+        one."""
         try:
             self.check_writable_by_producers(acks)
             offsets = self.log.leader_appends.append_columns(
@@ -286,35 +286,34 @@ class HostedPartition:
                 base_sequence=self.log.producer_state.next_sequence(producer_id, epoch),
                 transactional=True,
             )
-        (outcome,) = self._append_run([records], producer is not None, False)
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
+        try:
+            return self._append(records, producer is not None)
+        except KafkaError as failure:
+            self.note_refused(records, failure)
+            raise
 
     def note_refused(self, records: memoryview, failure: KafkaError) -> None:
         """A producer sends again what was refused like that: what it has sent behind it waits."""
         if failure.retriable:
             self.log.leader_appends.note_refused(records)
 
-    def _append_run(
-        self, appends: Sequence[memoryview], in_transaction: bool, keys_checked: bool
-    ) -> list[AppendOutcome]:
-        outcomes = self.log.leader_appends.append_run(
-            appends,
-            leader_epoch=self.leader_epoch,
-            now_ms=self._ports.clock.wall_ms(),
-            allow_transactional=in_transaction,
-            keys_checked=keys_checked,
-        )
-        failures = 0
-        for records, outcome in zip(appends, outcomes, strict=True):
-            if isinstance(outcome, KafkaError):
-                failures += 1
-                self.note_refused(records, outcome)
-                self._note_failure(outcome)
-        if failures < len(outcomes):
-            self._note_appends(len(outcomes) - failures)
-        return outcomes
+    def _append(
+        self, records: memoryview, in_transaction: bool, keys_checked: bool = False
+    ) -> AppendResult:
+        """Raises KafkaError."""
+        try:
+            result = self.log.leader_appends.append(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=self._ports.clock.wall_ms(),
+                allow_transactional=in_transaction,
+                keys_checked=keys_checked,
+            )
+        except LogStorageError as failure:
+            self._note_failure(failure)
+            raise
+        self._note_appends(1)
+        return result
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):

@@ -12,7 +12,7 @@ appended, and a topic's settings that have changed are met, too. Source: R-NET1,
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -89,30 +89,24 @@ class PreparedAppends:
         """Whether what comes now has to queue up."""
         return tp in self._queues
 
-    def takes_at_once(self, tp: TopicPartition, appends: Sequence[memoryview]) -> bool:
-        """Whether these can be appended, or refused, within the call."""
+    def takes_at_once(self, tp: TopicPartition, records: memoryview) -> bool:
+        """Whether these batches can be appended, or refused, within the call."""
         if tp in self._queues:
             return False
         partition = self._replicas.get(tp)
         if partition is None:
             return True
         requirement = partition.log.leader_appends.requirement
-        return requirement is None or all(map(requirement.is_settled_at_once, appends))
+        return requirement is None or requirement.is_settled_at_once(records)
 
-    def append_run(
-        self,
-        tp: TopicPartition,
-        appends: Sequence[memoryview],
-        *,
-        acks: int,
-        in_transaction: bool = False,
-    ) -> list[AppendOutcome]:
-        """Append within the call what `takes_at_once` says can be; see
-        `HostedPartition.append_run`."""
+    def append_at_once(
+        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
+    ) -> AppendOutcome:
+        """Append within the call what `takes_at_once` says can be; see `HostedPartition.append`."""
         partition = self._replicas.get(tp)
         if partition is None:
-            return [_not_here(tp)] * len(appends)
-        return partition.append_run(appends, acks=acks, in_transaction=in_transaction)
+            return _not_here(tp)
+        return partition.append(records, acks=acks, in_transaction=in_transaction)
 
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
@@ -137,8 +131,8 @@ class PreparedAppends:
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
-        if self.takes_at_once(tp, (records,)):
-            on_outcome(self.append_run(tp, (records,), acks=acks, in_transaction=in_transaction)[0])
+        if self.takes_at_once(tp, records):
+            on_outcome(self.append_at_once(tp, records, acks=acks, in_transaction=in_transaction))
             return
         partition = self._replicas.get(tp)
         if partition is None:
@@ -273,12 +267,12 @@ class PreparedAppends:
         if isinstance(waiting.prepared, KafkaError):
             return waiting.prepared
         assert waiting.prepared is not None
-        return waiting.partition.append_run(
-            (waiting.prepared,),
+        return waiting.partition.append(
+            waiting.prepared,
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,
             keys_checked=waiting.keys_checked,
-        )[0]
+        )
 
 
 def _not_here(tp: TopicPartition) -> KafkaError:

@@ -1,8 +1,7 @@
 """A fetch that waits for data.
 
-Rule (document 001): it is answered at once when it wants no wait, asks for no partition, has enough
-bytes, or failed; otherwise when data comes, or when `max_wait` is over with what there is. Source:
-R-NET2.
+Rule: it is answered at once when it wants no wait, asks for no partition, has enough bytes, or
+failed; otherwise when data comes, or when `max_wait` is over with what there is. Source: R-NET2.
 """
 
 from collections.abc import Callable
@@ -16,17 +15,19 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 
 LONGEST_WAIT_MS = 60_000
-"""However long a client is willing to wait: it asks again, and one that is gone is noticed."""
+"""No fetch waits longer, whatever it asks for: the client asks again, and one that is gone is
+noticed."""
 
 FEW_PARTITIONS = 20
-"""Of a fetch that is read at once, and may always wait."""
+"""A fetch of at most so many is read at once, and may always wait."""
 
 WAITING_PARTITIONS_MAX = 200_000
-"""Of all waiting fetches that name more than a few, some 80 MB."""
+"""All waiting fetches that name more than a few may name so many partitions together: some 80
+MB."""
 
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
-    """The four conditions of document 001; and data that must be fetched from a disk is there."""
+    """Whether one of the four conditions above holds, or there is data that a disk must give."""
     return (
         request.max_wait_ms <= 0
         or not request.partitions
@@ -48,7 +49,7 @@ class _Watched:
         self.wanted = wanted
         self.partition = partition
         self.size = size
-        """Bytes that were readable when it was last looked at."""
+        """Bytes that were readable at the last look."""
 
     def try_complete(self) -> bool:
         return self.fetch.look(self)
@@ -237,3 +238,45 @@ class FollowerWaits:
         """Answer what waits of this follower."""
         for fetch in self._waiting.pop(replica, ()):
             fetch.end_wait()
+
+
+class FetchWaits:
+    """The waiting fetches of one broker."""
+
+    def __init__(
+        self, reader: FetchReader, *, replicas: ReplicaManager, scheduler: Scheduler
+    ) -> None:
+        self._reader = reader
+        self._replicas = replicas
+        self._scheduler = scheduler
+        self._kept = WaitingPartitions()
+        self.of_followers = FollowerWaits()
+
+    def wait(
+        self,
+        request: FetchRequest,
+        read: FetchRead,
+        *,
+        finish: Callable[[FetchRead | None], None],
+        gone: Callable[[], bool],
+    ) -> bool:
+        """Have a fetch wait, as `DelayedFetch` does; False when a client's fetch must not, because
+        too much is kept already."""
+        kept, count = self._kept, len(request.partitions)
+        is_follower = request.replica_id >= 0
+        if not is_follower and not kept.has_room_for(count):
+            return False
+        kept.add(count)
+        delayed = DelayedFetch(
+            request,
+            read,
+            reader=self._reader,
+            replicas=self._replicas,
+            scheduler=self._scheduler,
+            finish=finish,
+            gone=gone,
+            on_left=lambda: kept.add(-count),
+        )
+        if is_follower:
+            self.of_followers.add(request.replica_id, delayed)
+        return True

@@ -10,6 +10,7 @@ KIP-595.
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
+from storage_engine.broker.cluster.registration import leaving
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
@@ -28,12 +29,6 @@ from storage_engine.protocol.apis.fetch import (
 
 READ_COMMITTED = 1
 """The isolation level of a request that may see ended transactions only."""
-
-
-def leaving(incarnation: int) -> int:
-    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
-    ISR, but no leader takes it in again. The inverse is the same."""
-    return -2 - incarnation
 
 
 class FetchRead:

@@ -6,11 +6,12 @@ Source: KIP-98.
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_lookup import TopicLookup
-from storage_engine.broker.coordinators.runner import CoordinatorKind, CoordinatorRunner
+from storage_engine.broker.coordinators.kinds import TransactionKind, TransactionRunner
+from storage_engine.broker.coordinators.runner import CoordinatorKind
+from storage_engine.broker.coordinators.state_load import StateCodec
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_sender import MarkerSender
@@ -20,12 +21,14 @@ from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Transport
 from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.core.transactions.transaction_events import (
-    Answer,
     Contradiction,
     MarkersWritten,
     Tick,
+    TransactionAnswer,
+    TransactionEffect,
 )
-from storage_engine.core.transactions.transactions import TransactionCoordinator
+from storage_engine.core.transactions.transaction_state import StateContent, StateEntry
+from storage_engine.core.transactions.transactions import TransactionCoordinator, refusal
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +56,11 @@ class MarkerPorts:
     clock: Clock
 
 
-def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> CoordinatorKind:
+def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> TransactionKind:
     return CoordinatorKind(
         name="transactions",
         topic=TRANSACTION_STATE_TOPIC,
-        codec="storage_engine.protocol.state.transaction_batches",
+        load_codec=_load_codec,
         new_core=lambda max_message_bytes: TransactionCoordinator(
             max_message_bytes=max_message_bytes,
             producer_timeout_max_ms=config.integer("transaction.max.timeout.ms"),
@@ -65,15 +68,23 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Coordi
         ),
         new_carrier=lambda runner: _Markers(runner, ports),
         tick=lambda at: Tick(at=at),
-        answer_types=(Answer,),
-        refusal=lambda request, error: Answer(request=request, error=error),
+        writes=lambda _event: True,
+        answer_type=TransactionAnswer,
+        refusal=refusal,
     )
+
+
+def _load_codec() -> StateCodec[StateEntry, StateContent]:
+    # Imported here since it needs Arrow.
+    from storage_engine.protocol.state import transaction_batches
+
+    return transaction_batches
 
 
 class _Markers:
     """Of one coordinator."""
 
-    def __init__(self, runner: CoordinatorRunner, ports: MarkerPorts) -> None:
+    def __init__(self, runner: TransactionRunner, ports: MarkerPorts) -> None:
         self._runner = runner
         self._clock = ports.clock
         self.sender = MarkerSender(
@@ -87,7 +98,7 @@ class _Markers:
             on_written=self._written,
         )
 
-    def carry_out(self, effect: Any) -> None:
+    def carry_out(self, effect: TransactionEffect) -> None:
         if isinstance(effect, Contradiction):
             log.error(
                 "%s: requests for %s are refused until an operator has repaired the log: %s",

@@ -40,11 +40,18 @@ OnWritten = Callable[[list[ErrorCode]], None]
 class MarkerWrites:
     """Of one broker."""
 
-    def __init__(self, replicas: ReplicaManager, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        *,
+        on_appended: Callable[[MarkerTarget], None],
+    ) -> None:
+        """`on_appended` gets each marker that was appended, before anything is appended behind
+        it."""
         self._replicas = replicas
         self._scheduler = scheduler
-        self.on_written: Callable[[MarkerTarget], None] = lambda _: None
-        """Hears of each marker that was appended, before anybody else can append behind it."""
+        self._on_appended = on_appended
 
     def write(self, targets: Sequence[MarkerTarget], on_written: OnWritten) -> None:
         """Append them to partitions led here, and wait for the followers."""
@@ -65,7 +72,7 @@ class MarkerWrites:
                 outcomes[index] = outcomes[index]._replace(error_code=int(failure.code))
             else:
                 required = result.last_offset + 1
-                self.on_written(target)
+                self._on_appended(target)
                 waiting.append(
                     AwaitedAppend(partition, outcomes, required_offset=required, index=index)
                 )

@@ -10,14 +10,14 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
-    Answer,
     EnlistPartitions,
     VerifyMember,
     VerifyPartitions,
@@ -29,7 +29,7 @@ OnOutcomes = Callable[[Outcomes], None]
 
 
 def enlist(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
@@ -67,7 +67,7 @@ def enlist(
 
 
 def answer_leaders(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     transactions: Sequence[Any],
     clock: Clock,
     on_outcomes: Callable[[list[Outcomes]], None],
@@ -122,7 +122,7 @@ def not_attempted(partitions: Sequence[TopicPartition], refused: Outcomes) -> Ou
 
 
 def _verify_all(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     transactions: Sequence[Any],
     on_outcomes: Callable[[list[Outcomes]], None],
 ) -> Generator[None, Any, None]:
@@ -151,7 +151,7 @@ def _verify_all(
 
 
 def _verify(
-    coordinators: Coordinators,
+    coordinators: TransactionCoordinators,
     transaction: Any,
     tp: TopicPartition,
     on_answer: Callable[[Answer], None],

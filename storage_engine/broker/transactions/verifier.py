@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from storage_engine.broker.coordinators.coordinators import Coordinators
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.purgatory import Deadline
@@ -83,7 +83,7 @@ class Verifier:
     def __init__(
         self,
         topic: StateTopic,
-        coordinators: Coordinators,
+        coordinators: TransactionCoordinators,
         *,
         broker_id: int,
         transport: Transport,

@@ -47,18 +47,20 @@ from storage_engine.client.admin.transaction_states import ListedTransaction, Tr
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
-from storage_engine.client.settings import Setting, integer, parse_settings, servers, text
+from storage_engine.client.settings import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    DEFAULT_API_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    by_key,
+    parse_settings,
+)
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataBroker
 
-SETTINGS: Mapping[str, Setting] = {
-    "bootstrap.servers": Setting(None, servers),
-    "client.id": Setting("headrace", text),
-    "request.timeout.ms": Setting(30_000, integer(1)),
-    "default.api.timeout.ms": Setting(60_000, integer(1)),
-}
-"""By key, with Kafka's defaults. `default.api.timeout.ms` is for a call with all its retries."""
+SETTINGS = by_key(BOOTSTRAP_SERVERS, CLIENT_ID, REQUEST_TIMEOUT_MS, DEFAULT_API_TIMEOUT_MS)
+"""By key, with Kafka's defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.net.deadline import Deadline, sleep_ms
 from storage_engine.protocol.apis.registry import APIS, spec_for
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 BROKER_DEFAULT = -1
 """As number of partitions or replicas: what the broker's settings say."""
@@ -256,7 +256,7 @@ def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, Confi
     return settings
 
 
-def _describe_request(resource_type: int, name: str) -> tuple[ApiSpec, Any]:
+def _describe_request(resource_type: int, name: str) -> tuple[AnyApi, Any]:
     spec, request = api_of(_DESCRIBE_CONFIGS)
     resource = request.DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
@@ -325,7 +325,7 @@ def _alter_configs(
     )
 
 
-def api_of(key: int) -> tuple[ApiSpec, Any]:
+def api_of(key: int) -> tuple[AnyApi, Any]:
     """The codecs of an API and its request class, imported now: most clients need none of them."""
     entry = APIS[key]
     module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
@@ -345,7 +345,7 @@ def _error(what: str, outcome: _Outcome) -> KafkaError:
 
 def _ask_controller(
     cluster: Cluster,
-    spec: ApiSpec,
+    spec: AnyApi,
     names: Sequence[str],
     message: Callable[[Iterable[str]], Any],
     outcomes: Callable[[Any], list[_Outcome]],

@@ -1,4 +1,4 @@
-"""What a consumer can be told: names and defaults are those of Kafka 4's consumer.
+"""The settings of a consumer: names and defaults are those of Kafka 4's consumer.
 
 Rule: impossible values and combinations are refused here. Source: R-CLI2; KIP-62, KIP-345.
 """
@@ -7,42 +7,65 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.client.cluster import ISOLATION_LEVELS
-from storage_engine.client.fetching.fetch import FETCH_BYTES
 from storage_engine.client.settings import (
-    Setting,
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    DEFAULT_API_TIMEOUT_MS,
+    FETCH_MAX_BYTES,
+    METADATA_MAX_AGE_MS,
+    REQUEST_TIMEOUT_MS,
     boolean,
+    by_key,
     integer,
+    isolation_level,
+    milliseconds,
     one_of,
     parse_settings,
-    servers,
     text,
 )
 from storage_engine.core.errors import ConfigError
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 
-SETTINGS: Mapping[str, Setting] = {
-    "bootstrap.servers": Setting(None, servers),
-    "client.id": Setting("headrace", text),
-    "group.id": Setting(None, text),
-    "group.instance.id": Setting(None, text),
-    "auto.offset.reset": Setting(LATEST, one_of(EARLIEST, LATEST, NONE)),
-    "enable.auto.commit": Setting(None, boolean),
-    "auto.commit.interval.ms": Setting(5_000, integer(0)),
-    "isolation.level": Setting("read_uncommitted", one_of(*ISOLATION_LEVELS)),
-    "session.timeout.ms": Setting(45_000, integer(1)),
-    "heartbeat.interval.ms": Setting(3_000, integer(1)),
-    "max.poll.interval.ms": Setting(300_000, integer(1)),
-    "max.poll.records": Setting(500, integer(1)),
-    "fetch.max.bytes": Setting(FETCH_BYTES, integer(1, 256 << 20)),
-    "fetch.max.wait.ms": Setting(500, integer(0)),
-    "metadata.max.age.ms": Setting(300_000, integer(1)),
-    "request.timeout.ms": Setting(30_000, integer(1)),
-    "default.api.timeout.ms": Setting(60_000, integer(1)),
-}
-"""By key. `enable.auto.commit` is on where there is a `group.id`. `fetch.max.bytes`: of each
-leader."""
+SETTINGS = by_key(
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    text("group.id", "The group that the consumer reads with, or commits for."),
+    text(
+        "group.instance.id",
+        "The name of a static member: it gets its partitions back after a restart.",
+    ),
+    one_of(
+        "auto.offset.reset",
+        (EARLIEST, LATEST, NONE),
+        LATEST,
+        "Where reading begins when no offset is committed, or it is out of range; none: an error.",
+    ),
+    boolean(
+        "enable.auto.commit",
+        None,
+        "Whether offsets are committed in the background; not set: where there is a group.id.",
+    ),
+    milliseconds("auto.commit.interval.ms", 5_000, "The time between such commits.", minimum=0),
+    isolation_level("read_uncommitted"),
+    milliseconds(
+        "session.timeout.ms",
+        45_000,
+        "The group takes a member without a heartbeat for so long to be dead.",
+    ),
+    milliseconds("heartbeat.interval.ms", 3_000, "The time between heartbeats."),
+    milliseconds(
+        "max.poll.interval.ms", 300_000, "A member that does not poll for so long leaves the group."
+    ),
+    integer("max.poll.records", 500, "A poll returns so many records at most.", minimum=1),
+    FETCH_MAX_BYTES,
+    milliseconds(
+        "fetch.max.wait.ms", 500, "A leader without records holds a fetch so long.", minimum=0
+    ),
+    METADATA_MAX_AGE_MS,
+    REQUEST_TIMEOUT_MS,
+    DEFAULT_API_TIMEOUT_MS,
+)
 
 _BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS}
 

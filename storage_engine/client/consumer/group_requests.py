@@ -14,7 +14,7 @@ from storage_engine.client.consumer.range_assignment import RANGE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 _OFFSET_COMMIT, _JOIN_GROUP, _HEARTBEAT, _LEAVE_GROUP, _SYNC_GROUP = 8, 11, 12, 13, 14
 
@@ -32,7 +32,7 @@ class GroupMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    spec: ApiSpec
+    spec: AnyApi
     message: Any
 
 

@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from storage_engine.client.closing import Closing
-from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
-from storage_engine.client.fetching.fetch import FETCH_BYTES
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.settings import (
-    Setting,
-    integer,
-    one_of,
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    DEFAULT_API_TIMEOUT_MS,
+    FETCH_MAX_BYTES,
+    REQUEST_TIMEOUT_MS,
+    by_key,
+    isolation_level,
     parse_settings,
-    servers,
-    text,
 )
 from storage_engine.core.errors import (
     ConfigError,
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
 SPLIT_OFFSETS = 1_000_000
 """Of a split, unless told otherwise: what is read again at most, for some seconds of reading."""
 
-SETTINGS: Mapping[str, Setting] = {
-    "bootstrap.servers": Setting(None, servers),
-    "client.id": Setting("headrace", text),
-    "isolation.level": Setting("read_committed", one_of(*ISOLATION_LEVELS)),
-    "fetch.max.bytes": Setting(FETCH_BYTES, integer(1, 256 << 20)),
-    "request.timeout.ms": Setting(30_000, integer(1)),
-    "default.api.timeout.ms": Setting(60_000, integer(1)),
-}
+SETTINGS = by_key(
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    isolation_level("read_committed"),
+    FETCH_MAX_BYTES,
+    REQUEST_TIMEOUT_MS,
+    DEFAULT_API_TIMEOUT_MS,
+)
 """By key. Kafka's names and defaults, but for `isolation.level`: aborted records are no data."""
 
 _GUESSED_RECORD_BYTES = 512

@@ -9,7 +9,7 @@ from typing import Any
 from storage_engine.client.admin.topics import api_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 ENLIST_VERSION = 3
 
@@ -18,7 +18,7 @@ _ADD_PARTITIONS = 24
 
 def enlist_request(
     transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
-) -> tuple[ApiSpec, Any]:
+) -> tuple[AnyApi, Any]:
     """The API and its message."""
     spec, request = api_of(_ADD_PARTITIONS)
     topics: dict[str, list[int]] = {}

@@ -1,5 +1,5 @@
-"""What a producer can be told: names and defaults are those of Kafka 4's producer, but for
-`batch.size`: a batch costs as much time here as a hundred records.
+"""The settings of a producer: names and defaults are those of Kafka 4's producer, but for
+`batch.size`, since a batch costs as much time here as a hundred records.
 
 Rule: impossible values and combinations are refused here. Without `retries` the delivery timeout
 alone ends them. Source: R-CLI1; KIP-91, KIP-1030 (linger.ms).
@@ -10,54 +10,100 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.settings import (
-    Setting,
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID,
+    METADATA_MAX_AGE_MS,
+    REQUEST_TIMEOUT_MS,
     boolean,
+    by_key,
     integer,
+    milliseconds,
     one_of,
     parse_settings,
-    servers,
     text,
 )
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.zookeeper.connect_string import ConnectString
 
 _LARGEST_BYTES = 256 << 20
-"""Of a batch or a request: Arrow's offsets, and answers to others, are int32."""
+"""Of a batch or a request: Arrow's offsets, and lengths in the protocol, are int32."""
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
-def _acks(value: Any) -> int:
-    acks = {"all": -1, "-1": -1, "0": 0, "1": 1}.get(str(value).lower())
-    if acks is None or isinstance(value, bool):
-        raise ValueError("all (-1), 1 or 0")
-    return acks
-
-
-SETTINGS: Mapping[str, Setting] = {
-    "bootstrap.servers": Setting(None, servers),
-    "zookeeper.connect": Setting(None, text),
-    "zookeeper.connection.timeout.ms": Setting(None, integer(1)),
-    "client.id": Setting("headrace", text),
-    "acks": Setting(-1, _acks),
-    "enable.idempotence": Setting(None, boolean),
-    "max.in.flight.requests.per.connection": Setting(5, integer(1)),
-    "batch.size": Setting(65_536, integer(1, _LARGEST_BYTES)),
-    "linger.ms": Setting(5, integer(0)),
-    "compression.type": Setting("none", one_of(*_CODECS)),
-    "buffer.memory": Setting(32 << 20, integer(1, 1 << 50)),
-    "max.block.ms": Setting(60_000, integer(0)),
-    "max.request.size": Setting(1 << 20, integer(1, _LARGEST_BYTES)),
-    "retries": Setting(None, integer(0)),
-    "delivery.timeout.ms": Setting(120_000, integer(1)),
-    "request.timeout.ms": Setting(30_000, integer(1)),
-    "metadata.max.age.ms": Setting(300_000, integer(1)),
-    "transactional.id": Setting(None, text),
-    "transaction.timeout.ms": Setting(60_000, integer(1)),
-}
-"""By key. `enable.idempotence` is on unless `acks` is not all. `zookeeper.connect` stands instead
-of `bootstrap.servers`: brokers are found through ZooKeeper. `retries` bounds how often a batch is
-sent again, within the delivery timeout."""
+SETTINGS = by_key(
+    BOOTSTRAP_SERVERS,
+    text("zookeeper.connect", "Finds brokers through ZooKeeper, instead of bootstrap.servers."),
+    milliseconds(
+        "zookeeper.connection.timeout.ms", None, "ZooKeeper is waited for so long (6000)."
+    ),
+    CLIENT_ID,
+    Setting(
+        name="acks",
+        type=SettingType.STRING,
+        default="all",
+        choices=tuple(_ACKS),
+        form="all (-1), 1 or 0",
+        doc="Who must have a record before it is acknowledged: all in-sync replicas, the leader, "
+        "or nobody.",
+    ),
+    boolean(
+        "enable.idempotence",
+        None,
+        "Whether a retry never doubles a record; not set: on where acks is all.",
+    ),
+    integer(
+        "max.in.flight.requests.per.connection",
+        5,
+        "A leader has so many unanswered requests at most.",
+        minimum=1,
+    ),
+    integer(
+        "batch.size",
+        65_536,
+        "Records of one partition are sent together up to this size.",
+        minimum=1,
+        maximum=_LARGEST_BYTES,
+        unit="bytes",
+    ),
+    milliseconds("linger.ms", 5, "A batch that is not full waits so long for more.", minimum=0),
+    one_of("compression.type", _CODECS, "none", "The codec of batches."),
+    Setting(
+        name="buffer.memory",
+        type=SettingType.LONG,
+        default=32 << 20,
+        minimum=1,
+        maximum=1 << 50,
+        unit="bytes",
+        doc="Records that are not acknowledged take so much memory at most; then send waits.",
+    ),
+    milliseconds("max.block.ms", 60_000, "A send waits so long at most.", minimum=0),
+    integer(
+        "max.request.size",
+        1 << 20,
+        "The largest request, and the largest batch.",
+        minimum=1,
+        maximum=_LARGEST_BYTES,
+        unit="bytes",
+    ),
+    integer(
+        "retries",
+        None,
+        "A batch is sent again so often at most; not set: until delivery.timeout.ms.",
+        minimum=0,
+    ),
+    milliseconds(
+        "delivery.timeout.ms", 120_000, "A record that is not acknowledged for so long has failed."
+    ),
+    REQUEST_TIMEOUT_MS,
+    METADATA_MAX_AGE_MS,
+    text("transactional.id", "The name under which transactions go on after a restart."),
+    milliseconds(
+        "transaction.timeout.ms", 60_000, "A transaction that is open for so long is aborted."
+    ),
+)
 
 ZOOKEEPER_TIMEOUT_MS = 6_000
 """The default of `zookeeper.connection.timeout.ms`."""
@@ -93,9 +139,11 @@ class ProducerConfig:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ProducerConfig":
         """ConfigError of one line for a wrong key or value."""
+        if "acks" in config and not isinstance(config["acks"], bool):
+            config = {**config, "acks": str(config["acks"]).lower()}
         values = parse_settings(config, SETTINGS, client="producer")
         _check_discovery(values)
-        acks = values["acks"]
+        acks = values["acks"] = _ACKS[values["acks"]]
         if values["enable.idempotence"] is None:
             values["enable.idempotence"] = acks == -1
         elif values["enable.idempotence"] and acks != -1:

@@ -34,7 +34,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 _ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
 
@@ -161,7 +161,7 @@ class ProducerTransactions:
 
     def _ask(
         self,
-        spec: ApiSpec,
+        spec: AnyApi,
         message: Any,
         codes_of: CodesOf,
         *,
@@ -204,7 +204,7 @@ class ProducerTransactions:
             self._coordinators[key] = found
         return self._coordinators[key]
 
-    def _error(self, spec: ApiSpec, code: ErrorCode) -> KafkaError:
+    def _error(self, spec: AnyApi, code: ErrorCode) -> KafkaError:
         text = f"{spec.name} of '{self.transactional_id}': {code.meaning}"
         if code in _FENCED:
             return ProducerFencedError(text, code)

@@ -1,4 +1,4 @@
-"""What a `ConsumerConnector` can be told.
+"""The settings of a `ConsumerConnector`.
 
 Rule: impossible values are refused here. Names are those of Kafka's consumers; the defaults are the
 documented ones. Source: R-CLI3.
@@ -10,7 +10,7 @@ from typing import Any
 
 from storage_engine.client.consumer import consumer_config
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.settings import Setting, boolean, integer, parse_settings, text
+from storage_engine.client.settings import boolean, by_key, milliseconds, parse_settings, text
 from storage_engine.core.errors import ConfigError
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.consumer_znodes import group_problem
@@ -30,17 +30,22 @@ _OF_STREAMS = (
 _NOBODY = "unknown:9092"
 """Takes the place of brokers until ZooKeeper tells them."""
 
-SETTINGS: Mapping[str, Setting] = {
-    "zookeeper.connect": Setting(None, text),
-    "zookeeper.session.timeout.ms": Setting(6_000, integer(1)),
-    "zookeeper.connection.timeout.ms": Setting(6_000, integer(1)),
-    "group.id": Setting(None, text),
-    "enable.auto.commit": Setting(True, boolean),
-    "auto.commit.interval.ms": Setting(5_000, integer(1)),
-    **{key: consumer_config.SETTINGS[key] for key in _OF_STREAMS},
-}
-"""By key. A session's timeout is how long the partitions of a consumer that was killed are read by
-nobody; ZooKeeper may allow another than is asked for."""
+SETTINGS = by_key(
+    text("zookeeper.connect", "The servers of the ensemble, and the path of the cluster."),
+    milliseconds(
+        "zookeeper.session.timeout.ms",
+        6_000,
+        "The partitions of a consumer that was killed are read by nobody for so long; ZooKeeper "
+        "may allow another time than is asked for.",
+    ),
+    milliseconds(
+        "zookeeper.connection.timeout.ms", 6_000, "ZooKeeper is waited for so long at the start."
+    ),
+    text("group.id", "The group whose consumers share the partitions."),
+    boolean("enable.auto.commit", True, "Whether offsets are committed in the background."),
+    milliseconds("auto.commit.interval.ms", 5_000, "The time between such commits."),
+    *(consumer_config.SETTINGS[key] for key in _OF_STREAMS),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,31 +6,30 @@ Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KI
 
 from collections.abc import Collection
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     NO_MEMBER,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
+    GroupLog,
     LookForTopics,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
 )
-from storage_engine.core.groups.events import Answer as Done
 from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupKey, OffsetKey, PlacedOffset
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 
 
 class Commits:
     """See above."""
 
-    def __init__(self, log: StateLog, groups: dict[str, Group], settings: GroupSettings) -> None:
+    def __init__(self, log: GroupLog, groups: dict[str, Group], settings: GroupSettings) -> None:
         self._log = log
         self._groups = groups
         self._settings = settings
@@ -67,14 +66,14 @@ class Commits:
             member.touch(event.at.now_ms)
         for tp, record in event.offsets.items():
             key = OffsetKey(event.group_id, tp)
-            group.number = self._log.append(key, record, producer=event.producer)
+            group.number = self._log.append((key, record), producer=event.producer)
             placed = PlacedOffset(self._first_order + group.number, record)
             if event.producer is None:
                 group.offsets.put(tp, placed)
             else:
                 group.offsets.put_pending(event.producer[0], tp, placed)
                 self._open.setdefault(event.producer[0], set()).add(event.group_id)
-        self._log.answer(Done(request=event.request), after=group.number)
+        self._log.answer(Answer(request=event.request), after=group.number)
 
     def _refusal(self, event: CommitOffsets) -> ErrorCode:
         caller = event.caller
@@ -162,7 +161,7 @@ class Commits:
         else:
             self._remove(group, group.offsets.partitions())
             self._forget(group)
-            self._log.answer(Done(request=event.request), after=group.number)
+            self._log.answer(Answer(request=event.request), after=group.number)
 
     def forget_topics(self, topics: frozenset[str]) -> None:
         for group in list(self._groups.values()):
@@ -196,9 +195,9 @@ class Commits:
     def _remove(self, group: Group, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):
             if group.offsets.remove(tp):
-                group.number = self._log.append(OffsetKey(group.group_id, tp), None)
+                group.number = self._log.append((OffsetKey(group.group_id, tp), None))
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.group_id]
         if group.generation > 0:
-            group.number = self._log.append(GroupKey(group.group_id), None)
+            group.number = self._log.append((GroupKey(group.group_id), None))

@@ -10,20 +10,21 @@ The driver appends the records in order, tells when they are replicated, sends a
 asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
 """
 
-from typing import Any, assert_never
+from typing import assert_never
 
-from storage_engine.core.coordinator_log import Moment, Replicated
+from storage_engine.core.coordinator_log import Answer, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
 from storage_engine.core.groups.deadlines import Deadlines
 from storage_engine.core.groups.events import (
-    Answer,
     Caller,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
+    Effect,
     Event,
     ExpireOffsets,
+    GroupLog,
     Heartbeat,
     Join,
     Joined,
@@ -52,7 +53,7 @@ class GroupCoordinator:
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self._settings = settings = settings or GroupSettings()
-        self._log = StateLog(refusal)
+        self._log: GroupLog = StateLog(refusal)
         self.groups: dict[str, Group] = {}
         """To look at."""
         self._rebalances = Rebalances(self._log, settings)
@@ -62,7 +63,7 @@ class GroupCoordinator:
         self._wake_ms: int | None = None
         """When the driver was asked to send a Tick."""
 
-    def restore(self, content: GroupContent, at: Moment) -> list[Any]:
+    def restore(self, content: GroupContent, at: Moment) -> list[Effect]:
         """Begin with what the log holds; once, before any event."""
         for group_id, record in content.groups.items():
             self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
@@ -71,7 +72,7 @@ class GroupCoordinator:
         self._commits.look_for_topics()
         return self._effects()
 
-    def step(self, event: Event) -> list[Any]:
+    def step(self, event: Event) -> list[Effect]:
         match event:
             case Join():
                 self._join(event)
@@ -232,7 +233,7 @@ class GroupCoordinator:
         if deadline_ms is not None:
             self._deadlines.plan(group.group_id, deadline_ms)
 
-    def _effects(self) -> list[Any]:
+    def _effects(self) -> list[Effect]:
         first_ms = self._deadlines.first_ms
         if first_ms is not None and (self._wake_ms is None or first_ms < self._wake_ms):
             self._wake_ms = first_ms

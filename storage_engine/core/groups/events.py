@@ -10,10 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from storage_engine.core.coordinator_log import Moment, Replicated
+from storage_engine.core.coordinator_log import (
+    Answer,
+    AppendRecord,
+    CountAppended,
+    Moment,
+    Replicated,
+)
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.records import OffsetRecord
+from storage_engine.core.groups.records import GroupEntry, OffsetRecord
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.state_log import StateLog
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -209,12 +216,11 @@ class LookForTopics:
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer to a request; the only one where there is nothing but an error to tell."""
+GroupEffect = WakeAt | LookForTopics
+Effect = AppendRecord[GroupEntry] | CountAppended | Answer | GroupEffect
+GroupLog = StateLog[GroupEntry, Answer | GroupEffect]
 
-    request: int
-    error: ErrorCode = ErrorCode.NONE
+# --- answers; `Answer` itself where there is nothing but an error to tell ---
 
 
 class JoinedMember(NamedTuple):

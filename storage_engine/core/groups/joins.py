@@ -10,12 +10,12 @@ Source: Kafka's classic group protocol; KIP-345, KIP-394, KIP-814.
 
 from dataclasses import replace
 
+from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import NO_MEMBER, Answer, Caller, Join, Joined
+from storage_engine.core.groups.events import NO_MEMBER, Caller, GroupLog, Join, Joined
 from storage_engine.core.groups.group import Group, GroupState, Member, chosen_protocol
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
 from storage_engine.core.groups.subscription import subscribed_topics
-from storage_engine.core.state_log import StateLog
 
 PROMISED_MAX = 5_000
 """Ids of one group that were given out and not come back: a client that only asks for ids must not
@@ -25,7 +25,7 @@ fill the memory."""
 class Joins:
     """Of all groups of one coordinator."""
 
-    def __init__(self, log: StateLog, settings: GroupSettings, rebalances: Rebalances) -> None:
+    def __init__(self, log: GroupLog, settings: GroupSettings, rebalances: Rebalances) -> None:
         self._log = log
         self._settings = settings
         self._rebalances = rebalances

@@ -8,12 +8,11 @@ gathered), KIP-345, KIP-394, KIP-447.
 
 from dataclasses import dataclass
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Answer, Joined, Synced
+from storage_engine.core.groups.events import GroupLog, Joined, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
-from storage_engine.core.state_log import StateLog
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long one that has never been in a generation may wait to be. Kafka's, and not a setting."""
@@ -39,7 +38,7 @@ class GroupSettings:
 class Rebalances:
     """Of all groups of one coordinator."""
 
-    def __init__(self, log: StateLog, settings: GroupSettings) -> None:
+    def __init__(self, log: GroupLog, settings: GroupSettings) -> None:
         self._log = log
         self._settings = settings
 
@@ -218,4 +217,4 @@ class Rebalances:
 
     def record(self, group: Group, at: Moment) -> None:
         group.state_ms = at.wall_ms
-        group.number = self._log.append(GroupKey(group.group_id), group.to_record())
+        group.number = self._log.append((GroupKey(group.group_id), group.to_record()))

@@ -78,6 +78,9 @@ class OffsetRecord:
 
 Record = GroupRecord | OffsetRecord
 
+GroupEntry = tuple[RecordKey, Record | None]
+"""A key with its new record; None: a tombstone."""
+
 
 class PlacedOffset(NamedTuple):
     """An offset with its place in the order of the log."""

@@ -71,8 +71,10 @@ class Setting:
     """Of a string, or of each item of a list; empty: any."""
     item_pattern: str = ""
     """A regular expression that each item of a list matches as a whole; empty: any."""
-    item_form: str = ""
-    """The same for people."""
+    form: str = ""
+    """The form of a string, or of each item of a list, for people."""
+    may_be_empty: bool = True
+    """Whether a string may be empty."""
     unit: str = ""
     required: bool = False
     """Has no default that could be right."""
@@ -109,17 +111,29 @@ class Setting:
             case SettingType.DOUBLE:
                 return f"a number{self._range()}{unit}"
             case SettingType.STRING:
-                return " or ".join(self.choices) if self.choices else "some text"
+                return self.form or self._string_form()
             case SettingType.LIST:
-                items = ", ".join(self.choices) or self.item_form
+                items = ", ".join(self.choices) or self.form
                 return f"a comma-separated list of: {items}" if items else "a comma-separated list"
+
+    def _string_form(self) -> str:
+        if len(self.choices) > 2:
+            return f"one of {', '.join(self.choices)}"
+        if self.choices:
+            return " or ".join(self.choices)
+        return "a text" if self.may_be_empty else "a text that is not empty"
 
     def parse(self, text: str, *, key: str = "") -> SettingValue:
         """The value that `text` stands for; `key` is the name used, for the error."""
-        value = self._parsed(text.strip())
-        if value is None or not self._in_range(value):
+        value = self.value_of(text)
+        if value is None:
             raise ConfigError(f"{key or self.name}={text}: must be {self.allowed}")
         return value
+
+    def value_of(self, text: str) -> SettingValue:
+        """The value that `text` stands for; None where it is not allowed."""
+        value = self._parsed(text.strip())
+        return value if value is not None and self._in_range(value) else None
 
     def format(self, value: SettingValue) -> str | None:
         """The inverse of `parse`; None stays None."""
@@ -142,7 +156,8 @@ class Setting:
             case SettingType.DOUBLE:
                 return _number(float, text)
             case SettingType.STRING:
-                return text if not self.choices or text in self.choices else None
+                is_allowed = text in self.choices if self.choices else text or self.may_be_empty
+                return text if is_allowed else None
             case SettingType.LIST:
                 items = tuple(item.strip() for item in text.split(",")) if text else ()
                 return items if all(map(self._is_item, items)) else None
@@ -177,10 +192,16 @@ class Setting:
 
 
 def unknown_key_error(key: str, known: Iterable[str], *, what: str) -> ConfigError:
-    """For a key that is in no table: suggests the nearest."""
-    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
-    hint = f", did you mean '{near[0]}'?" if near else ""
+    """The error for a key that is in no table: it suggests the nearest."""
+    near = nearest_key(key, known)
+    hint = f", did you mean '{near}'?" if near else ""
     return ConfigError(f"there is no {what} '{key}'{hint}")
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str | None:
+    """The key that `key` may have been meant for, if one is near."""
+    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
+    return near[0] if near else None
 
 
 def _number(kind: type[int] | type[float], text: str) -> int | float | None:

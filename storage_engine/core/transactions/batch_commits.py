@@ -35,13 +35,11 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.sink_ledgers import Ledger, SinkLedgers
 from storage_engine.core.transactions.sink_names import is_once
 from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    Answer,
     CommitBatch,
     CommittedBatch,
     EnlistPartitions,
@@ -49,6 +47,8 @@ from storage_engine.core.transactions.transaction_events import (
     JoinBatch,
     MarkersWritten,
     SendMarkers,
+    TransactionAnswer,
+    TransactionLog,
     VerifyMember,
 )
 from storage_engine.core.transactions.transaction_state import (
@@ -92,7 +92,7 @@ class BatchCommits:
 
     def __init__(
         self,
-        log: StateLog,
+        log: TransactionLog,
         *,
         timeout_max_ms: int,
         expiration_ms: int,
@@ -168,7 +168,10 @@ class BatchCommits:
         ledger = self._ledgers.of(key)
         seen_at = max(seen_at, ledger.seen_at)
         if replaced:
-            log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
+            log.answer(
+                TransactionAnswer(request=event.request, error=ErrorCode.RUN_REPLACED),
+                after=seen_at,
+            )
             return
         # It may still be lost: so is this answer then, which waits for it or for a record behind.
         committed = self._ledgers.committed(key, event.batch)
@@ -177,7 +180,7 @@ class BatchCommits:
             return
         refusal = self._ledgers.number_refusal(key, event.owner)
         if refusal is not ErrorCode.NONE:
-            log.answer(Answer(request=event.request, error=refusal), after=seen_at)
+            log.answer(TransactionAnswer(request=event.request, error=refusal), after=seen_at)
             return
         self._ledgers.keep(key, ledger)
         origins = self._ledgers.origins_of(event.sink)
@@ -192,11 +195,11 @@ class BatchCommits:
         producer_id = event.fresh_producer_id
         assert producer_id not in self._members, "a producer id is given out once"
         member = self._members[producer_id] = _Member(
-            record, log.append(MemberKey(producer_id), record)
+            record, log.append((MemberKey(producer_id), record))
         )
         ledger.members.add(producer_id)
         self._touched[member.batch] = event.now_ms
-        answer = Answer(
+        answer = TransactionAnswer(
             request=event.request,
             producer_id=producer_id,
             producer_epoch=MEMBER_EPOCH,
@@ -207,7 +210,7 @@ class BatchCommits:
     def _tell_committed(self, event: JoinBatch, committed: CommittedBatch, seen_at: int) -> None:
         """With the sink's origins, so that the task sees whether its rows are among them."""
         origins = self._ledgers.origins_of(event.sink)
-        answer = Answer(
+        answer = TransactionAnswer(
             request=event.request,
             error=_told_of(committed, event.owner),
             origins=dict(origins.offsets),
@@ -225,21 +228,21 @@ class BatchCommits:
             member.record = replace(
                 member.record, partitions=member.record.partitions | event.partitions
             )
-            member.seen_at = self._log.append(MemberKey(event.producer_id), member.record)
-        self._log.answer(Answer(request=event.request), after=member.seen_at)
+            member.seen_at = self._log.append((MemberKey(event.producer_id), member.record))
+        self._log.answer(TransactionAnswer(request=event.request), after=member.seen_at)
 
     def verify(self, event: VerifyMember) -> None:
         member = self._open_member(event.producer_id, event.producer_epoch)
         if member is None or not event.partitions <= member.record.partitions:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
         else:
-            self._log.answer(Answer(request=event.request), after=member.seen_at)
+            self._log.answer(TransactionAnswer(request=event.request), after=member.seen_at)
 
     def heartbeat(self, event: Heartbeat) -> None:
         batch = LedgerKey(event.sink, event.query), event.batch
         if batch in self._touched:
             self._touched[batch] = event.now_ms
-            self._log.emit(Answer(request=event.request))
+            self._log.emit(TransactionAnswer(request=event.request))
         else:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
 
@@ -255,28 +258,31 @@ class BatchCommits:
             return
         replaced, seen_at = self._ledgers.note_run(event)
         if replaced:
-            log.answer(Answer(request=event.request, error=ErrorCode.RUN_REPLACED), after=seen_at)
+            log.answer(
+                TransactionAnswer(request=event.request, error=ErrorCode.RUN_REPLACED),
+                after=seen_at,
+            )
             return
         ledger = self._ledgers.of(key)  # A run that was noted may have begun it.
         refusal = self._commit_refusal(event, ledger)
         if refusal in (ErrorCode.ALREADY_COMMITTED, ErrorCode.BATCH_ID_TAKEN):
             aborted_at = self._abort_listed(key, event.members, event.batch)
-            answer = Answer(
+            answer = TransactionAnswer(
                 request=event.request,
                 error=refusal,
                 committed=self._ledgers.committed(key, event.batch),
             )
             log.answer(answer, after=max(seen_at, aborted_at))
         elif refusal is not ErrorCode.NONE:
-            log.answer(Answer(request=event.request, error=refusal), after=seen_at)
+            log.answer(TransactionAnswer(request=event.request, error=refusal), after=seen_at)
         else:
             self._write_commit(event, key, ledger)
-            log.answer(Answer(request=event.request), after=ledger.seen_at)
+            log.answer(TransactionAnswer(request=event.request), after=ledger.seen_at)
 
     def abort(self, event: AbortMembers) -> None:
         key = LedgerKey(event.sink, event.query)
         aborted_at = self._abort_listed(key, event.members, None)
-        self._log.answer(Answer(request=event.request), after=aborted_at)
+        self._log.answer(TransactionAnswer(request=event.request), after=aborted_at)
 
     # --- other events ---
 
@@ -410,7 +416,7 @@ class BatchCommits:
             return
         for end in ledger.record.ends:
             del self._ending[end.producer_id]
-            self._log.append(MemberKey(end.producer_id), None)
+            self._log.append((MemberKey(end.producer_id), None))
         ledger.unmarked = {}
         self._ledgers.settle(key)
 
@@ -431,7 +437,7 @@ class BatchCommits:
         self._close(producer_id)
         self._members[producer_id] = member
         member.record = replace(member.record, aborting=True)
-        member.seen_at = self._log.append(MemberKey(producer_id), member.record)
+        member.seen_at = self._log.append((MemberKey(producer_id), member.record))
         self._send_abort(producer_id, member)
         return member.seen_at
 
@@ -450,7 +456,7 @@ class BatchCommits:
     def _drop_aborted(self, producer_id: int, member: _Member) -> None:
         if not member.unmarked:
             del self._members[producer_id]
-            self._log.append(MemberKey(producer_id), None)
+            self._log.append((MemberKey(producer_id), None))
             self._ledgers.drop_empty(member.record.ledger)
 
     def _send_markers(

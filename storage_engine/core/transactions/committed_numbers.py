@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from storage_engine.core.state_log import StateLog
+from storage_engine.core.transactions.transaction_events import TransactionLog
 from storage_engine.core.transactions.transaction_state import (
     NumberInterval,
     NumbersKey,
@@ -47,7 +47,7 @@ class _Part:
 class CommittedNumbers:
     """All that one coordinator knows."""
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: TransactionLog) -> None:
         self._log = log
         self._parts: dict[NumbersKey, _Part] = {}
 
@@ -95,7 +95,7 @@ class CommittedNumbers:
             for each in moved:
                 del part.newest[each]
             part.record = NumbersRecord(intervals=merged([*part.record.intervals, *added]))
-            self._log.append(key, part.record)
+            self._log.append((key, part.record))
         return moved
 
     def _part(self, key: NumbersKey) -> _Part:

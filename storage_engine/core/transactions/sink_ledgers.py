@@ -21,7 +21,6 @@ from itertools import islice
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.committed_numbers import CommittedNumbers
 from storage_engine.core.transactions.query_runs import is_replaced, with_run
 from storage_engine.core.transactions.sink_names import (
@@ -36,6 +35,7 @@ from storage_engine.core.transactions.transaction_events import (
     CommitBatch,
     CommittedBatch,
     JoinBatch,
+    TransactionLog,
 )
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
@@ -74,7 +74,7 @@ class Ledger:
 class SinkLedgers:
     """By sink and query."""
 
-    def __init__(self, log: StateLog, most_origin_bytes: int) -> None:
+    def __init__(self, log: TransactionLog, most_origin_bytes: int) -> None:
         self._log = log
         self._most_origin_bytes = most_origin_bytes
         self._ledgers: dict[LedgerKey, Ledger] = {}
@@ -127,7 +127,7 @@ class SinkLedgers:
         assert key not in self._unreadable, "a record that nobody can read is not written over"
         self._ledgers[key] = ledger
         ledger.record = record
-        ledger.seen_at = self._log.append(key, record)
+        ledger.seen_at = self._log.append((key, record))
         self._note(key, ledger)
 
     def forget(self, keys: Sequence[LedgerKey]) -> None:
@@ -141,7 +141,7 @@ class SinkLedgers:
         for key in keys:
             if self.can_forget(key):
                 del self._ledgers[key]
-                self._log.append(key, None)
+                self._log.append((key, None))
 
     def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
         """What nobody can ask for any more; others have to wait for this turn, so only a part of

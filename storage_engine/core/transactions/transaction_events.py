@@ -8,13 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.coordinator_log import (
+    Answer,
+    AppendRecord,
+    CountAppended,
+    Moment,
+    Replicated,
+)
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_ROWS,
+    StateEntry,
     StateKey,
 )
 
@@ -231,11 +238,9 @@ class CommittedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer to a request."""
+class TransactionAnswer(Answer):
+    """The answer to any request."""
 
-    request: int
-    error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -253,4 +258,6 @@ class Contradiction:
     reason: str
 
 
-Effect = AppendRecord | SendMarkers | Answer | Contradiction
+TransactionEffect = SendMarkers | Contradiction
+Effect = AppendRecord[StateEntry] | CountAppended | TransactionAnswer | TransactionEffect
+TransactionLog = StateLog[StateEntry, TransactionAnswer | TransactionEffect]

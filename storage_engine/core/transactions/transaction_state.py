@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.ids import TopicPartition
 
 NO_PRODUCER_ID = -1
@@ -198,6 +199,12 @@ class NumbersRecord:
 
 
 StateRecord = TransactionRecord | MemberRecord | LedgerRecord | NumbersRecord
+
+StateEntry = tuple[StateKey, StateRecord | None]
+"""A key with its new record; None: a tombstone."""
+
+StateContent = dict[StateKey, StateRecord | UnreadableRecord]
+"""The newest record of each key of a log."""
 
 
 def state_partition(name: str, partitions: int) -> int:

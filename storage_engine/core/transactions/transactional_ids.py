@@ -27,7 +27,6 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.producer_epochs import (
     BUMPING_CLIENT,
     LAST_CLIENT_EPOCH,
@@ -39,11 +38,12 @@ from storage_engine.core.transactions.producer_epochs import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
-    Answer,
     EndTransaction,
     InitProducer,
     MarkersWritten,
     SendMarkers,
+    TransactionAnswer,
+    TransactionLog,
     VerifyPartitions,
 )
 from storage_engine.core.transactions.transaction_state import (
@@ -77,7 +77,7 @@ class _Entry:
 class TransactionalIds:
     """All transactional ids of one partition of the state log."""
 
-    def __init__(self, log: StateLog, *, timeout_max_ms: int, expiration_ms: int) -> None:
+    def __init__(self, log: TransactionLog, *, timeout_max_ms: int, expiration_ms: int) -> None:
         self._log = log
         self._timeout_max_ms = timeout_max_ms
         self._expiration_ms = expiration_ms
@@ -150,7 +150,7 @@ class TransactionalIds:
             return
         open_already = record.state is TransactionState.ONGOING
         if event.partitions <= (record.partitions if open_already else frozenset()):
-            log.answer(Answer(request=event.request), after=entry.seen_at)
+            log.answer(TransactionAnswer(request=event.request), after=entry.seen_at)
             return
         new = replace(
             record, partitions=record.partitions | event.partitions, last_update_ms=event.now_ms
@@ -170,7 +170,7 @@ class TransactionalIds:
                 previous_producer_id=NO_PRODUCER_ID,
             )
         self._write(event.transactional_id, entry, new)
-        log.answer(Answer(request=event.request), after=entry.seen_at)
+        log.answer(TransactionAnswer(request=event.request), after=entry.seen_at)
 
     def verify(self, event: VerifyPartitions) -> None:
         entry = self._used_by(event)
@@ -179,7 +179,7 @@ class TransactionalIds:
             return
         record = entry.record
         if record.state is TransactionState.ONGOING and event.partitions <= record.partitions:
-            self._log.emit(Answer(request=event.request))
+            self._log.emit(TransactionAnswer(request=event.request))
         else:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
 
@@ -233,7 +233,7 @@ class TransactionalIds:
         self._looked_ms = at.now_ms
         for transactional_id in gone:
             del self._entries[transactional_id]
-            self._log.append(TransactionalIdKey(transactional_id), None)
+            self._log.append((TransactionalIdKey(transactional_id), None))
 
     def _open_for_ms(self, entry: _Entry, at: Moment) -> int:
         """What the wall clock says of a new transaction is believed as far as it can be true: it
@@ -388,19 +388,21 @@ class TransactionalIds:
             producer_id, epoch = record.producer_id, record.producer_epoch
             if record.next_producer_id != NO_PRODUCER_ID:
                 producer_id, epoch = record.next_producer_id, 0
-        answer = Answer(request=event.request, producer_id=producer_id, producer_epoch=epoch)
+        answer = TransactionAnswer(
+            request=event.request, producer_id=producer_id, producer_epoch=epoch
+        )
         self._log.answer(answer, after=after)
 
     def _answer_producer(self, request: int, entry: _Entry) -> None:
         record = entry.record
-        answer = Answer(
+        answer = TransactionAnswer(
             request=request, producer_id=record.producer_id, producer_epoch=record.producer_epoch
         )
         self._log.answer(answer, after=entry.seen_at)
 
     def _write(self, transactional_id: str, entry: _Entry, record: TransactionRecord) -> None:
         entry.record = record
-        entry.seen_at = self._log.append(TransactionalIdKey(transactional_id), record)
+        entry.seen_at = self._log.append((TransactionalIdKey(transactional_id), record))
 
     def _end(self, transactional_id: str, entry: _Entry) -> None:
         """See to the markers, as soon as the decision can't be lost."""

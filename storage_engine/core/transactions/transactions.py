@@ -12,7 +12,7 @@ answer then are answered NOT_COORDINATOR, and the log says what became of them.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 from storage_engine.core.coordinator_log import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
@@ -23,7 +23,6 @@ from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, part_an
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     AddPartitions,
-    Answer,
     CommitBatch,
     Contradiction,
     Effect,
@@ -35,6 +34,8 @@ from storage_engine.core.transactions.transaction_events import (
     JoinBatch,
     MarkersWritten,
     Tick,
+    TransactionAnswer,
+    TransactionLog,
     VerifyMember,
     VerifyPartitions,
 )
@@ -69,6 +70,10 @@ OTHER_BYTES = 128 << 10
 """What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
 
 
+def refusal(request: int, error: ErrorCode) -> TransactionAnswer:
+    return TransactionAnswer(request=request, error=error)
+
+
 class TransactionCoordinator:
     """Both kinds of transactions over one log."""
 
@@ -80,7 +85,7 @@ class TransactionCoordinator:
         expiration_ms: int = EXPIRATION_MS,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
-        self._log = StateLog(lambda request, error: Answer(request=request, error=error))
+        self._log: TransactionLog = StateLog(refusal)
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )
@@ -150,8 +155,8 @@ class TransactionCoordinator:
 
     def step(self, event: Event) -> list[Effect]:
         if self._unreadable and self._needs_unreadable(event):
-            request: int = event.request  # type: ignore[union-attr]
-            return [Answer(request=request, error=ErrorCode.UNKNOWN_SERVER_ERROR)]
+            assert not isinstance(event, MarkersWritten | Replicated | Tick), "these need no record"
+            return [refusal(event.request, ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
             case InitProducer():
                 self.producers.init_producer(event)
@@ -173,15 +178,14 @@ class TransactionCoordinator:
                 self._step_batches(event)
         return self._log.take_effects()
 
-    def _needs_unreadable(self, event: Any) -> bool:
+    def _needs_unreadable(self, event: Event) -> bool:
         """Whether its answer would depend on a record that means nothing here."""
         if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
         # Each join is told up to where sources are copied, which any ledger of the sink may say.
-        needs_origins = isinstance(event, JoinBatch) or (
-            isinstance(event, CommitBatch) and bool(event.origins)
-        )
-        return needs_origins and event.sink in self._blind_sinks
+        if isinstance(event, JoinBatch) or (isinstance(event, CommitBatch) and event.origins):
+            return event.sink in self._blind_sinks
+        return False
 
     def _step_batches(
         self,
@@ -204,7 +208,7 @@ class TransactionCoordinator:
                 assert_never(event)
 
 
-def _member_keys(event: Any) -> Iterator[StateKey]:
+def _member_keys(event: Event) -> Iterator[StateKey]:
     """Of the members that a request is about. A commit is not among them: it is told that a member
     is lost, and the batch is written again."""
     match event:
@@ -215,15 +219,17 @@ def _member_keys(event: Any) -> Iterator[StateKey]:
                 yield MemberKey(producer_id)
 
 
-def _keys(event: Any) -> Iterator[StateKey]:
-    """Of what a request is about, or what is looked at or written for it."""
-    if hasattr(event, "transactional_id"):
-        yield TransactionalIdKey(event.transactional_id)
-    if hasattr(event, "query"):
-        yield LedgerKey(event.sink, event.query)
-        named = part_and_number(event.query)
-        # Who gives attempts up, or says that they live, asks for no number.
-        if named is not None and hasattr(event, "owner"):
-            yield NumbersKey(event.sink, named[0])
-            yield LedgerKey(event.sink, FORMER_SEQUENCE)
-            yield LedgerKey(event.sink, event.owner)
+def _keys(event: Event) -> Iterator[StateKey]:
+    """The keys that a request is about, or that are read or written for it."""
+    match event:
+        case InitProducer() | AddPartitions() | VerifyPartitions() | EndTransaction():
+            yield TransactionalIdKey(event.transactional_id)
+        case Heartbeat() | AbortMembers():
+            yield LedgerKey(event.sink, event.query)
+        case JoinBatch() | CommitBatch():
+            yield LedgerKey(event.sink, event.query)
+            named = part_and_number(event.query)
+            if named is not None:
+                yield NumbersKey(event.sink, named[0])
+                yield LedgerKey(event.sink, FORMER_SEQUENCE)
+                yield LedgerKey(event.sink, event.owner)

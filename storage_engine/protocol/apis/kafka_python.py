@@ -22,7 +22,7 @@ import kafka.protocol
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import APIS
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Decode
 from storage_engine.protocol.apis.wire import Reader, decode_leniently, decode_with
 
 Read = Callable[[Reader], Any]
@@ -31,7 +31,7 @@ UNAUTHORIZED_OPERATIONS_BIT = 31
 """The only bit of a set of authorized operations that was not asked for."""
 
 
-def kafka_python_api(key: int, request_class: Any, response_class: Any) -> ApiSpec:
+def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyApi:
     """The spec of a line of the registry's table whose messages are classes of kafka-python."""
     entry = APIS[key]
     first_flexible = entry.first_flexible_version
@@ -68,7 +68,7 @@ def _encode(version: int, message: Any) -> list[Buffer]:
     return [encoded]
 
 
-def _decoder(what: str, message_class: Any, first_flexible: int | None, whole: Any) -> Decode:
+def _decoder(what: str, message_class: Any, first_flexible: int | None, whole: Any) -> Decode[Any]:
     @functools.cache
     def reader_for(version: int, flexible: bool) -> Read:
         fields = message_class.fields.values()

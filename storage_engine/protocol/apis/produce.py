@@ -32,6 +32,7 @@ from storage_engine.protocol.apis.wire import (
     uvarint,
 )
 
+FIRST_WITH_V2_BATCHES = 3
 FIRST_FLEXIBLE = 9
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ENLISTS = 12

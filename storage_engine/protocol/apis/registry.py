@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from storage_engine.protocol.apis.spec import ApiSpec, VersionRange
+from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 
 API_VERSIONS_KEY = 18
 
@@ -101,10 +101,10 @@ OWN_RANGES: Mapping[int, VersionRange] = MappingProxyType(
 )
 """Headrace's own, for the exactly-once sink; their keys are far above those of Kafka."""
 
-_specs: dict[int, ApiSpec] = {}
+_specs: dict[int, AnyApi] = {}
 
 
-def spec_for(api_key: int) -> ApiSpec:
+def spec_for(api_key: int) -> AnyApi:
     """The codecs of an API, imported on first use; KeyError for a key that is not in the table."""
     spec = _specs.get(api_key)
     if spec is None:

@@ -5,17 +5,21 @@ Source: the Kafka protocol; KIP-482 for flexible versions.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from storage_engine.core.ports import LogSlice
 
 Buffer = bytes | bytearray | memoryview | LogSlice
 """A piece of an outgoing frame. Only the transport looks into a LogSlice."""
 
-Decode = Callable[[int, memoryview], Any]
+Message = TypeVar("Message")
+Req = TypeVar("Req")
+Resp = TypeVar("Resp")
+
+Decode = Callable[[int, memoryview], Message]
 """(version, body) -> message; InvalidRequestError if it isn't one. Records stay slices."""
 
-Encode = Callable[[int, Any], list[Buffer]]
+Encode = Callable[[int, Message], list[Buffer]]
 """(version, message) -> pieces of the body, the first never a LogSlice. Records are not copied."""
 
 
@@ -33,8 +37,8 @@ class VersionRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSpec:
-    """One API."""
+class ApiSpec(Generic[Req, Resp]):
+    """One API, with the types of its request and its response."""
 
     key: int
     name: str
@@ -43,10 +47,10 @@ class ApiSpec:
     first_flexible_version: int | None
     """From it on: compact lengths, tagged fields, request header 2 and response header 1."""
 
-    decode_request: Decode
-    encode_request: Encode
-    decode_response: Decode
-    encode_response: Encode
+    decode_request: Decode[Req]
+    encode_request: Encode[Req]
+    decode_response: Decode[Resp]
+    encode_response: Encode[Resp]
 
     @property
     def versions(self) -> VersionRange:
@@ -56,7 +60,11 @@ class ApiSpec:
         return self.first_flexible_version is not None and version >= self.first_flexible_version
 
 
-def newest_common_version(spec: ApiSpec, served: Sequence[int]) -> int | None:
+AnyApi = ApiSpec[Any, Any]
+"""An API that is known at run time only, or whose messages have no types: those of kafka-python."""
+
+
+def newest_common_version(spec: AnyApi, served: Sequence[int]) -> int | None:
     """The newest version that `spec` and a server of `served` (min, max) share, or None."""
     newest = min(spec.max_version, served[1])
     return newest if newest >= max(spec.min_version, served[0]) else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
+from storage_engine.core.groups.records import GroupContent, GroupEntry, GroupKey, Record, RecordKey
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
 from storage_engine.protocol.state.group_records import (
@@ -20,9 +20,6 @@ from storage_engine.protocol.state.group_records import (
 )
 from storage_engine.protocol.state.state_batches import encode_parts, readable
 
-Entry = tuple[RecordKey, Record | None]
-"""A key with its new record; None: a tombstone."""
-
 LOG = "log of group offsets"
 
 
@@ -32,7 +29,7 @@ def new_content() -> GroupContent:
 
 
 def encode_entries(
-    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+    entries: Iterable[GroupEntry], *, now_ms: int, part_bytes: int
 ) -> list[tuple[int, memoryview]]:
     """Batches, in order, each with the number of its entries: one, unless it would have more than
     `part_bytes`. All entries of a batch are appended or none; writable."""

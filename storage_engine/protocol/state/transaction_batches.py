@@ -5,11 +5,11 @@ compaction has been there or not.
 Keys of later versions are skipped. Source: KIP-98.
 """
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.transactions.transaction_state import StateKey, StateRecord
+from storage_engine.core.transactions.transaction_state import StateContent, StateEntry
 from storage_engine.protocol.records.record_batch import BytesLike
 from storage_engine.protocol.state.state_batches import encode_parts, readable
 from storage_engine.protocol.state.transaction_records import (
@@ -19,23 +19,16 @@ from storage_engine.protocol.state.transaction_records import (
     encode_record,
 )
 
-Entry = tuple[StateKey, StateRecord | None]
-"""A key with its new record; None: a tombstone."""
-
-Known = StateRecord | UnreadableRecord
-
-Content = dict[StateKey, Known]
-
 LOG = "transaction state log"
 
 
-def new_content() -> Content:
+def new_content() -> StateContent:
     """Of an empty log."""
     return {}
 
 
 def encode_entries(
-    entries: Iterable[Entry], *, now_ms: int, part_bytes: int
+    entries: Iterable[StateEntry], *, now_ms: int, part_bytes: int
 ) -> list[tuple[int, memoryview]]:
     """Batches, in order, each with the number of its entries: one, unless it would have more than
     `part_bytes`. All entries of a batch are appended or none; writable."""
@@ -46,7 +39,7 @@ def encode_entries(
     return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
-def replay(batches: BytesLike, content: MutableMapping[StateKey, Known]) -> list[str]:
+def replay(batches: BytesLike, content: StateContent) -> list[str]:
     """Take up whole batches of the log into `content`; what of them can't be read, and why."""
     troubles: list[str] = []
     for offset, raw_key, raw in readable(batches, LOG, troubles):

@@ -44,7 +44,7 @@ class StateHistory:
 
     def note(self, tp: TopicPartition, note: BatchNote, broker: int) -> bytes:
         """A batch is committed now, on the broker that leads."""
-        partition = self._cluster[broker].context.replicas.get(tp)
+        partition = self._cluster[broker].replicas.get(tp)
         assert partition is not None, "it leads"
         piece = partition.log.reads.read(
             note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
@@ -69,7 +69,7 @@ class StateHistory:
                 continue
             for tp in self._partitions:
                 record = self._checker.record(tp)
-                partition = broker.context.replicas.get(tp)
+                partition = broker.replicas.get(tp)
                 if partition is None or record.unclean:
                     continue
                 clean = partition.log.cleaning.first_dirty_offset

@@ -225,7 +225,7 @@ class TransactionalWorld:
             leader = None if record.state is None else record.state.leader
             if record.unclean or leader is None or leader == -1:
                 continue
-            partition = self.cluster[leader].context.replicas.get(tp)
+            partition = self.cluster[leader].replicas.get(tp)
             if partition is not None and self.ledger.is_readable(tp):
                 stable, end = partition.last_stable_offset, partition.log.log_end_offset
                 if stable < record.committed.end_offset:

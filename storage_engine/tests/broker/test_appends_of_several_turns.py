@@ -34,7 +34,7 @@ def lead(cluster: SimulatedCluster, tp: TopicPartition, *replicas: int) -> None:
     """Have the first of them lead."""
     prefer(cluster, tp, *replicas)
     cluster.answer(cluster.elect_preferred(tp))
-    partition = cluster[replicas[0]].context.replicas.get(tp)
+    partition = cluster[replicas[0]].replicas.get(tp)
     cluster.loop.run_until(lambda: partition.leader is not None)
 
 
@@ -63,15 +63,16 @@ def test_a_batch_is_not_acknowledged_when_another_broker_led_meanwhile(cluster, 
     producer.init()
     producer.add(FIRST, SECOND)
     producer.write(FIRST, b"opens the guard")
-    context = cluster[leader].context
+    broker = cluster[leader]
     held: list[Callable[[ErrorCode], None]] = []
-    monkeypatch.setattr(context.verifier, "verify", lambda *given, **_: held.append(given[-1]))
+    verifier = broker.parts.coordinators.verifier
+    monkeypatch.setattr(verifier, "verify", lambda *given, **_: held.append(given[-1]))
     for other in (controller, third):
         cluster.network.cut(leader, other)
     batches = [batch(producer, FIRST, 1), batch(producer, SECOND, 0)]
     answers = cluster.ask(leader, PRODUCE, 8, ProduceRequest("p", -1, ANSWER_MS, batches))
     cluster.loop.run_until(lambda: bool(held))
-    lost = context.replicas.get(FIRST).log.log_end_offset - 1
+    lost = broker.replicas.get(FIRST).log.log_end_offset - 1
     # Nobody else has the first batch; another broker leads, and has something else there.
     cluster.elect_preferred(FIRST)
     cluster.loop.run_until(lambda: cluster.state(FIRST).leader == controller)
@@ -79,7 +80,7 @@ def test_a_batch_is_not_acknowledged_when_another_broker_led_meanwhile(cluster, 
     producer.end(commits=False)
     lead(cluster, FIRST, leader, controller, third)
     cluster.loop.run_for(2_000)
-    assert context.replicas.get(FIRST).high_watermark > lost
+    assert broker.replicas.get(FIRST).high_watermark > lost
     assert not answers
     for on_verified in held:
         on_verified(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -214,7 +214,9 @@ def test_a_commit_that_is_not_replicated_is_not_answered_and_can_be_asked_again(
     assert commit(cluster, 0, task) in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED)
     settle(cluster, A)
     assert aborted(cluster, A) == []
-    ledger = cluster[task.coordinator()].context.coordinators.coordinator_of(task.transactional_id)
+    ledger = cluster[task.coordinator()].parts.coordinators.transactions.coordinator_of(
+        task.transactional_id
+    )
     assert ledger.batches.ledger(LedgerKey(SINK, QUERY)).last == 0
 
 

@@ -152,7 +152,7 @@ def test_only_partitions_that_are_behind_use_the_channel_and_each_byte_comes_onc
     for channel, asked in watched.fetches:
         is_behind = channel == CATCH_UP_CHANNEL
         assert all((progress is Progress.BEHIND) == is_behind for progress in asked.values())
-    open_loops = cluster[COLD_BROKER].parts.fetchers._fetchers
+    open_loops = cluster[COLD_BROKER].parts.replicas.fetchers._fetchers
     assert [channel for _, channel in open_loops] == [CHANNEL]
 
 
@@ -173,10 +173,10 @@ def kill_follower(cluster: Moving) -> None:
 def tell_leadership_again(cluster: Moving) -> None:
     """As after a change of the controller: the fetch under way does not count any more."""
     broker = cluster[COLD_BROKER]
-    for partition in broker.context.replicas:
-        endpoint = next(iter(broker.parts.fetchers._fetchers))[0]
-        broker.context.replicas.refresh_endpoint(partition, {LEADER: endpoint})
-    broker.context.replicas.roles_taken()
+    for partition in broker.replicas:
+        endpoint = next(iter(broker.parts.replicas.fetchers._fetchers))[0]
+        broker.replicas.refresh_endpoint(partition, {LEADER: endpoint})
+    broker.replicas.roles_taken()
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,7 @@ class Trouble:
     def produce(self, tp: TopicPartition) -> None:
         """To whoever says that it leads: an old leader must not acknowledge."""
         leaders = [
-            b
-            for b in self.cluster.brokers
-            if b.up and (p := b.context.replicas.get(tp)) and p.leader
+            b for b in self.cluster.brokers if b.up and (p := b.replicas.get(tp)) and p.leader
         ]
         if not leaders:
             return

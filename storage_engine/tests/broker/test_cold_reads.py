@@ -81,7 +81,7 @@ def test_a_cold_fetch_waits_for_its_load_and_others_do_not_wait_for_it(cluster, 
 def test_a_warm_fetch_loads_nothing(cluster):
     cluster.answer(cluster.fetch(1, TP, 0))
     assert disk_of(cluster).loads == 0
-    assert cluster[1].context.cold_reads.loads == 0
+    assert cluster[1].parts.requests.cold_reads.loads == 0
 
 
 def test_a_fetch_that_waited_for_data_loads_what_is_cold_too(cluster):
@@ -105,7 +105,7 @@ def test_only_so_many_loads_are_under_way_and_all_fetches_are_answered(cluster):
     for answers in fetches:
         assert outcome(cluster.answer(answers))[1] > 0
     # The others found the bytes warm when their turn came.
-    assert cluster[1].context.cold_reads.loads == LOADS_AT_ONCE
+    assert cluster[1].parts.requests.cold_reads.loads == LOADS_AT_ONCE
 
 
 def test_what_is_evicted_again_and_again_is_sent_in_the_end(cluster):
@@ -148,8 +148,8 @@ def test_a_disk_that_fails_to_read_takes_its_folder_offline_and_no_other(cluster
     disk.broken.add(folder_of(cluster, TP).parent)
     cluster[1].loop.release()
     assert outcome(cluster.answer(cold)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
-    assert cluster[1].context.replicas.get(TP).role is Role.FAILED
-    assert cluster[1].context.replicas.get(OTHER).role is Role.LEADER
+    assert cluster[1].replicas.get(TP).role is Role.FAILED
+    assert cluster[1].replicas.get(OTHER).role is Role.LEADER
     assert outcome(cluster.answer(cluster.fetch(1, OTHER, 0)))[1] > 0
 
 
@@ -158,7 +158,7 @@ def test_a_partition_that_ends_while_its_bytes_are_loaded_is_not_sent(cluster):
     cluster[1].loop.held = []
     cold = cluster.fetch(1, TP, 0)
     cluster.loop.run_for(100)
-    cluster[1].context.replicas.stop(TP, delete=True)
+    cluster[1].replicas.stop(TP, delete=True)
     cluster[1].loop.release()
     assert outcome(cluster.answer(cold)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
 
@@ -172,7 +172,7 @@ def test_nothing_more_is_loaded_for_a_client_that_is_gone(cluster):
     cluster[1].loop.release()
     cluster.loop.run_for(100)
     assert all(isinstance(answer, TransportError) for (answer,) in fetches)
-    assert cluster[1].context.cold_reads.loads == LOADS_AT_ONCE
+    assert cluster[1].parts.requests.cold_reads.loads == LOADS_AT_ONCE
 
 
 def test_a_broker_killed_during_a_load_serves_the_bytes_after_its_restart(cluster):

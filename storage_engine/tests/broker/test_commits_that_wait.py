@@ -12,6 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis import add_offsets_to_txn, offset_commit, txn_offset_commit
+from storage_engine.protocol.state import group_batches
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.transactional_client import SimulatedProducer
 from storage_engine.tests.broker.test_consumer_groups import (
@@ -44,9 +45,9 @@ def slow_loads(cluster, monkeypatch) -> None:
     """From now on it takes seconds to read a log of offsets."""
     begin = StateLoad._begin
 
-    def begin_later(self: StateLoad, content: Any) -> None:
-        wait_ms = LOAD_MS if "group" in self._codec else 0
-        cluster.loop.call_later(wait_ms, lambda: begin(self, content))
+    def begin_later(self: StateLoad, codec: Any) -> None:
+        wait_ms = LOAD_MS if codec is group_batches else 0
+        cluster.loop.call_later(wait_ms, lambda: begin(self, codec))
 
     monkeypatch.setattr(StateLoad, "_begin", begin_later)
 
@@ -106,7 +107,7 @@ def code_of(cluster: SimulatedCluster, answers: list[Any]) -> ErrorCode:
 def log_of_offsets(cluster: SimulatedCluster) -> Any:
     """The replica that leads."""
     tp = offsets_partition()
-    return cluster[cluster.state(tp).leader].context.replicas.get(tp)
+    return cluster[cluster.state(tp).leader].replicas.get(tp)
 
 
 def lose_the_coordinator(cluster: SimulatedCluster) -> None:
@@ -214,7 +215,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
     producer.write(tp, b"1")
     broker = cluster[producer.coordinator()]
     number = state_partition(producer.transactional_id, PARTITIONS)
-    led = broker.context.replicas.get(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+    led = broker.replicas.get(TopicPartition(TRANSACTION_STATE_TOPIC, number))
     before = led.leader_epoch
     state = cluster.state(tp)
     followers = {1, 2, 3} - {broker.id, state.leader}
@@ -222,7 +223,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
     cluster.loop.run_until(lambda: led.leader_epoch == before + 1)
     producer.end(commits=True)
     cluster.loop.run_for(2_000)
-    hosted = cluster[cluster.state(tp).leader].context.replicas.get(tp)
+    hosted = cluster[cluster.state(tp).leader].replicas.get(tp)
     entry = hosted.log.producer_state.get(producer.producer_id)
     assert entry.coordinator_epoch == before + 1
 
@@ -230,7 +231,7 @@ def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster)
 def test_an_epoch_that_was_missed_has_the_log_read_again(cluster):
     client = group_with_an_offset(cluster)
     led = log_of_offsets(cluster)
-    runners = cluster[led.leader_id].context.group_coordinators._runners
+    runners = cluster[led.leader_id].parts.coordinators.groups._runners
     runner = runners[led.topic_partition]
     # As if the controller's order for the epoch between had been lost: another may have led.
     runner.leader_epoch -= 1
@@ -250,7 +251,7 @@ def test_offsets_that_wait_are_not_kept_for_a_topic_that_is_deleted_meanwhile(cl
     answers = cluster.ask(coordinator, offset_commit.API, 8, client.commit_request(9))
     cluster.loop.run_for(100)
     cluster.delete_topic("a")
-    known = cluster[coordinator].context.metadata
+    known = cluster[coordinator].metadata
     cluster.loop.run_until(lambda: not known.partitions("a"))
     assert not answers
     assert code_of(cluster, answers) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -33,14 +33,14 @@ def test_they_are_loaded_in_the_background_with_the_first_compacted_topic(tmp_pa
     ):
         assert cluster.create_topic(name, **config).error_code == 0
         cluster.loop.run_until(
-            lambda name=name: cluster[1].context.replicas.get(TopicPartition(name, 0)) is not None
+            lambda name=name: cluster[1].replicas.get(TopicPartition(name, 0)) is not None
         )
         assert len(loads) == expected, name
     # A broker that starts with compacted topics does it before it leads them.
     cluster[1].kill()
     cluster[1].start()
     cluster.loop.run_until(
-        lambda: cluster[1].context.replicas.get(TopicPartition("another", 0)) is not None
+        lambda: cluster[1].replicas.get(TopicPartition("another", 0)) is not None
     )
     assert len(loads) == 2 and loads[1] is cluster[1].loop
     cluster.close()

@@ -94,7 +94,7 @@ def test_nothing_is_remembered_of_a_topic_that_was_deleted(tmp_path):
     try:
         assert cluster.create_topic("t").error_code == 0
         cluster.wait_in_sync(TP, 1, 2, 3)
-        acting = cluster.controller.context.controller.acting
+        acting = cluster.controller.parts.cluster.controller.acting
         known: Any = acting.core.state(TP)
         acting._states_written({TP: (WriteOutcome.CONFLICT, known)})
         assert acting._pauses._refused
@@ -128,7 +128,7 @@ def failover_whose_answer_is_lost(cluster: SimulatedCluster) -> None:
         cluster.answer(cluster.elect_preferred(tp))
         assert cluster.state(tp).leader == leader.id
     cluster.loop.run_for(3000)
-    acting = controller.context.controller.acting
+    acting = controller.parts.cluster.controller.acting
     known: Any = acting.core.state(partitions[1])
     for _ in range(MANY):
         acting._states_written({partitions[1]: (WriteOutcome.CONFLICT, known)})
@@ -151,7 +151,7 @@ def failover_whose_answer_is_lost(cluster: SimulatedCluster) -> None:
     assert lost == [2]
 
     def led() -> bool:
-        found = [b.context.replicas.get(partitions[0]) for b in cluster.brokers if b.up]
+        found = [b.replicas.get(partitions[0]) for b in cluster.brokers if b.up]
         return any(partition is not None and partition.leader is not None for partition in found)
 
     cluster.loop.run_until(led, limit_ms=2000)

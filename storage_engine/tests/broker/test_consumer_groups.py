@@ -191,7 +191,7 @@ def test_the_topic_is_compacted_and_the_brokers_own(cluster):
     client.commit(1)
     tp = offsets_partition()
     leader = cluster.state(tp).leader
-    hosted = cluster[leader].context.replicas.get(tp)
+    hosted = cluster[leader].replicas.get(tp)
     assert hosted.config.log.compacts
     forged = cluster.answer(cluster.produce(leader, tp, b"forged")).partitions[0]
     assert ErrorCode.of(forged.error_code) is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -418,12 +418,12 @@ def test_offsets_that_a_client_wants_kept_for_ever_cost_no_other_group_its_coord
     client = GroupClient(cluster)
     client.commit(1)
     coordinator = client.coordinator()
-    before = cluster[coordinator].context.group_coordinators.coordinator_of(GROUP)
+    before = cluster[coordinator].parts.coordinators.groups.coordinator_of(GROUP)
     request = client.commit_request(5)
     request.retention_time_ms = (1 << 63) - 1
     answer = client.answered(cluster.ask(coordinator, offset_commit.API, 4, request))
     assert ErrorCode.of(_partition_code(answer)) is ErrorCode.NONE
-    assert cluster[coordinator].context.group_coordinators.coordinator_of(GROUP) is before
+    assert cluster[coordinator].parts.coordinators.groups.coordinator_of(GROUP) is before
     cluster.loop.run_for(5_000)
     cluster[coordinator].kill(session_ends_at_once=True)
     assert client.offset() == 5

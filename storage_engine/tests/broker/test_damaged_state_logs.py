@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import ErrorCode, LogStorageError
@@ -42,7 +42,7 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 
 def next_leader(cluster: SimulatedCluster, tp: TopicPartition) -> int:
     leader = cluster.state(tp).leader
-    assigned = cluster[leader].context.replicas.get(tp).assigned_replicas
+    assigned = cluster[leader].replicas.get(tp).assigned_replicas
     return next(each for each in assigned if each != leader)
 
 
@@ -50,7 +50,7 @@ def rot(
     cluster: SimulatedCluster, broker: int, tp: TopicPartition, batch: int = 0, at: int = 80
 ) -> bytes:
     """One bit of that batch of the newest segment, at that byte; what the segment was."""
-    path = max(cluster[broker].context.replicas.get(tp).log.directory.glob("*.log"))
+    path = max(cluster[broker].replicas.get(tp).log.directory.glob("*.log"))
     good = path.read_bytes()
     position = [each for each, _ in iter_headers(good)][batch] + at
     with path.open("r+b") as file:
@@ -98,7 +98,7 @@ def test_a_flipped_bit_is_repaired_from_a_replica_and_all_is_known_again(cluster
         producer.init()
         assert (producer.producer_id, producer.epoch) == (before, 1)
     assert cluster.state(STATE).leader == leader
-    log = cluster[leader].context.replicas.get(STATE).log
+    log = cluster[leader].replicas.get(STATE).log
     assert min(log.directory.glob("*.log")).read_bytes() == good
 
 
@@ -147,7 +147,7 @@ def test_another_replica_leads_when_the_damage_stays(cluster, monkeypatch, caplo
     cluster.loop.run_until(lambda: cluster.state(STATE).leader != leader, limit_ms=60_000)
     cluster.loop.run_for(2_000)
     assert cluster.state(STATE).leader not in (leader, old, -1)
-    assert cluster[leader].context.replicas.get(STATE).role is Role.FAILED
+    assert cluster[leader].replicas.get(STATE).role is Role.FAILED
     cluster[old].start()
     cluster.wait_in_sync(STATE, old, cluster.state(STATE).leader)
     for producer in made:
@@ -171,7 +171,7 @@ def test_who_is_alone_in_sync_keeps_trying_and_says_so_once_a_minute(cluster, mo
     assert cluster.state(STATE).leader == leader
     told = [each for each in caplog.messages if "state not read" in each]
     assert 5 < len(told) <= 11
-    path = max(cluster[leader].context.replicas.get(STATE).log.directory.glob("*.log"))
+    path = max(cluster[leader].replicas.get(STATE).log.directory.glob("*.log"))
     path.write_bytes(good)
     cluster[old].start()
     cluster[third].start()
@@ -196,7 +196,7 @@ def test_another_replica_leads_when_the_medium_fails_but_not_when_descriptors_la
     made = producers(cluster)
     cluster.loop.run_for(2_000)
     old, new = cluster.state(STATE).leader, next_leader(cluster, STATE)
-    folder = cluster[new].context.replicas.get(STATE).log.directory
+    folder = cluster[new].replicas.get(STATE).log.directory
     run = LoadJob.run
     tries: list[LoadJob] = []
 
@@ -214,7 +214,7 @@ def test_another_replica_leads_when_the_medium_fails_but_not_when_descriptors_la
     cluster.loop.run_for(20_000)
     assert len(tries) == met
     assert (cluster.state(STATE).leader != new) == moves
-    assert (cluster[new].context.replicas.get(STATE).role is Role.FAILED) == moves
+    assert (cluster[new].replicas.get(STATE).role is Role.FAILED) == moves
     for producer in made:
         before = producer.producer_id
         producer.init()
@@ -230,7 +230,7 @@ def test_an_error_in_reading_is_no_reason_to_give_leadership_away(cluster, monke
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(state_load, "_replay", fail)
+        patched.setattr(StateLoad, "_replay", fail)
         old = cluster.state(STATE).leader
         cluster[old].kill(session_ends_at_once=True)
         cluster.loop.run_until(lambda: cluster.state(STATE).leader not in (-1, old))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.handlers.context import Call
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.folders.folder_checkpoints import FolderCheckpoints
@@ -176,10 +176,12 @@ def test_who_asks_again_while_the_start_is_not_written_yet_waits_for_that(tmp_pa
     assert cluster.create_topic("t", 40).error_code == 0
     for number in range(40):
         assert cluster.produced(TopicPartition("t", number), b"record") == 0
-    context = cluster[1].context
-    monkeypatch.setattr(context.long_work, "work_ns", itertools.count(0, 10_000_000).__next__)
+    parts = cluster[1].parts
+    monkeypatch.setattr(
+        parts.requests.long_work, "work_ns", itertools.count(0, 10_000_000).__next__
+    )
     happened: list[str] = []
-    write, respond = context.log_starts.keep_now, Call.respond
+    write, respond = parts.replicas.log_starts.keep_now, ApiCall.respond
 
     def noted(moved):
         happened.append("written")
@@ -189,8 +191,8 @@ def test_who_asks_again_while_the_start_is_not_written_yet_waits_for_that(tmp_pa
         happened.append("answered")
         respond(call, message)
 
-    monkeypatch.setattr(context.log_starts, "keep_now", noted)
-    monkeypatch.setattr(Call, "respond", answering)
+    monkeypatch.setattr(parts.replicas.log_starts, "keep_now", noted)
+    monkeypatch.setattr(ApiCall, "respond", answering)
     topic = delete_records.DeleteRecordsRequest.DeleteRecordsTopic
     partitions = [
         topic.DeleteRecordsPartition(partition_index=number, offset=1) for number in range(40)

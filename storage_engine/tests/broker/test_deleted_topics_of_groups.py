@@ -58,7 +58,7 @@ def test_a_topic_deleted_while_its_groups_had_no_coordinator_begins_anew(cluster
     wait_for(
         cluster,
         lambda: (
-            all("a" not in b.context.metadata for b in cluster.brokers if b.serving)
+            all("a" not in b.metadata for b in cluster.brokers if b.serving)
             and cluster.state(offsets_partition()).leader != old
         ),
     )
@@ -76,7 +76,7 @@ def test_a_topic_that_a_coordinator_heard_nothing_of_is_found_as_time_passes(clu
     client = GroupClient(cluster)
     assert client.commit(1000) is ErrorCode.NONE
     for broker in cluster.brokers:
-        monkeypatch.setattr(broker.context.group_coordinators, "tell_all", lambda event: None)
+        monkeypatch.setattr(broker.parts.coordinators.groups, "submit_to_all", lambda event: None)
     cluster.answer(cluster.delete_topic("a"))
     wait_for(cluster, lambda: client.offset() == -1)
 

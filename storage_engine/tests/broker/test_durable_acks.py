@@ -138,7 +138,7 @@ def test_acks_0_waits_for_nothing(durable):
     durable.produce(leader, TP, b"second", acks=0)
     durable.loop.run_for(10)
     assert durable[leader].logs.logs[TP].log_end_offset == 2
-    assert not len(durable[leader].context.replicas.get(TP).produce_waiters)
+    assert not len(durable[leader].replicas.get(TP).produce_waiters)
 
 
 def test_consumers_see_nothing_that_a_power_failure_could_take(durable):
@@ -158,7 +158,7 @@ def test_a_follower_acknowledges_what_it_has_flushed_and_no_more(durable):
     answers = durable.produce(leader, TP, b"second")
     durable.loop.run_for(2000)
     assert durable[follower].logs.logs[TP].log_end_offset == 2
-    led = durable[leader].context.replicas.get(TP).leader
+    led = durable[leader].replicas.get(TP).leader
     assert led.follower_end_offset(follower) == 1
     assert led.high_watermark == 1
     assert not answers
@@ -183,7 +183,7 @@ def test_other_partitions_do_not_wait_for_a_followers_flush(durable):
 
 def test_appends_during_a_flush_share_the_next_one(durable):
     leader = durable.state(TP).leader
-    acks = durable[leader].context.replicas.durable_acks
+    acks = durable[leader].replicas.durable_acks
     durable[leader].loop.held = []
     answers = [durable.produce(leader, TP, b"in the first round", acks=1)]
     durable.loop.run_for(10)
@@ -202,7 +202,7 @@ def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
     cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")
-    acks = cluster[1].context.replicas.durable_acks
+    acks = cluster[1].replicas.durable_acks
     fsyncs, answered = acks.fsyncs, [0]
 
     def send() -> None:
@@ -234,7 +234,7 @@ def test_a_lone_producer_waits_for_nobody(tmp_path):
 
 def test_the_setting_can_change_while_the_partition_is_in_use(durable):
     leader = durable.state(TP).leader
-    replicas = durable[leader].context.replicas
+    replicas = durable[leader].replicas
     partition = replicas.get(TP)
     strict = partition.config
     relaxed = replace(strict, flush_before_ack=False)

@@ -150,7 +150,7 @@ def test_a_tick_that_fails_is_not_the_last(cluster, monkeypatch, caplog):
 
 def test_an_answer_that_fails_costs_nobody_else_anything(cluster, caplog):
     first = producer(cluster)
-    coordinators = cluster[first.coordinator()].context.coordinators
+    coordinators = cluster[first.coordinator()].parts.coordinators.transactions
     (runner,) = coordinators._runners.values()
     answers: list[ErrorCode] = []
 
@@ -219,8 +219,8 @@ def test_who_fails_with_a_producer_id_does_not_keep_the_next_from_getting_one(cl
 def test_a_flush_whose_listener_fails_is_not_the_last_of_its_folder(cluster, caplog):
     cluster.produced(A, b"1")
     broker = cluster[cluster.state(A).leader]
-    partition = broker.context.replicas.get(A)
-    acks: DurableAcks = broker.context.replicas.durable_acks
+    partition = broker.replicas.get(A)
+    acks: DurableAcks = broker.replicas.durable_acks
     settled: list[str] = []
 
     def fail() -> None:
@@ -240,7 +240,7 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
     assert cluster.create_topic("b").error_code == 0
     second = TopicPartition("b", 0)
     leader = cluster.state(A).leader
-    replicas = cluster[leader].context.replicas
+    replicas = cluster[leader].replicas
     cluster.loop.run_for(1_000)
     first, other = replicas.get(A), replicas.get(second)
     fails = once(type(first).end_turn, lambda partition: partition is first)

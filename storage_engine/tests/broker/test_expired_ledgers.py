@@ -97,7 +97,7 @@ class Writes:
 
     def _core(self) -> TransactionCoordinator:
         """Once it has read its log."""
-        coordinators = self.coordinator().context.coordinators
+        coordinators = self.coordinator().parts.coordinators.transactions
         name = member_transactional_id(SINK)
         self.cluster.loop.run_until(
             lambda: isinstance(coordinators.coordinator_of(name), TransactionCoordinator)

@@ -64,7 +64,7 @@ def test_other_brokers_lead_what_was_in_the_folder_and_nothing_else_moves(cluste
         assert cluster.produced(tp, b"second") == 1
     for tp in set(PARTITIONS) - set(failed):
         assert cluster.state(tp) == before[tp]
-        assert cluster[1].context.replicas.get(tp).role is not Role.FAILED
+        assert cluster[1].replicas.get(tp).role is not Role.FAILED
         assert cluster.produced(tp, b"second") == 1
 
 
@@ -73,7 +73,7 @@ def test_the_failed_replicas_are_told_to_clients_as_offline(cluster):
     cluster.loop.run_for(2000)
     for broker in cluster.brokers:
         for tp in PARTITIONS:
-            info = broker.context.metadata.partitions("t")[tp.partition]
+            info = broker.metadata.partitions("t")[tp.partition]
             assert tuple(info.offline_replicas) == ((1,) if tp in failed else ())
 
 
@@ -150,22 +150,22 @@ def test_a_failed_fsync_is_never_tried_again(cluster):
     folder = folder_of(cluster, 2, led)
     disk.error = errno.ENOSPC
     disk.broken_syncs.add(folder)
-    partition = cluster[2].context.replicas.get(led)
-    cluster[2].context.replicas.durable_acks.flush(partition)
+    partition = cluster[2].replicas.get(led)
+    cluster[2].replicas.durable_acks.flush(partition)
     failed = in_folder(cluster, 2, folder)
     for tp in failed:
         cluster.wait_in_sync(tp, 1, 3, limit_ms=2000)
     assert [path.parent for path in disk.refused_syncs] == [partition.log.directory]
     # Longer than any interval of flushes and checkpoints.
     cluster.loop.run_for(150_000)
-    cluster[2].context.replicas.durable_acks.flush(partition)
+    cluster[2].replicas.durable_acks.flush(partition)
     cluster.loop.run_for(1_000)
     assert len(disk.refused_syncs) == 1
 
 
 def test_a_damaged_file_takes_only_its_own_partition_offline(cluster):
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 1)
-    replicas = cluster[1].context.replicas
+    replicas = cluster[1].replicas
     replicas.get(led).fail(LogStorageError("the file is too short"))
     cluster.loop.run_for(2000)
     assert cluster.state(led).leader != 1

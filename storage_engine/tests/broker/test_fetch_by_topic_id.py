@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
-from storage_engine.broker.dispatcher import HANDLERS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -87,7 +86,7 @@ def test_a_replica_of_a_new_topic_answers_nothing_for_the_old_one_while_metadata
     """A broker hears what to lead before it hears of the topic."""
     old = id_of(cluster)
     delete_and_create_again(cluster)
-    metadata = cluster[leader(cluster)].context.metadata
+    metadata = cluster[leader(cluster)].metadata
     metadata._known.names[topic_id_from_text(old)] = "t"
     assert outcome(fetched(cluster, request(old))) == [(old, "INCONSISTENT_TOPIC_ID")]
 
@@ -129,13 +128,14 @@ def test_who_asks_a_follower_is_told_where_the_leader_listens(cluster):
     follower = next(id_ for id_ in (1, 2, 3) if id_ != leader(cluster))
     answer = fetched(cluster, request(id_of(cluster)), broker=follower)
     assert outcome(answer)[0][1] == "NOT_LEADER_OR_FOLLOWER"
-    told = cluster[follower].context.metadata.brokers[leader(cluster)]
+    told = cluster[follower].metadata.brokers[leader(cluster)]
     assert [(node.broker_id, node.host, node.port) for node in answer.nodes] == [
         (leader(cluster), told.host, told.port)
     ]
     assert not fetched(cluster, request(id_of(cluster)), broker=follower, version=15).nodes
 
 
-def test_kafka_python_takes_us_for_version_3_9():
-    served = {key: SERVED_RANGES[key] for key in HANDLERS if key in SERVED_RANGES}
+def test_kafka_python_takes_us_for_version_3_9(cluster):
+    advertised = cluster[1].parts.dispatcher.advertised
+    served = {key: SERVED_RANGES[key] for key in advertised if key in SERVED_RANGES}
     assert infer_broker_version_from_api_versions(served) == (3, 9)

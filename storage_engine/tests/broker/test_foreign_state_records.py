@@ -59,7 +59,7 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 def write(cluster: SimulatedCluster, tp: TopicPartition, *entries: tuple[bytes, bytes]) -> None:
     """Append them as the coordinator of a later version would, which then dies."""
     leader = cluster.state(tp).leader
-    partition = cluster[leader].context.replicas.get(tp)
+    partition = cluster[leader].replicas.get(tp)
     batch = encode_raw(entries, now_ms=cluster.loop.wall_ms())
     partition.append_state(partition.leader_epoch, batch)
     cluster.loop.run_for(2_000)
@@ -110,7 +110,9 @@ def test_a_commit_that_was_answered_is_not_aborted_where_its_ledger_can_not_be_r
     leader = cluster[cluster.state(state).leader]
     send_no_markers(leader)
     assert commit(cluster, 0, task) is ErrorCode.NONE
-    ledger = leader.context.coordinators.coordinator_of(SINK).batches.ledger(LedgerKey(SINK, QUERY))
+    ledger = leader.parts.coordinators.transactions.coordinator_of(SINK).batches.ledger(
+        LedgerKey(SINK, QUERY)
+    )
     key = transaction_records.encode_key(LedgerKey(SINK, QUERY))
     write(cluster, state, (key, LATER))
     leader.start()

@@ -194,9 +194,9 @@ def test_a_copy_of_a_topics_node_is_not_served_under_the_topics_id(topic):
     topic.loop.run_for(1000)
     for _ in range(2):
         for broker in topic.brokers:
-            assert broker.context.metadata.topic_name(topic_id) == "t"
-            assert "copy" not in broker.context.metadata
-            assert "a-copy" not in broker.context.metadata
+            assert broker.metadata.topic_name(topic_id) == "t"
+            assert "copy" not in broker.metadata
+            assert "a-copy" not in broker.metadata
         next_controller(topic)
     write_without_id(topic, TopicZNode.path("copy"), {})
     assert topic.produced_when_there(TopicPartition("copy", 0), b"of its own") == 0
@@ -224,10 +224,10 @@ def test_a_topic_that_was_renamed_in_zookeeper_is_known_by_its_id(topic):
     put(topic, TopicZNode.path("renamed"), node)
     assert topic.produced_when_there(TopicPartition("renamed", 0), b"first") == 0
     topic_id = topic_id_from_text(node["topic_id"])
-    assert topic[1].context.metadata.topic_name(topic_id) == "renamed"
+    assert topic[1].metadata.topic_name(topic_id) == "renamed"
     next_controller(topic)
     for broker in topic.brokers:
-        assert broker.context.metadata.topic_name(topic_id) == "renamed"
+        assert broker.metadata.topic_name(topic_id) == "renamed"
 
 
 def test_a_name_that_goes_takes_no_id_that_another_topic_has_now():
@@ -268,7 +268,7 @@ def test_a_topic_that_was_removed_and_made_again_by_hand_is_served(topic, gap_ms
         assert topic.produced_when_there(tp, b"of the new topic") == number
     topic.wait_in_sync(tp, 1, 2, 3)
     for broker in topic.brokers:
-        assert list(broker.context.metadata.partitions("gone")) == [0]
+        assert list(broker.metadata.partitions("gone")) == [0]
     leader = topic[topic.state(tp).leader]
     leader.kill(session_ends_at_once=True)
     assert topic.produced(tp, b"under the next leader") == RECORDS
@@ -338,7 +338,7 @@ def next_leader(cluster: SimulatedCluster) -> None:
 
 
 def is_led_by(broker: SimulatedBroker) -> bool:
-    partition = broker.context.replicas.get(TP)
+    partition = broker.replicas.get(TP)
     return partition is not None and partition.leader is not None
 
 

@@ -70,7 +70,7 @@ def next_controller(cluster: SimulatedCluster) -> int:
 def all_are_known(cluster: SimulatedCluster) -> None:
     cluster.loop.run_until(
         lambda: all(
-            broker.serving and {1, 2, 3} <= broker.context.metadata.brokers.keys()
+            broker.serving and {1, 2, 3} <= broker.metadata.brokers.keys()
             for broker in cluster.brokers
         )
     )
@@ -91,7 +91,7 @@ def serves_what_is_sound(cluster: SimulatedCluster, topic: str) -> None:
     cluster.wait_in_sync(TP, 1, 2, 3)
     all_are_known(cluster)
     for broker in cluster.brokers:
-        cluster.loop.run_until(lambda b=broker: topic in b.context.metadata)  # type: ignore[misc]
+        cluster.loop.run_until(lambda b=broker: topic in b.metadata)  # type: ignore[misc]
 
 
 class Reader:
@@ -287,12 +287,12 @@ def test_a_state_that_can_not_be_read_is_taken_when_it_is_mended(cluster):
 def test_a_broker_whose_registration_others_change_or_remove_registers_again(cluster):
     path = BrokerIdZNode.path(2)
     good = cluster.zookeeper.data(path)
-    first = cluster[2].context.broker_epoch()
+    first = cluster[2].broker_epoch
     cluster.zookeeper.put(path, b"garbage")
     cluster.loop.run_until(lambda: cluster.zookeeper.data(path) == good)
-    assert cluster[2].context.broker_epoch() == first
+    assert cluster[2].broker_epoch == first
     cluster.zookeeper.drop(path)
-    cluster.loop.run_until(lambda: cluster[2].context.broker_epoch() > first)
+    cluster.loop.run_until(lambda: cluster[2].broker_epoch > first)
     serves_what_is_sound(cluster, "after")
 
 
@@ -344,11 +344,11 @@ def test_a_registration_that_is_no_sessions_is_no_broker_and_keeps_none_out(clus
         cluster.zookeeper.put(path, b"")
         cluster.zookeeper.put(BrokerIdZNode.path(broker), json.dumps(ghost).encode())
     cluster.loop.run_for(3000)
-    assert 0 not in cluster[1].context.metadata.brokers
+    assert 0 not in cluster[1].metadata.brokers
     told = [record for record in caplog.records if "/brokers/ids/0 is no" in record.getMessage()]
     assert len(told) == 1
     cluster[2].start()
-    assert 0 not in cluster[1].context.metadata.brokers
+    assert 0 not in cluster[1].metadata.brokers
     serves_what_is_sound(cluster, "after")
     state = cluster.state(TopicPartition("after", 0))
     assert 0 not in state.isr
@@ -367,7 +367,7 @@ def test_a_broker_is_not_given_up_for_what_others_wrote_into_its_registration(cl
     cluster.zookeeper.put(path, b"garbage")
     cluster.zookeeper.put(f"{BrokerIdZNode.PARENT}/77", b"garbage")
     cluster.loop.run_for(500)
-    assert other.id in controller.context.controller.acting.core.brokers
+    assert other.id in controller.parts.cluster.controller.acting.core.brokers
     other.resume()
     cluster.loop.run_until(lambda: cluster.zookeeper.data(path) == good)
     serves_what_is_sound(cluster, "after")
@@ -423,7 +423,7 @@ def test_an_epoch_that_others_touched_is_passed_at_once(cluster, epoch):
     cluster.loop.run_for(100)
     cluster.create_topic("next")
     cluster.loop.run_until(
-        lambda: all("next" in broker.context.metadata for broker in cluster.brokers),
+        lambda: all("next" in broker.metadata for broker in cluster.brokers),
         limit_ms=10_000,
     )
     assert int(cluster.zookeeper.data(ControllerEpochZNode.PATH)) == 151

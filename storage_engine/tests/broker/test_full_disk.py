@@ -65,7 +65,7 @@ def test_a_full_follower_pauses_leaves_the_isr_and_returns_when_there_is_room(cl
     answers = cluster.produce(leader, TP, b"second")
     cluster.wait_in_sync(TP, *({1, 2, 3} - {follower}))
     assert code_of(cluster.answer(answers)) is ErrorCode.NONE
-    assert cluster[follower].context.replicas.get(TP).role is Role.FOLLOWER
+    assert cluster[follower].replicas.get(TP).role is Role.FOLLOWER
     del disk_of(cluster, follower).free[folder]
     cluster.wait_in_sync(TP, 1, 2, 3)
 
@@ -77,7 +77,7 @@ def test_a_full_disk_that_is_met_all_the_same_fails_nothing(cluster, room):
     disk_of(cluster, leader).room[cluster[leader].folder] = room
     answer = cluster.answer(cluster.produce(leader, TP, bytes(100)))
     assert code_of(answer) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster[leader].context.replicas.get(TP).role is Role.LEADER
+    assert cluster[leader].replicas.get(TP).role is Role.LEADER
     cluster.loop.run_for(20_000)
     disk_of(cluster, leader).room.clear()
     assert cluster.produced(TP, b"second") == 1
@@ -116,12 +116,12 @@ def compacted(tmp_path) -> Iterator[SimulatedCluster]:
     config = {"segment_bytes": "2000", "min_cleanable_dirty_ratio": "0"}
     for tp in COMPACTED:
         assert made.create_topic(tp.topic, **config).error_code == 0
-        made.loop.run_until(lambda tp=tp: made[1].context.replicas.get(tp) is not None)
+        made.loop.run_until(lambda tp=tp: made[1].replicas.get(tp) is not None)
         for number in range(40 if tp is COMPACTED[0] else 80):
             fill(made, tp, number)
     for tp in COMPACTED:
-        assert made[1].context.replicas.get(tp).log.segment_count > 3
-        made[1].context.replicas.get(tp).log.flush()
+        assert made[1].replicas.get(tp).log.segment_count > 3
+        made[1].replicas.get(tp).log.flush()
         policy = ("cleanup.policy", SET, "compact")
         assert alter(made, 1, TOPIC, tp.topic, policy) == DONE
     yield made
@@ -140,7 +140,7 @@ def test_a_full_disk_takes_no_compacted_log_offline(compacted):
     ends = {tp: compacted[1].logs.logs[tp].log_end_offset for tp in COMPACTED}
     compacted.loop.run_for(30_000)
     for tp in COMPACTED:
-        assert compacted[1].context.replicas.get(tp).role is Role.LEADER
+        assert compacted[1].replicas.get(tp).role is Role.LEADER
         assert len(read_all(compacted[1].logs.logs[tp])) == ends[tp]
     disk_of(compacted, 1).room.clear()
     compacted.loop.run_for(30_000)

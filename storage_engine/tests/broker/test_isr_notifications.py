@@ -34,7 +34,7 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
     follower = next(b for b in cluster.brokers if b.id not in (leader, cluster.controller.id))
     follower.pause()
     cluster.loop.run_until(lambda: follower.id not in cluster.state(TP).isr)
-    core = cluster.controller.context.controller.acting.core
+    core = cluster.controller.parts.cluster.controller.acting.core
     cluster.loop.run_until(lambda: follower.id not in core.state(TP).isr, limit_ms=5_000)
     follower.resume()
     cluster.loop.run_until(lambda: follower.id in core.state(TP).isr, limit_ms=20_000)
@@ -43,7 +43,7 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
 def test_the_parent_of_the_notices_of_failed_folders_is_made_again(cluster):
     cluster.zookeeper.drop(LogDirEventZNode.PARENT)
     broker = cluster[1]
-    FolderNotice(broker.context.metadata_store, broker.network.loop, broker_id=1).send()
+    FolderNotice(broker.parts.ports.metadata_store, broker.network.loop, broker_id=1).send()
     cluster.loop.run_until(lambda: LogDirEventZNode.PARENT in cluster.zookeeper.nodes)
 
 

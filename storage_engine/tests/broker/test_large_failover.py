@@ -7,10 +7,12 @@ from typing import Any, cast
 import pytest
 
 from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
-from storage_engine.broker.handlers.controller.control import leader_and_isr
+from storage_engine.broker.handlers.controller.full_orders import FullOrders
+from storage_engine.broker.handlers.controller.leader_and_isr import LeaderAndIsrHandler
 from storage_engine.broker.replicas.lease import Lease
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
@@ -46,7 +48,7 @@ def led_by(cluster: SimulatedCluster, broker: int) -> list[TopicPartition]:
 
 def taken_over(cluster: SimulatedCluster, broker: int, partitions: list[TopicPartition]) -> int:
     """How many of them the broker itself knows that it leads."""
-    found = [cluster[broker].context.replicas.get(tp) for tp in partitions]
+    found = [cluster[broker].replicas.get(tp) for tp in partitions]
     return sum(1 for partition in found if partition is not None and partition.leader is not None)
 
 
@@ -106,10 +108,16 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     answers: list[Any] = []
     gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(epoch[0]))
     gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
-    context = SimpleNamespace(
+    handler = LeaderAndIsrHandler(
         replicas=replicas,
         order_gate=gate,
-        named_replicas=NamedReplicas(),
+        full_orders=FullOrders(
+            broker_id=BrokerId(2),
+            replicas=replicas,
+            metadata=MetadataCache(),
+            strays=None,
+            named=NamedReplicas(),
+        ),
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),
     )
     request = LeaderAndIsrRequest(
@@ -121,7 +129,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
         full=True,
     )
     call = SimpleNamespace(respond=answers.append, connection=SimpleNamespace(number=0))
-    leader_and_isr(context, call, request)
+    handler.handle(call, request)
     loop.run_until(lambda: replicas.applied > 0)
     assert replicas.applied < COUNT
     if newer_controller:
@@ -141,7 +149,7 @@ def test_acks_all_does_not_wait_for_the_end_of_a_followers_long_poll(cluster):
     leaving = cluster.controller.id % 3 + 1
     moved = led_by(cluster, leaving)
     request = controlled_shutdown.ControlledShutdownRequest(
-        broker_id=leaving, broker_epoch=cluster[leaving].context.broker_epoch()
+        broker_id=leaving, broker_epoch=cluster[leaving].broker_epoch
     )
     cluster.ask(cluster.controller.id, controlled_shutdown.API, 0, request)
     cluster.loop.run_until(lambda: not led_by(cluster, leaving))

@@ -67,7 +67,7 @@ def test_members_that_come_back_too_large_end_no_coordinator(cluster):
     assert [cluster.answer(each).error_code for each in synced] == [0] * MEMBERS
 
     leader = cluster[cluster.state(OFFSETS).leader]
-    runners = dict(leader.context.group_coordinators._runners)
+    runners = dict(leader.parts.coordinators.groups._runners)
     codes = []
     for number in range(MEMBERS):
         request = join_request(number, bytes(DATA_BYTES))
@@ -75,5 +75,5 @@ def test_members_that_come_back_too_large_end_no_coordinator(cluster):
         cluster.loop.run_for(100)
     refused = int(ErrorCode.INVALID_REQUEST)
     assert codes == [0] + [refused] * (MEMBERS - 1)
-    assert leader.context.group_coordinators._runners == runners
+    assert leader.parts.coordinators.groups._runners == runners
     assert GroupClient(cluster, "another").commit(2) is ErrorCode.NONE

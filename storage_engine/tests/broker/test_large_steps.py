@@ -46,7 +46,7 @@ def test_a_tick_that_aborts_many_members_is_stored_in_several_batches(tmp_path, 
         enlist_all(task)
     first = TopicPartition("a", 0)
     tasks[0].write(first, b"row")
-    coordinators = cluster[cluster.state(STATE).leader].context.coordinators
+    coordinators = cluster[cluster.state(STATE).leader].parts.coordinators.transactions
     runner = coordinators._runners[STATE]
     records = sum(1 for _ in runner.coordinator.batches.members())
     assert records * 4 * PARTITIONS > BATCH_MAX_BYTES

@@ -58,7 +58,7 @@ class Network:
     def deliver(self, copies: list[MarkerTarget]) -> list[ErrorCode]:
         """Again, to whoever leads A by now."""
         codes: list[ErrorCode] = []
-        writes = self.cluster[self.cluster.state(A).leader].context.marker_writes
+        writes = self.cluster[self.cluster.state(A).leader].parts.coordinators.marker_writes
         self._write(writes, copies, codes.extend)
         self.cluster.loop.run_until(lambda: bool(codes))
         return codes

@@ -22,7 +22,7 @@ def test_a_controller_that_loads_over_a_lost_connection_stops_no_replica(tmp_pat
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"first") == 0
     cluster.wait_in_sync(TP, 1, 2, 3)
-    before = {b.id: b.context.replicas.get(TP) for b in cluster.brokers}
+    before = {b.id: b.replicas.get(TP) for b in cluster.brokers}
     for broker in cluster.brokers:
         broker.session.delay_ms = lambda: DELAY_MS
     for after_ms in range(20, 100, DELAY_MS):
@@ -33,6 +33,6 @@ def test_a_controller_that_loads_over_a_lost_connection_stops_no_replica(tmp_pat
             broker.session.reconnect()
         cluster.loop.run_until(lambda: cluster.controller is not None)
         cluster.loop.run_for(200)
-        now = {b.id: b.context.replicas.get(TP) for b in cluster.brokers}
+        now = {b.id: b.replicas.get(TP) for b in cluster.brokers}
         assert now == before, f"lost {after_ms} ms after the change of the controller"
     cluster.close()

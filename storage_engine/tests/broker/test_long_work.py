@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from storage_engine.broker.handlers.administration.topics import _duplicates
+from storage_engine.broker.handlers.administration.topic_outcomes import duplicates
 from storage_engine.broker.handlers.records import fetch as fetch_handler
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
 from storage_engine.broker.requests.long_work import (
@@ -213,7 +213,7 @@ def cluster(tmp_path):
 
 def reads_of(cluster, monkeypatch) -> list[TopicPartition]:
     """Every read of a partition from now on."""
-    reader = cluster[1].context.reader
+    reader = cluster[1].parts.requests.reader
     reads = []
     read_partition = type(reader)._read_partition
 
@@ -299,7 +299,7 @@ class Name(str):
 
 def test_duplicates_among_many_names_are_found_without_comparing_each_with_each():
     names = [Name(f"t{number}") for number in range(2000)]
-    assert _duplicates([*names, Name("t7")]) == {"t7"}
+    assert duplicates([*names, Name("t7")]) == {"t7"}
     assert Name.compared < 3 * len(names)
 
 
@@ -358,7 +358,7 @@ def test_a_search_whose_partition_is_led_by_another_when_it_ends_says_so(cluster
     answers = cluster.ask(1, list_offsets.API, 5, request)
     cluster.loop.run_for(10)
     assert not answers
-    partition = cluster[1].context.replicas.get(TP)
+    partition = cluster[1].replicas.get(TP)
     assert partition is not None
     partition.leader_epoch += 1
     cluster[1].loop.release()
@@ -396,19 +396,21 @@ def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_t
     cluster.loop.run_for(3000)
     tp = TopicPartition("many", 0)
     leader = cluster.state(tp).leader
-    context = cluster[leader].context
+    broker = cluster[leader]
+    requests = broker.parts.requests
     # Each step takes a turn of its own.
-    monkeypatch.setattr(context.long_work, "work_ns", itertools.count(0, 10_000_000).__next__)
+    monkeypatch.setattr(requests.long_work, "work_ns", itertools.count(0, 10_000_000).__next__)
     appended_ms: list[int] = []
 
     def append() -> None:
         appended_ms.append(cluster.loop.now_ms)
-        context.replicas.get(tp).append_run((make_batch(),), acks=-1)
+        broker.replicas.get(tp).append(make_batch(), acks=-1)
 
     class Answering(fetch_handler._Answering):
         def _read(self, read):
             for number, step in enumerate(super()._read(read)):
-                is_follower = self.context is context and self.request.replica_id >= 0
+                is_here = self.handler.reader is requests.reader
+                is_follower = is_here and self.request.replica_id >= 0
                 if number == 1 and is_follower and not appended_ms:
                     append()
                 yield step
@@ -416,7 +418,7 @@ def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_t
     cluster.loop.run_for(700)
     monkeypatch.setattr(fetch_handler, "_Answering", Answering)
     cluster.loop.run_until(lambda: bool(appended_ms))
-    hosted = context.replicas.get(tp)
+    hosted = broker.replicas.get(tp)
     cluster.loop.run_until(lambda: hosted.high_watermark == 1)
     assert cluster.loop.now_ms - appended_ms[0] < 100
     cluster.close()

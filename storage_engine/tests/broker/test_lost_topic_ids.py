@@ -46,8 +46,8 @@ def test_zeros_name_no_topic(topic):
     assert topic.create_topic("other").error_code == 0
     lose_ids(topic, "t", "other")
     for broker in topic.brokers:
-        assert broker.context.metadata.topic_id("t") == ZERO
-        assert broker.context.metadata.topic_name(ZERO) is None
+        assert broker.metadata.topic_id("t") == ZERO
+        assert broker.metadata.topic_name(ZERO) is None
     state = delete_topics.DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=ZERO)
     request = delete_topics.DeleteTopicsRequest(topics=[state], topic_names=[], timeout_ms=30_000)
     (refused,) = topic.answer(topic.ask_controller(delete_topics.API, 6, request)).responses
@@ -68,7 +68,7 @@ def test_an_id_that_is_put_back_makes_no_other_topic(topic, monkeypatch):
     assert removed == []
     known = topic_id_from_text(topic_id)
     for broker in topic.brokers:
-        assert broker.context.metadata.topic_name(known) == "t"
+        assert broker.metadata.topic_name(known) == "t"
     holds_everything(topic)
 
 
@@ -100,7 +100,7 @@ def test_replicas_keep_their_logs_where_node_and_record_name_two_ids(topic, is_o
     topic.loop.run_until(lambda: topic.controller not in (None, old))
     old.start()
     topic.loop.run_for(5000)
-    assert topic[1].context.metadata.topic_id("t") == ZERO
+    assert topic[1].metadata.topic_id("t") == ZERO
     holds_everything(topic)
     next_controller(topic)
 

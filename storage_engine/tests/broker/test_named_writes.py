@@ -208,7 +208,7 @@ def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
             (abort_members.API, abort_members.AbortMembersRequest(**who, members=members))
         )
     leader = cluster[stranger.coordinator()]
-    core = leader.context.coordinators.coordinator_of(stranger.transactional_id)
+    core = leader.parts.coordinators.transactions.coordinator_of(stranger.transactional_id)
     for spec, request in requests:
         version = FIRST_WITH_RUNS if owner else 0
         answer = cluster.answer(
@@ -216,7 +216,7 @@ def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
         )
         assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
         assert "32000 bytes at most" in answer.error_message
-    assert leader.context.coordinators.coordinator_of(stranger.transactional_id) is core
+    assert leader.parts.coordinators.transactions.coordinator_of(stranger.transactional_id) is core
 
 
 def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
@@ -227,7 +227,7 @@ def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypat
         job.begin().commit(rows=1, dropped=0)
         settle(cluster, A)
     coordinator = cluster[jobs[0].coordinator()]
-    core = coordinator.context.coordinators.coordinator_of(jobs[0].transactional_id)
+    core = coordinator.parts.coordinators.transactions.coordinator_of(jobs[0].transactional_id)
     cluster.loop.run_until(lambda: core.batches.numbers(NumbersKey(SINK, "t")) is not None)
     cluster.loop.run_for(1_000)
     end = log_of(cluster, A).log.log_end_offset
@@ -260,12 +260,14 @@ def test_origins_that_do_not_fit_together_are_refused_and_restart_no_coordinator
         return job
 
     job = writes(0)
-    core = cluster[job.coordinator()].context.coordinators.coordinator_of(job.transactional_id)
+    core = cluster[job.coordinator()].parts.coordinators.transactions.coordinator_of(
+        job.transactional_id
+    )
     for number in (1, 2, 3):
         told = refusal(lambda number=number: writes(number))
         assert told.code is ErrorCode.MESSAGE_TOO_LARGE
     cluster.loop.run_for(20_000)
     leader = cluster[job.coordinator()]
-    assert leader.context.coordinators.coordinator_of(job.transactional_id) is core
+    assert leader.parts.coordinators.transactions.coordinator_of(job.transactional_id) is core
     assert len(Job(cluster, 4).begin().origins) == 1600
     cluster.close()

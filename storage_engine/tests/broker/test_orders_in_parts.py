@@ -173,7 +173,7 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
 
 
 def hosted(broker: Any) -> int:
-    replicas = broker.context.replicas
+    replicas = broker.replicas
     found = [replicas.get(tp) for tp in EVERY]
     return sum(each is not None and each.role in (Role.LEADER, Role.FOLLOWER) for each in found)
 
@@ -183,7 +183,7 @@ def check_whole(cluster: SimulatedCluster) -> None:
         cluster.wait_in_sync(tp, 1, 2, 3)
     for broker in cluster.brokers:
         cluster.loop.run_until(lambda broker=broker: hosted(broker) == COUNT)
-        assert len(broker.context.metadata.partitions("t")) == COUNT
+        assert len(broker.metadata.partitions("t")) == COUNT
     for tp in EVERY[::7]:
         cluster.produced(tp, b"x")
 
@@ -230,7 +230,7 @@ class Watcher:
 
     def _look(self) -> None:
         for each in self.brokers:
-            known = len(each.context.metadata.partitions("t") or {})
+            known = len(each.metadata.partitions("t") or {})
             is_new = self.kills and each.id == self.troubled
             if not is_new and (hosted(each), known) != (COUNT, COUNT):
                 self.missing.add((each.id, hosted(each), known))

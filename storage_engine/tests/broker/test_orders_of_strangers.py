@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.cluster.order_gate import MAX_CONNECTIONS, OrderGate
-from storage_engine.broker.cluster.registration import UNREGISTERED
-from storage_engine.broker.requests.fetch_reads import leaving
+from storage_engine.broker.cluster.registration import UNREGISTERED, leaving
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import (
     BrokerEpoch,
@@ -78,7 +77,7 @@ def order_all(cluster: SimulatedCluster, order: Callable[..., Any], **head: Any)
     """The answers of all brokers."""
     codes = set()
     for broker in cluster.brokers:
-        own = {"broker_epoch": broker.context.broker_epoch(), "order_number": 1, **head}
+        own = {"broker_epoch": broker.broker_epoch, "order_number": 1, **head}
         spec, request = order(**own)
         codes.add(ErrorCode.of(cluster.answer(cluster.ask(broker.id, spec, 0, request)).error_code))
     return codes
@@ -87,8 +86,8 @@ def order_all(cluster: SimulatedCluster, order: Callable[..., Any], **head: Any)
 def nothing_has_happened(cluster: SimulatedCluster) -> None:
     """Neither now, nor when the controller that is one gives its next orders."""
     cluster.loop.run_for(1000)
-    assert all(broker.context.replicas.get(TP) is not None for broker in cluster.brokers)
-    assert all("t" in broker.context.metadata for broker in cluster.brokers)
+    assert all(broker.replicas.get(TP) is not None for broker in cluster.brokers)
+    assert all("t" in broker.metadata for broker in cluster.brokers)
     controller = cluster.controller
     assert cluster.create_topic("next").error_code == 0
     assert cluster.produced_when_there(TopicPartition("next", 0), b"x") == 0
@@ -309,17 +308,17 @@ def test_forged_numbers_take_no_memory():
 
 def test_a_forged_order_number_shuts_no_controller_out(cluster):
     """All else that it says can be read in ZooKeeper."""
-    gate = cluster[2].context.order_gate
+    gate = cluster[2].parts.cluster.order_gate
     spec, request = tell(
         controller_id=gate.controller_id,
         controller_epoch=gate.controller_epoch,
-        broker_epoch=cluster[2].context.broker_epoch(),
+        broker_epoch=cluster[2].broker_epoch,
         order_number=2**63 - 1,
     )
     cluster.answer(cluster.ask(2, spec, 0, request))
     controller = cluster.controller
     assert cluster.create_topic("later").error_code == 0
-    cluster.loop.run_until(lambda: "later" in cluster[2].context.metadata, limit_ms=10_000)
+    cluster.loop.run_until(lambda: "later" in cluster[2].metadata, limit_ms=10_000)
     assert cluster.controller is controller
 
 
@@ -375,7 +374,7 @@ def test_a_marker_of_an_epoch_that_no_coordinator_has_ends_nothing(cluster):
 
 def follow(cluster: SimulatedCluster, leader: int, replica: int, incarnation: int) -> None:
     """A fetch in the name of a follower that holds everything."""
-    end = cluster[leader].context.replicas.get(TP).log.log_end_offset
+    end = cluster[leader].replicas.get(TP).log.log_end_offset
     wanted = FetchPartition("t", 0, end, 1000, -1, -1, 0)
     request = FetchRequest(
         max_wait_ms=0,
@@ -397,12 +396,12 @@ def test_who_is_not_the_registered_follower_has_nothing_acknowledged(cluster):
     answers = cluster.produce(leader, TP, b"in one log only")
     cluster.loop.run_for(100)
     for broker in followers:
-        own = broker.context.broker_epoch()
+        own = broker.broker_epoch
         for incarnation in (-1, own - 1, own + 1, leaving(own) + 1, 0, 2**62):
             follow(cluster, leader, broker.id, incarnation)
     cluster.loop.run_for(100)
     assert answers == []
-    assert cluster[leader].context.replicas.get(TP).high_watermark == 1
+    assert cluster[leader].replicas.get(TP).high_watermark == 1
     cluster.network.heal()
     assert cluster.answer(answers).partitions[0].error_code == 0
 
@@ -412,6 +411,6 @@ def test_a_follower_that_is_leaving_still_counts(cluster):
     leader = cluster.state(TP).leader
     for broker in cluster.brokers:
         if broker.id != leader:
-            broker.context.leaving = True
+            broker.parts.cluster.registration.leave()
     answers = cluster.produce(leader, TP, b"second")
     assert cluster.answer(answers, limit_ms=2000).partitions[0].error_code == 0

@@ -60,7 +60,7 @@ def aborted_at(cluster, tp) -> list[int]:
 
 def record_of(cluster, by: SimulatedProducer) -> TransactionRecord:
     """What its coordinator knows."""
-    coordinators = cluster[by.coordinator()].context.coordinators
+    coordinators = cluster[by.coordinator()].parts.coordinators.transactions
     record: TransactionRecord = coordinators.coordinator_of(by.transactional_id).producers.get(
         by.transactional_id
     )
@@ -79,7 +79,7 @@ def away_from_coordinator(cluster, by: SimulatedProducer) -> TopicPartition:
 
 def hold_answers(cluster, tp) -> Callable[[], None]:
     """What the partition's leader hears of coordinators waits until the result is called."""
-    verifier = cluster[cluster.state(tp).leader].context.verifier
+    verifier = cluster[cluster.state(tp).leader].parts.coordinators.verifier
     settle_now = verifier._settle
     held: list[tuple[Any, ...]] = []
     verifier._settle = lambda *answer: held.append(answer)
@@ -262,10 +262,10 @@ def test_nothing_is_appended_by_the_word_of_a_record_that_is_not_replicated(clus
     answers = first.send(tp, b"1", 0)
     cluster.loop.run_for(500)
     broker = cluster[coordinator]
-    known = broker.context.coordinators.coordinator_of("p").producers.get("p")
+    known = broker.parts.coordinators.transactions.coordinator_of("p").producers.get("p")
     assert known.partitions == {tp}, "its record is in the log of this broker alone"
     assert not answers
-    assert broker.context.replicas.get(tp).log.log_end_offset == 0
+    assert broker.replicas.get(tp).log.log_end_offset == 0
     broker.kill()
     cluster.network.heal()
     assert first.write(tp, b"1") == 0
@@ -481,7 +481,7 @@ def test_a_coordinator_on_the_leaders_own_broker_has_no_longer_to_answer_than_an
     assert not any(asked)
     cluster.loop.run_for(1_000)
     assert [code_of(cluster, each) for each in asked] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
-    assert leader.context.verifier._waiting_bytes == 0
+    assert leader.parts.coordinators.verifier._waiting_bytes == 0
     for broker in cluster.brokers:
         if broker is not leader:
             broker.resume()
@@ -497,4 +497,4 @@ def test_batches_that_wait_for_a_coordinator_take_so_much_memory_at_most(cluster
     assert [bool(each) for each in asked] == [False, False, True, True]
     assert code_of(cluster, asked[3]) is ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.loop.run_for(5_000)
-    assert all(asked) and leader.context.verifier._waiting_bytes == 0
+    assert all(asked) and leader.parts.coordinators.verifier._waiting_bytes == 0

@@ -59,7 +59,7 @@ def test_an_exception_in_one_order_keeps_no_other_from_being_carried_out(
     cluster, monkeypatch, caplog
 ):
     monkeypatch.setattr(unexpected, "is_fatal", False)
-    replicas = cluster[1].context.replicas
+    replicas = cluster[1].replicas
     hosted = replicas._open
     tries: dict[TopicPartition, int] = {}
 

@@ -73,7 +73,7 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 
 def leading(cluster, tp):
     """The replica that leads, once it knows."""
-    found = [b.context.replicas.get(tp) for b in cluster.brokers if b.serving]
+    found = [b.replicas.get(tp) for b in cluster.brokers if b.serving]
     return next((p for p in found if p is not None and p.leader is not None), None)
 
 
@@ -161,16 +161,16 @@ def _move_leadership_away_and_back(cluster) -> None:
 
 
 def _lose_the_lease(cluster) -> None:
-    leader(cluster, COMPACTED).context.replicas.lease.fence()
+    leader(cluster, COMPACTED).replicas.lease.fence()
 
 
 def _lose_the_other_replica(cluster) -> None:
     assert alter(cluster, 1, TOPIC, "compacted", ("min.insync.replicas", SET, "2")) == DONE
     leader_id = leader(cluster, COMPACTED).id
-    cluster[3 - leader_id].parts.fetchers.close()
+    cluster[3 - leader_id].parts.replicas.fetchers.close()
     # It lags only behind something. This way in does not wait for a thread.
-    partition = cluster[leader_id].context.replicas.get(COMPACTED)
-    (early,) = partition.append_run([batch_of(b"early", codec="none")], acks=1)
+    partition = cluster[leader_id].replicas.get(COMPACTED)
+    early = partition.append(batch_of(b"early", codec="none"), acks=1)
     assert isinstance(early, AppendResult)
     cluster.loop.run_until(lambda: leading(cluster, COMPACTED).in_sync_count == 1, limit_ms=120_000)
 
@@ -209,8 +209,8 @@ def test_what_has_changed_during_the_wait_refuses_the_append(
     cluster.loop.run_until(lambda: bool(waiting))
     assert code_of(waiting) is code
     for each in cluster.brokers:
-        if each.serving and each.context.replicas.get(COMPACTED) is not None:
-            assert b"late" not in values_in(each.context.replicas.get(COMPACTED))
+        if each.serving and each.replicas.get(COMPACTED) is not None:
+            assert b"late" not in values_in(each.replicas.get(COMPACTED))
 
 
 def test_a_duplicate_that_waited_with_its_original_is_written_once(cluster):
@@ -379,7 +379,7 @@ def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
         except ZeroDivisionError as error:
             on_error(error)
 
-    monkeypatch.setattr(broker.context.prepared_appends._background, "submit", submit)
+    monkeypatch.setattr(broker.parts.replicas.prepared_appends._background, "submit", submit)
     refused = cluster.answer(send(cluster, COMPACTED, batch_of(b"x")))
     assert code_of([refused]) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "ZeroDivisionError" in caplog.text

@@ -31,7 +31,7 @@ class LongLived:
         assert self.send(OLD, 0) == (ErrorCode.NONE, 1)
         cluster.loop.run_for(1000)
         for broker in cluster.brokers:
-            log = broker.context.replicas.get(TP).log
+            log = broker.replicas.get(TP).log
             assert log.expire_producers(10**15) == 1
 
     @property
@@ -40,7 +40,7 @@ class LongLived:
 
     @property
     def producers(self):
-        return self.cluster[self.leader].context.replicas.get(TP).log.producer_state
+        return self.cluster[self.leader].replicas.get(TP).log.producer_state
 
     def send(self, producer_id: int, sequence: int, *, to: int = 0) -> tuple[ErrorCode, int]:
         batch = make_batch(producer=(producer_id, 0, sequence))

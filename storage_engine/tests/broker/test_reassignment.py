@@ -71,7 +71,7 @@ def test_the_api_ends_in_the_same_state_as_the_node(cluster):
 
 def test_one_that_is_added_while_another_runs_is_done_too(cluster):
     cluster[6].kill()
-    cluster.loop.run_until(lambda: 6 not in cluster.controller.context.metadata.brokers)
+    cluster.loop.run_until(lambda: 6 not in cluster.controller.metadata.brokers)
     cluster[6].start()
     assert cluster.alter({TP: (4, 5)}) == {0: ErrorCode.NONE}
     assert cluster.alter({SECOND: (3, 1, 2, 4)}) == {1: ErrorCode.NONE}

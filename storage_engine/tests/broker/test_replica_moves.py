@@ -176,7 +176,7 @@ def test_a_broker_killed_while_a_replica_moves_goes_on_with_it(cluster, role, af
 
 def test_a_produce_that_waits_for_the_followers_is_answered_across_the_move(cluster):
     broker = cluster.state(TP).leader
-    cluster[3 - broker].parts.fetchers.close()
+    cluster[3 - broker].parts.replicas.fetchers.close()
     request = produce_request(*TP, make_batch(producer=(7, 0, 0)), acks=-1)
     waiting = cluster.ask(broker, PRODUCE, 8, request)
     target = other(cluster, broker)
@@ -296,14 +296,14 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, w
     elif where == "page cache":
         disk.broken.add(source / "t-0")
     else:
-        replicas = cluster[broker].parts.context.replicas
+        replicas = cluster[broker].replicas
         replicas.fail_alone(replicas.get(TP), LogStorageError("it can't be written"))
         slow(cluster, broker, 1 << 40)
     cluster.loop.run_for(20_000)
     del turns[:]
     assert not cluster[broker].logs.moves.under_way
     assert folder_of(cluster, broker) == source
-    assert cluster[broker].parts.context.replicas.get(TP).role is Role.FAILED
+    assert cluster[broker].replicas.get(TP).role is Role.FAILED
     assert cluster[broker].logs.working_folders == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
     assert not turns
@@ -367,7 +367,7 @@ def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
     assert len(turns) < 30
     moved(cluster, broker, target)
     cluster.loop.run_for(5000)
-    assert cluster[broker].parts.context.replicas.get(TP).role is not Role.FAILED
+    assert cluster[broker].replicas.get(TP).role is not Role.FAILED
     assert len(cluster[broker].logs.working_folders) == 2
     assert cluster.produced(TP, b"after") == 11
     assert same_everywhere(cluster) == list(range(12))
@@ -405,7 +405,7 @@ def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(c
     fill(cluster, 30)
     here, target = folder_of(cluster, 1), other(cluster, 1)
     slow(cluster, 1)
-    moves = cluster[1].parts.context.replica_moves
+    moves = cluster[1].parts.replicas.moves
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
     (first,) = moves._moves
     assert ask(cluster, 1, here, TP) == [ErrorCode.NONE]

@@ -51,7 +51,7 @@ class StickyDisk(RealDisk):
 
 
 def scrubs_of(cluster, broker: int):
-    return cluster[broker].parts.maintenance._scrubs
+    return cluster[broker].parts.upkeep.maintenance._scrubs
 
 
 def test_a_repair_whose_leftovers_stay_does_not_end_the_search_for_damage(tmp_path):
@@ -91,7 +91,7 @@ def test_a_replica_that_answers_for_other_partitions_gives_nothing(tmp_path, oth
     good = memoryview(segments(cluster, 1)[1].read_bytes())
     partitions = [FetchPartitionResponse(*other, records=good) for other in others]
     rot(segments(cluster, 1)[1])
-    partition = cluster[1].context.replicas.get(TP)
+    partition = cluster[1].replicas.get(TP)
     scrub = partition.log.repair.next_scrub(int(segments(cluster, 1)[1].stem))
     while not scrub.is_done:
         scrub.step()
@@ -115,7 +115,7 @@ def test_a_report_of_offsets_that_are_not_there_hides_no_other(tmp_path):
     good = contents(cluster, leader)
     path = segments(cluster, leader)[1]
     rot(path)
-    partition = cluster[leader].context.replicas.get(TP)
+    partition = cluster[leader].replicas.get(TP)
     scrubs = scrubs_of(cluster, leader)
     scrubs.report(partition, partition.log.log_end_offset)
     cluster.loop.run_for(REPORT_PAUSE_MS + 1000)
@@ -127,7 +127,7 @@ def test_a_report_of_offsets_that_are_not_there_hides_no_other(tmp_path):
 def test_who_is_no_replica_of_a_partition_moves_nothing_of_it(tmp_path):
     cluster = made(tmp_path, topic={"segment_bytes": "1000000"}, log_scrub_interval_ms="0")
     leader, _ = roles(cluster)
-    partition = cluster[leader].context.replicas.get(TP)
+    partition = cluster[leader].replicas.get(TP)
     assert partition.log.segment_count == 1
     wanted = FetchPartition("t", 0, 5, 1 << 20, log_start_offset=0, was_damaged=True)
     request = FetchRequest(0, 0, 1 << 20, [wanted], replica_id=STRANGER)
@@ -158,7 +158,7 @@ def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(tmp_p
     others = [b for b in (1, 2, 3) if b != leader]
     for other in others:
         cluster[other].kill()
-    partition = cluster[leader].context.replicas.get(TP)
+    partition = cluster[leader].replicas.get(TP)
     for number in (1, 4):
         path = segments(cluster, leader)[number]
         rot(path)

@@ -58,7 +58,7 @@ def check_sound(cluster: SimulatedCluster, *partitions: TopicPartition) -> None:
         if broker.serving:
             assert len(broker.logs.working_folders) == 1
             for tp in partitions:
-                hosted = broker.context.replicas.get(tp)
+                hosted = broker.replicas.get(tp)
                 assert hosted is not None and hosted.role is not Role.FAILED
 
 
@@ -117,7 +117,7 @@ def test_a_replica_that_must_truncate_without_descriptors_does_so_later(cluster)
     for number in range(6):
         cluster.produce(old, TP, bytes(900) + b"lost %d" % number, acks=1)
     cluster.loop.run_for(100)
-    assert cluster[old].context.replicas.get(TP).log.log_end_offset == 12
+    assert cluster[old].replicas.get(TP).log.log_end_offset == 12
     cluster[old].kill(session_ends_at_once=True)
     for other in others:
         cluster[other].resume()
@@ -142,7 +142,7 @@ def test_a_replica_that_must_truncate_without_descriptors_does_so_later(cluster)
     check_sound(cluster, TP)
     assert cluster.produced(TP, b"newer") == 7
     cluster.wait_in_sync(TP, 1, 2, 3)
-    assert cluster[old].context.replicas.get(TP).log.log_end_offset == 8
+    assert cluster[old].replicas.get(TP).log.log_end_offset == 8
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -168,7 +168,7 @@ def test_shortages_at_random_lose_nothing_acknowledged(cluster, seed):
         cluster.loop.run_for(chance.choice([10, 1000]))
     relieve(cluster, 1, 2, 3)
     check_sound(cluster, TP)
-    leader = cluster[cluster.state(TP).leader].context.replicas.get(TP).log
+    leader = cluster[cluster.state(TP).leader].replicas.get(TP).log
     for offset, payload in acknowledged.items():
         found = leader.reads.read(offset, max_bytes=1)
         assert found is not None and payload in bytes(found.view())

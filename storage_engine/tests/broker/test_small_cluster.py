@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.handlers.controller.when_told import MAX_WAIT_MS
+from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
@@ -113,7 +113,7 @@ def test_a_broker_that_has_just_started_names_the_cluster_once_it_knows_it(
     topic[restarted].kill(session_ends_at_once=True)
     topic[restarted].start()
     topic.loop.run_until(lambda: topic[restarted].serving)
-    assert not topic[restarted].context.metadata.told
+    assert not topic[restarted].metadata.told
     response = topic.answer(topic.ask(restarted, api, 0, request_type()))
     assert sorted(b.broker_id for b in response.brokers) == [1, 2, 3]
 
@@ -127,9 +127,9 @@ def test_a_broker_that_no_controller_tells_anything_says_so_after_some_seconds(t
     answers = topic.ask(1, metadata.API, 8, MetadataRequest(topics=[]))
     topic.loop.run_for(MAX_WAIT_MS - 100)
     assert not answers
-    assert len(topic[1].context.metadata._waiting) == 1
+    assert len(topic[1].metadata._waiting) == 1
     assert topic.answer(answers).brokers == []
-    assert not topic[1].context.metadata._waiting, "a broker may be asked for hours"
+    assert not topic[1].metadata._waiting, "a broker may be asked for hours"
 
 
 def test_a_broker_without_a_lease_sends_clients_to_the_others(topic):
@@ -165,7 +165,7 @@ def test_a_broker_with_a_new_session_leads_nothing_until_the_controller_says_so(
     topic.loop.run_for(SESSION_TIMEOUT_MS + 5000)
     topic[leader].session.reconnect()
     topic.loop.run_for(2000)
-    assert topic[leader].context.replicas.get(TP).leader is not None  # it has not heard yet
+    assert topic[leader].replicas.get(TP).leader is not None  # it has not heard yet
     topic.network.cuts = {cut for cut in topic.network.cuts if 0 in cut}
     answers = topic.produce(leader, TP, b"stale", acks=1)
     assert code_of(topic.answer(answers)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -205,16 +205,16 @@ def test_a_replaced_controller_resigns_and_writes_nothing(topic):
     )
     controller.session.reconnect()
     topic.loop.run_for(1000)
-    assert controller.context.controller.acting is None
+    assert controller.parts.cluster.controller.acting is None
 
 
 def test_a_leaving_broker_hands_over_and_is_not_taken_into_the_isr_again(topic):
     leader = topic.state(TP).leader
     controller = topic.controller
     assert controller is not None
-    topic[leader].context.leaving = True
+    topic[leader].parts.cluster.registration.leave()
     request = controlled_shutdown.ControlledShutdownRequest(
-        broker_id=leader, broker_epoch=topic[leader].context.broker_epoch()
+        broker_id=leader, broker_epoch=topic[leader].broker_epoch
     )
     answer = topic.answer(topic.ask(controller.id, controlled_shutdown.API, 0, request))
     assert (answer.error_code, list(answer.remaining_partitions)) == (0, [])
@@ -231,7 +231,7 @@ def test_a_controller_that_resigns_tells_a_leaving_broker_to_ask_the_next(topic)
     leaders = {topic.state(tp).leader for tp in (TP, TopicPartition("other", 0))}
     leaving = (leaders - {controller.id}).pop()
     request = controlled_shutdown.ControlledShutdownRequest(
-        broker_id=leaving, broker_epoch=topic[leaving].context.broker_epoch()
+        broker_id=leaving, broker_epoch=topic[leaving].broker_epoch
     )
     controller.session.cut_off()  # nothing can be written, so nothing moves
     answers = topic.ask(controller.id, controlled_shutdown.API, 0, request)

@@ -152,7 +152,9 @@ def decide_and_lose_the_coordinator(cluster: SimulatedCluster, end: Callable) ->
     cluster.loop.run_for(FETCH_WAIT_MS)
     answers = cluster.ask(coordinator, *request_of(one))
     cluster.loop.run_for(CUT_OFF_MS)
-    assert cluster[coordinator].context.coordinators.coordinator_of(one.transactional_id), "decides"
+    assert cluster[coordinator].parts.coordinators.transactions.coordinator_of(
+        one.transactional_id
+    ), "decides"
     if answers:
         raise TornError("an answer left before its record was replicated")
     for tp, end_offset in ends.items():

@@ -1,5 +1,6 @@
 """The log of a coordinator with one wrong bit, wherever it is: told as damage or read as it was."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,11 +33,16 @@ class AtOnce:
             on_done(result)
 
 
+def this_codec() -> Any:
+    """This module is the codec of its tests."""
+    return sys.modules[__name__]
+
+
 new_content = dict
 
 
 def replay(data: bytes, content: dict[bytes, bytes | None]) -> list[str]:
-    """This module is the codec of its tests: what was written last, per key."""
+    """What was written last, per key."""
     troubles: list[str] = []
     content.update({key: value for _, key, value in readable(data, "log", troubles)})
     return troubles
@@ -52,7 +58,13 @@ def load(
 ) -> dict[bytes, bytes | None] | DamagedLogError:
     """As it was when the log ended there."""
     found: list[Any] = []
-    made = StateLoad(log, __name__, AtOnce(), on_loaded=found.append, on_failed=found.append)
+    made = StateLoad(
+        log,
+        this_codec,
+        AtOnce(),
+        on_loaded=lambda _codec, content: found.append(content),
+        on_failed=found.append,
+    )
     if end_offset is not None:
         made.end_offset = end_offset
     made.start()
@@ -164,7 +176,13 @@ def test_a_segment_that_compaction_replaces_while_it_is_read_gives_no_replica_up
     background = ByHand()
     found: list[Any] = []
     given_up: list[PartitionLog] = []
-    StateLoad(log, __name__, background, on_loaded=found.append, on_failed=found.append).start()
+    StateLoad(
+        log,
+        this_codec,
+        background,
+        on_loaded=lambda _codec, content: found.append(content),
+        on_failed=found.append,
+    ).start()
     for _ in range(jobs_before):
         background.run()
     assert compact(log)

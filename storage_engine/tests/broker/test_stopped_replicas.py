@@ -30,7 +30,7 @@ def test_a_replica_that_was_stopped_knows_how_far_it_was_committed(cluster):
     cluster.wait_in_sync(TP, 1, 2, 3)
     leader = cluster.state(TP).leader
     follower = next(b for b in cluster.brokers if b.id != leader and b is not cluster.controller)
-    replicas = follower.context.replicas
+    replicas = follower.replicas
     cluster.loop.run_until(lambda: replicas.get(TP).high_watermark == 1)
     # What it fetches from now on does not arrive.
     cluster.network.hold_up(follower.id, leader)

@@ -49,7 +49,7 @@ def lose_topic_while_away(cluster: SimulatedCluster, away: SimulatedBroker) -> N
 
 def start_again(cluster: SimulatedCluster, broker: SimulatedBroker) -> None:
     broker.start()
-    cluster.loop.run_until(lambda: len(broker.context.metadata.brokers) == 4)
+    cluster.loop.run_until(lambda: len(broker.metadata.brokers) == 4)
     cluster.loop.run_for(1000)
 
 
@@ -85,7 +85,7 @@ def test_logs_stay_where_they_are_when_zookeeper_has_lost_the_cluster(cluster):
     away.begin()
     cluster.loop.run_until(lambda: away.serving)
     cluster.zookeeper.drop(ClusterIdZNode.PATH)
-    cluster.loop.run_until(lambda: len(away.context.metadata.brokers) == 4)
+    cluster.loop.run_until(lambda: len(away.metadata.brokers) == 4)
     cluster.loop.run_for(1000)
     assert TP in away.logs.logs
     assert put_aside(away) == []

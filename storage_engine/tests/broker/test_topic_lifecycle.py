@@ -246,7 +246,7 @@ def test_old_logs_do_not_pass_for_a_topic_made_anew_while_all_brokers_were_down(
 
 def test_a_live_replica_of_the_old_topic_ends_when_it_hears_of_the_new_one(topic):
     broker = topic.brokers[0]
-    old = broker.context.replicas.get(TP)
+    old = broker.replicas.get(TP)
     assert old is not None
     order = LeaderAndIsrPartition(
         topic="t",
@@ -260,8 +260,8 @@ def test_a_live_replica_of_the_old_topic_ends_when_it_hears_of_the_new_one(topic
         is_new=True,
         topic_id=uuid4(),
     )
-    assert broker.context.replicas.apply_leadership(order, {}) is ErrorCode.NONE
-    new = broker.context.replicas.get(TP)
+    assert broker.replicas.apply_leadership(order, {}) is ErrorCode.NONE
+    new = broker.replicas.get(TP)
     assert new is not None
     assert new is not old
     assert (new.log.log_end_offset, new.leader_epoch) == (0, 0)
@@ -272,7 +272,7 @@ def test_of_two_who_create_a_topic_one_does_and_its_settings_count(cluster, lead
     """The other once removed them, as left over from an old topic."""
     outcomes: list[KafkaError | None] = []
     for number, delay_ms in ((1, 0), (2, lead_ms)):
-        admin = cluster[number].context.topic_admin
+        admin = cluster[number].parts.cluster.topic_admin
         planned = admin.plan(NewTopic(topic="t", config={"retention.ms": str(number)}))
         cluster.loop.run_for(delay_ms)
         admin.write(planned, outcomes.append)
@@ -282,5 +282,5 @@ def test_of_two_who_create_a_topic_one_does_and_its_settings_count(cluster, lead
     stored = ConfigZNode.decode("t", cluster.zookeeper.data(ConfigZNode.topic_path("t")))
     assert stored.config["retention.ms"] in ("1", "2")
     assert cluster.produced_when_there(TP, b"first") == 0
-    kept = cluster[cluster.state(TP).leader].context.replicas.get(TP).config.log.retention_ms
+    kept = cluster[cluster.state(TP).leader].replicas.get(TP).config.log.retention_ms
     assert kept == int(stored.config["retention.ms"])

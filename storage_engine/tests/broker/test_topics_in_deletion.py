@@ -44,7 +44,7 @@ def delete(cluster, topic: str) -> None:
     cluster.delete_topic(topic)
     cluster.loop.run_for(2_000)
     nodes: list[ZkReply] = []
-    cluster.controller.context.metadata_store.get(TopicZNode.path(topic), nodes.append)
+    cluster.controller.parts.ports.metadata_store.get(TopicZNode.path(topic), nodes.append)
     cluster.loop.run_until(lambda: bool(nodes))
     assert nodes[0].ok, "it waits for the dead broker"
 
@@ -58,7 +58,7 @@ def test_a_transaction_ends_though_a_broker_with_a_replica_of_its_topic_is_dead(
     delete(cluster, "b")
     first.end(commits=True)
     cluster.loop.run_for(3_000)
-    coordinator = cluster[first.coordinator()].context.coordinators.coordinator_of("p")
+    coordinator = cluster[first.coordinator()].parts.coordinators.transactions.coordinator_of("p")
     assert coordinator.producers.get("p").state is TransactionState.COMPLETE_COMMIT
     settle(cluster, A)
     cluster[dead].start()

@@ -55,15 +55,15 @@ def write(cluster, producer: int) -> int:
     """A batch of the producer's transaction, as the coordinator will let it through."""
     broker = leader(cluster)
     batch = encoded([KEY], (producer, 0, next_sequence(log_of(broker), producer)))
-    partition = broker.context.replicas.get(TP)
-    (outcome,) = partition.append_run([transactional(batch)], acks=-1, in_transaction=True)
+    partition = broker.replicas.get(TP)
+    outcome = partition.append(transactional(batch), acks=-1, in_transaction=True)
     assert isinstance(outcome, AppendResult), outcome
     return outcome.base_offset
 
 
 def end(cluster, producer: int, *, commits: bool, coordinator_epoch: int = 0) -> int:
     marker = TransactionMarker(commits, coordinator_epoch)
-    partition = leader(cluster).context.replicas.get(TP)
+    partition = leader(cluster).replicas.get(TP)
     return partition.append_marker(producer, 0, marker).base_offset
 
 
@@ -87,7 +87,7 @@ def settle(cluster) -> None:
     """Until all replicas have everything, and know it."""
     cluster.loop.run_until(
         lambda: (
-            leader(cluster).context.replicas.get(TP).high_watermark
+            leader(cluster).replicas.get(TP).high_watermark
             == log_of(leader(cluster)).log_end_offset
         )
     )
@@ -182,7 +182,7 @@ def test_a_new_leader_knows_what_a_replay_of_its_log_says(cluster, tmp_path, see
             cluster.loop.run_until(
                 lambda dead=dead: (
                     cluster.state(TP).leader not in (-1, dead.id)
-                    and leader(cluster).context.replicas.get(TP).leader is not None
+                    and leader(cluster).replicas.get(TP).leader is not None
                 )
             )
             dead.start()
@@ -197,5 +197,5 @@ def test_a_new_leader_knows_what_a_replay_of_its_log_says(cluster, tmp_path, see
     for broker, log in zip(cluster.brokers, logs, strict=True):
         assert transactions_of(log) == transactions_of(replayed)
         assert aborted_of(log) == aborted_of(replayed)
-        assert broker.context.replicas.get(TP).last_stable_offset == stable
+        assert broker.replicas.get(TP).last_stable_offset == stable
         assert seen(log, 1) == seen(replayed, 1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.coordinators import state_load
+from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
 from storage_engine.core.ids import TopicPartition
@@ -49,7 +49,7 @@ def state_of(name: str) -> TopicPartition:
 
 def log_of(cluster, tp):
     broker = cluster[cluster.state(tp).leader]
-    return broker.context.replicas.get(tp)
+    return broker.replicas.get(tp)
 
 
 def settle(cluster, *partitions: TopicPartition) -> None:
@@ -75,7 +75,7 @@ def aborted(cluster, tp) -> list[tuple[int, int]]:
 
 def send_no_markers(broker) -> None:
     """From the coordinators that it has now."""
-    for runner in broker.context.coordinators._runners.values():
+    for runner in broker.parts.coordinators.transactions._runners.values():
         runner._carrier.sender.send = lambda order: None
 
 
@@ -225,7 +225,7 @@ def test_nothing_is_answered_with_too_few_replicas_of_the_state_log(cluster):
 def test_the_topic_of_the_state_log_is_the_brokers_own(cluster):
     first = producer(cluster)
     state = cluster.state(state_of("p"))
-    made = cluster[state.leader].context.replicas.get(state_of("p"))
+    made = cluster[state.leader].replicas.get(state_of("p"))
     assert made.config.log.compacts and made.config.min_insync_replicas == 2
     answer = cluster.answer(cluster.produce(state.leader, state_of("p"), b"forged"))
     code = ErrorCode.of(answer.partitions[0].error_code)
@@ -242,7 +242,7 @@ def test_the_topic_of_the_state_log_is_the_brokers_own(cluster):
 def test_a_marker_that_comes_late_does_not_end_the_next_transaction(cluster):
     sent = []
     for broker in cluster.brokers:
-        writes = broker.context.marker_writes
+        writes = broker.parts.coordinators.marker_writes
         write = writes.write
 
         def noting(targets, on_written, write=write, broker=broker):
@@ -264,7 +264,7 @@ def test_a_marker_that_comes_late_does_not_end_the_next_transaction(cluster):
     first.add(A)
     first.write(A, b"2")
     codes: list[ErrorCode] = []
-    leader.context.marker_writes.write(targets, codes.extend)
+    leader.parts.coordinators.marker_writes.write(targets, codes.extend)
     cluster.loop.run_until(lambda: codes)
     assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert log_of(cluster, A).last_stable_offset == 2, "the second transaction is open"
@@ -337,7 +337,7 @@ def test_markers_for_a_deleted_topic_are_not_waited_for(cluster):
     first.end(commits=True)
     settle(cluster, A)
     first.add(A)
-    coordinator = cluster[first.coordinator()].context.coordinators.coordinator_of("p")
+    coordinator = cluster[first.coordinator()].parts.coordinators.transactions.coordinator_of("p")
     assert coordinator.producers.get("p").state is TransactionState.ONGOING
 
 
@@ -350,7 +350,7 @@ def test_a_batch_that_is_verified_too_late_does_not_land_behind_its_marker(clust
     )
     first.add(A)
     leader = cluster[cluster.state(A).leader]
-    verifier = leader.context.transactional_appends._verifier
+    verifier = leader.parts.coordinators.transactional_appends._verifier
     settle_now = verifier._settle
     verifier._settle = lambda *answer: leader.loop.call_later(2_000, lambda: settle_now(*answer))
     answers = first.send(A, b"late", 0)
@@ -377,7 +377,7 @@ def test_an_id_that_nobody_uses_is_forgotten(tmp_path):
         transaction_state_log_num_partitions="1",
     )
     first = producer(cluster)
-    coordinators = cluster[first.coordinator()].context.coordinators
+    coordinators = cluster[first.coordinator()].parts.coordinators.transactions
     cluster.loop.run_for(4_000)
     assert coordinators.coordinator_of("p").producers.get("p") is not None
     cluster.loop.run_for(2_000)
@@ -435,15 +435,15 @@ def test_a_state_log_that_can_not_be_read_is_read_again(cluster, monkeypatch):
     first.add(A)
     first.write(A, b"1")
     failures: list[dict] = []
-    replay = state_load._replay
+    replay = StateLoad._replay
 
-    def damaged(codec, data, content, *place):
+    def damaged(load, *piece):
         if len(failures) < 2:
-            failures.append(content)
+            failures.append(load._content)
             raise CorruptRecordError("damaged")
-        return replay(codec, data, content, *place)
+        return replay(load, *piece)
 
-    monkeypatch.setattr(state_load, "_replay", damaged)
+    monkeypatch.setattr(StateLoad, "_replay", damaged)
     cluster[first.coordinator()].kill()
     first.end(commits=True)
     assert len(failures) == 2

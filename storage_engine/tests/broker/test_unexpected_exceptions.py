@@ -95,7 +95,7 @@ def break_it(monkeypatch, raised) -> Callable[..., None]:
 def goes_on(cluster: SimulatedCluster, topic: str = "next") -> None:
     """Topics come, are led and told, and leaders are replaced."""
     cluster.loop.run_until(
-        lambda: all(len(broker.context.metadata.brokers) == 3 for broker in cluster.brokers)
+        lambda: all(len(broker.metadata.brokers) == 3 for broker in cluster.brokers)
     )
     cluster.create_topic(topic)
     assert cluster.produced_when_there(TopicPartition(topic, 0), b"x") == 0
@@ -106,7 +106,7 @@ def goes_on(cluster: SimulatedCluster, topic: str = "next") -> None:
     cluster[leader].start()
     cluster.wait_in_sync(TP, 1, 2, 3)
     for broker in cluster.brokers:
-        cluster.loop.run_until(lambda b=broker: topic in b.context.metadata)  # type: ignore[misc]
+        cluster.loop.run_until(lambda b=broker: topic in b.metadata)  # type: ignore[misc]
 
 
 # --- the controller ---
@@ -144,7 +144,7 @@ def test_an_event_that_can_not_be_applied_makes_room_for_another_controller(
 def test_a_controller_that_always_fails_at_one_event_makes_room_for_one_that_does_not(
     cluster, raised, break_it
 ):
-    failing = cluster.controller.context.controller
+    failing = cluster.controller.parts.cluster.controller
     acting = failing.acting
 
     def is_of_it(core, event) -> bool:
@@ -202,7 +202,7 @@ def test_metadata_that_can_not_be_taken_is_told_again(cluster, raised, break_it)
     # Not only when the controller has given up to wait for the answer.
     for broker in cluster.brokers:
         cluster.loop.run_until(
-            lambda b=broker: "soon" in b.context.metadata,  # type: ignore[misc]
+            lambda b=broker: "soon" in b.metadata,  # type: ignore[misc]
             limit_ms=10_000,
         )
     goes_on(cluster)
@@ -276,7 +276,7 @@ def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
     cluster.create_topic("bad")
     cluster.produced_when_there(BAD, b"x")
     leader = cluster[cluster.state(BAD).leader]
-    bad = leader.context.replicas.get(BAD).leader
+    bad = leader.replicas.get(BAD).leader
     break_it(
         LeaderPartition,
         "step",
@@ -310,7 +310,7 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
     cluster.answer(send_alter(cluster, 1, TOPIC, "t", ("retention.ms", SET, "1234")))
     cluster.loop.run_for(1000)
     for broker in cluster.brokers:
-        assert broker.context.topic_configs.of("t").log.retention_ms == 1234
+        assert broker.parts.settings.topics.of("t").log.retention_ms == 1234
 
 
 # --- the session itself ---

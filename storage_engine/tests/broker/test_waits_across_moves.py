@@ -90,7 +90,7 @@ def test_a_coordinator_whose_log_has_moved_ends_when_another_broker_leads(make):
     cluster.answer(cluster.elect_preferred(OFFSETS))
     cluster.loop.run_until(lambda: cluster.state(OFFSETS).leader == new)
     cluster.loop.run_for(500)
-    assert list(cluster[old].context.group_coordinators) == []
+    assert list(cluster[old].parts.coordinators.groups) == []
     assert commit_code(cluster, old, client) is ErrorCode.NOT_COORDINATOR
     assert client.offset() == 2
     assert client.commit(3, topic="t") is ErrorCode.NONE
@@ -104,7 +104,7 @@ def test_a_coordinator_reads_the_log_where_it_lies_now(make, meanwhile):
     client = GroupClient(cluster)
     assert client.commit(1, topic="t") is ErrorCode.NONE
     leader = cluster[cluster.state(OFFSETS).leader]
-    (runner,) = leader.context.group_coordinators._runners.values()
+    (runner,) = leader.parts.coordinators.groups._runners.values()
     runner._end_by_itself()
     if meanwhile == "is loading":
         leader.loop.held = []
@@ -147,14 +147,14 @@ def test_a_produce_that_waits_for_followers_hears_that_another_broker_leads(make
     """Its leader has moved to another folder since."""
     cluster = make()
     leader = cluster.state(TP).leader
-    waits = cluster[leader].context.replicas.get(TP).produce_waiters
-    cluster[3 - leader].parts.fetchers.close()
+    waits = cluster[leader].replicas.get(TP).produce_waiters
+    cluster[3 - leader].parts.replicas.fetchers.close()
     answers = cluster.produce(leader, TP, b"second")
     cluster.loop.run_until(lambda: len(waits) == 1)
     move(cluster, leader, TP)
     assert not answers
-    moved = cluster[leader].context.replicas.get(TP)
-    cluster[leader].context.replicas.stop(TP, delete=False)
+    moved = cluster[leader].replicas.get(TP)
+    cluster[leader].replicas.stop(TP, delete=False)
     assert moved.leader is None
     cluster.loop.run_for(AT_ONCE_MS)
     (answer,) = answers
@@ -191,7 +191,7 @@ def test_a_high_watermark_that_an_answer_of_zookeeper_advances_wakes_readers_aft
     cluster = make()
     leader = cluster.state(TP).leader
     end = cluster[leader].logs.logs[TP].log_end_offset
-    cluster[3 - leader].parts.fetchers.close()
+    cluster[3 - leader].parts.replicas.fetchers.close()
     reader = cluster.fetch(leader, TP, end, wait_ms=59_000)
     cluster.produce(leader, TP, b"second")
     cluster[leader].session.lose_answers = 1

@@ -21,7 +21,6 @@ from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (
-    Answer,
     CommitBatch,
     Effect,
     EnlistPartitions,
@@ -30,6 +29,7 @@ from storage_engine.core.transactions.transaction_events import (
     MarkersWritten,
     SendMarkers,
     Tick,
+    TransactionAnswer,
     VerifyMember,
 )
 from storage_engine.core.transactions.transaction_state import (
@@ -117,7 +117,7 @@ class World:
         del self.log[keep:]
         self.base = len(self.log)
         self.epoch += 1
-        self.replies: dict[int, Callable[[Answer], None]] = {}
+        self.replies: dict[int, Callable[[TransactionAnswer], None]] = {}
         self.unmarked: dict[tuple[int, TopicPartition], SendMarkers] = {}
         self.coordinator = self.factory()
         self.run(self.coordinator.restore(self.live(), Moment(self.now_ms, self.now_ms)))
@@ -126,12 +126,12 @@ class World:
         for effect in effects:
             match effect:
                 case AppendRecord():
-                    self.log.append((effect.key, effect.record))
+                    self.log.append(effect.entry)
                 case SendMarkers():
                     for tp in sorted(effect.partitions):
                         self.unmarked[effect.producer_id, tp] = effect
                         self.mail_marker(effect, tp)
-                case Answer():
+                case TransactionAnswer():
                     reply = self.replies.pop(effect.request)
                     self.mail(lambda reply=reply, answer=effect: reply(answer))
 
@@ -195,7 +195,7 @@ class World:
         guards = partition.guards
         question = guards.ask(produce.producer_id, 0)
 
-        def said(answer: Answer) -> None:
+        def said(answer: TransactionAnswer) -> None:
             guards.note_answer(question, enlisted=answer.error is ErrorCode.NONE)
             error = partition.append(produce)
             self.mail(lambda: reply(error))

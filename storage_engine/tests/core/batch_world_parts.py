@@ -9,7 +9,7 @@ from uuid import UUID
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.query_runs import RUNS_KEPT
-from storage_engine.core.transactions.transaction_events import Answer
+from storage_engine.core.transactions.transaction_events import TransactionAnswer
 from storage_engine.core.transactions.transaction_state import LedgerRecord
 from storage_engine.core.transactions.verification_guard import VerificationGuards
 
@@ -110,7 +110,10 @@ class Client:
     def hear(self, serial: int, answer: Any) -> None:
         if self.done or serial != self.serial:
             return
-        if isinstance(answer, Answer) and answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        if (
+            isinstance(answer, TransactionAnswer)
+            and answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+        ):
             return
         self.serial += 1
         try:

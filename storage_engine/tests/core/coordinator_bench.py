@@ -6,7 +6,6 @@ from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (
-    Answer,
     CommitBatch,
     Effect,
     EnlistPartitions,
@@ -15,6 +14,7 @@ from storage_engine.core.transactions.transaction_events import (
     MarkersWritten,
     SendMarkers,
     Tick,
+    TransactionAnswer,
 )
 from storage_engine.core.transactions.transaction_state import NO_ROWS, StateKey, StateRecord
 from storage_engine.core.transactions.transactions import TransactionCoordinator
@@ -38,7 +38,7 @@ class CoordinatorBench:
         self.replicated = 0
         """Length of the part of the log that no failover loses."""
         self.now_ms = 0
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, TransactionAnswer] = {}
         self.markers: dict[tuple[int, TopicPartition], bool] = {}
         """Sent and not written: (producer id, partition) -> commits."""
         self.written: dict[tuple[int, TopicPartition], set[bool]] = {}
@@ -67,11 +67,11 @@ class CoordinatorBench:
             match effect:
                 case AppendRecord():
                     assert effect.number == len(self.log) - self._base + 1
-                    self.log.append((effect.key, effect.record))
+                    self.log.append(effect.entry)
                 case SendMarkers():
                     for tp in effect.partitions:
                         self.markers[effect.producer_id, tp] = effect.commits
-                case Answer():
+                case TransactionAnswer():
                     assert effect.request not in self.answers, "answered twice"
                     self.answers[effect.request] = effect
 
@@ -136,7 +136,9 @@ class CoordinatorBench:
         self._producer_ids += 1
         return self._producer_ids
 
-    def ask(self, make: Callable[[int], Event], *, replicate: bool = True) -> Answer | None:
+    def ask(
+        self, make: Callable[[int], Event], *, replicate: bool = True
+    ) -> TransactionAnswer | None:
         """The answer, if there is one (after replication, if that is allowed)."""
         request = self.request()
         self.step(make(request))
@@ -146,7 +148,7 @@ class CoordinatorBench:
 
     def join(
         self, batch: int, *, sink="s", query="q", owner="", run=None, replicate=True
-    ) -> Answer | None:
+    ) -> TransactionAnswer | None:
         return self.ask(
             lambda request: JoinBatch(
                 request=request,
@@ -162,7 +164,7 @@ class CoordinatorBench:
             replicate=replicate,
         )
 
-    def enlist(self, producer_id: int, *partitions: TopicPartition) -> Answer | None:
+    def enlist(self, producer_id: int, *partitions: TopicPartition) -> TransactionAnswer | None:
         return self.ask(
             lambda request: EnlistPartitions(
                 request=request,
@@ -193,7 +195,7 @@ class CoordinatorBench:
         run=None,
         rows=NO_ROWS,
         replicate=True,
-    ) -> Answer | None:
+    ) -> TransactionAnswer | None:
         return self.ask(
             lambda request: CommitBatch(
                 request=request,

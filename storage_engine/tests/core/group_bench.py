@@ -5,11 +5,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core.coordinator_log import AppendRecord, CountAppended, Moment, Replicated
+from storage_engine.core.coordinator_log import (
+    Answer,
+    AppendRecord,
+    CountAppended,
+    Moment,
+    Replicated,
+)
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
-    Answer,
     Caller,
     CommitOffsets,
     Heartbeat,
@@ -77,7 +82,7 @@ class GroupBench:
             match effect:
                 case AppendRecord():
                     producer_id = None if effect.producer is None else effect.producer[0]
-                    self.log.append((effect.key, effect.record, producer_id))
+                    self.log.append((*effect.entry, producer_id))
                     self._ends.append((effect.number, len(self.log)))
                 case CountAppended():
                     self._ends.append((effect.number, len(self.log)))

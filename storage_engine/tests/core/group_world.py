@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
+from storage_engine.core.coordinator_log import Answer, AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
-    Answer,
     Caller,
     CommitOffsets,
     Heartbeat,
@@ -246,11 +245,12 @@ class World:
         for effect in effects:
             match effect:
                 case AppendRecord():
-                    if isinstance(effect.key, OffsetKey):
+                    key, record = effect.entry
+                    if isinstance(key, OffsetKey):
                         self.check_commit(event)
-                    self.log.append((effect.key, effect.record, None))
+                    self.log.append((key, record, None))
                     self.ends.append((effect.number, len(self.log)))
-                    if isinstance(effect.record, GroupRecord):
+                    if isinstance(record, GroupRecord):
                         self.generations += 1
                 case WakeAt():
                     self.wake_ms = effect.now_ms

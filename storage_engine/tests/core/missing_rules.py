@@ -137,9 +137,10 @@ class KeepsPartitionsInMemory(BatchCommits):
             # The record goes out, but without what it is about.
             effect = self._log._effects[-1]
             assert isinstance(effect, AppendRecord)
-            assert isinstance(effect.record, MemberRecord)
-            lost = replace(effect.record, partitions=frozenset())
-            self._log._effects[-1] = replace(effect, record=lost)
+            key, record = effect.entry
+            assert isinstance(record, MemberRecord)
+            lost = replace(record, partitions=frozenset())
+            self._log._effects[-1] = replace(effect, entry=(key, lost))
 
 
 class TimesEachByItself(BatchCommits):

@@ -155,7 +155,7 @@ class CrashProgram:
         for _ in range(self.choose.randint(1, 4)):
             self._append_one(model, log)
 
-    def _append_run(self, model: LogModel, log: PartitionLog) -> None:
+    def _append_columns(self, model: LogModel, log: PartitionLog) -> None:
         """Batches of one producer, or of none, in one write if the log can."""
         choose = self.choose
         epoch = model.latest_epoch = max(model.latest_epoch, log.latest_epoch)
@@ -179,13 +179,18 @@ class CrashProgram:
         assert columns is not None
         options = {"leader_epoch": epoch, "now_ms": self.clock.now_ms}
         try:
-            if log.leader_appends.append_columns(columns, **options) is None:
-                log.leader_appends.append_run(appends, **options)
+            offsets = log.leader_appends.append_columns(columns, **options)
         except CrashError:
             for each in stored:
                 model.may_be_appended(each)
             raise
-        for each in stored:
+        for each, records in zip(stored, appends, strict=True):
+            if offsets is None:
+                try:
+                    log.leader_appends.append(records, **options)
+                except CrashError:
+                    model.may_be_appended(each)
+                    raise
             model.appended(each)
 
     def _append_one(self, model: LogModel, log: PartitionLog) -> None:
@@ -348,7 +353,7 @@ class CrashProgram:
 
 _ACTIONS: dict[Callable[[CrashProgram, LogModel, PartitionLog], None], int] = {
     CrashProgram._append: 40,
-    CrashProgram._append_run: 10,
+    CrashProgram._append_columns: 10,
     CrashProgram._flush: 6,
     CrashProgram._flush_a_part: 4,
     CrashProgram._truncate: 5,

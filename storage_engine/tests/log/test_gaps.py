@@ -114,7 +114,7 @@ def test_a_broker_notes_at_once_that_a_topic_is_compacted_no_more(tmp_path):
     cluster = SimulatedCluster(tmp_path, 3)
     assert cluster.create_topic("t", cleanup_policy="compact").error_code == 0
     tp = TopicPartition("t", 0)
-    replicas = cluster[1].context.replicas
+    replicas = cluster[1].replicas
     cluster.loop.run_until(lambda: replicas.get(tp) is not None, limit_ms=10_000)
     config = replicas.get(tp).config
     path = replicas.get(tp).log.directory.parent / CLEANER_OFFSETS_FILE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.errors import ErrorCode, InvalidTimestampError, KafkaError
+from storage_engine.core.errors import ErrorCode, InvalidTimestampError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import read_header, seal
 from storage_engine.tests.log.support import append, columns_of, make_batch, open_log
@@ -34,16 +34,6 @@ def test_times_beyond_the_limits_are_refused_and_the_log_is_as_it_was(tmp_path, 
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
     assert not raised.value.code.retriable
     assert log.log_end_offset == 0
-
-
-def test_a_run_loses_only_the_batch_that_is_refused(tmp_path):
-    log = open_log(tmp_path, LIMITED)
-    times = [NOW_MS, NOW_MS + 999, NOW_MS + 1]
-    outcomes = log.leader_appends.append_run(
-        [make_batch(timestamp_ms=time) for time in times], leader_epoch=0, now_ms=NOW_MS
-    )
-    assert [isinstance(outcome, KafkaError) for outcome in outcomes] == [False, True, False]
-    assert log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("odd_ms", [NOW_MS + 501, NOW_MS - 1001])

@@ -10,13 +10,14 @@ from storage_engine.core.transactions.transaction_state import (
     LedgerRecord,
     MemberKey,
     MemberRecord,
+    StateContent,
     StateKey,
     TransactionalIdKey,
 )
 from storage_engine.protocol.records.record_batch import patch, read_header, validate_for_append
 from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.state.state_batches import encode_raw
-from storage_engine.protocol.state.transaction_batches import Content, encode_entries, replay
+from storage_engine.protocol.state.transaction_batches import encode_entries, replay
 from storage_engine.protocol.state.transaction_records import encode_key
 
 
@@ -41,7 +42,7 @@ def entries(draw):
 @given(st.lists(st.lists(entries(), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_the_log_is_read_as_the_newest_record_of_each_key(history):
     whole = bytearray()
-    in_pieces: Content = {}
+    in_pieces: StateContent = {}
     offset = 0
     for step in history:
         ((_, batch),) = encode_entries(step, now_ms=5, part_bytes=1 << 20)
@@ -51,7 +52,7 @@ def test_the_log_is_read_as_the_newest_record_of_each_key(history):
         replay(batch, in_pieces)
     newest = dict(entry for step in history for entry in step)
     wanted = {key: record for key, record in newest.items() if record is not None}
-    at_once: Content = {}
+    at_once: StateContent = {}
     replay(whole, at_once)
     assert at_once == in_pieces == wanted
 
@@ -66,7 +67,7 @@ def test_a_step_is_one_batch_that_a_leader_takes():
 
 
 def test_records_of_a_later_version_are_skipped_and_one_without_a_key_is_damage():
-    content: Content = {}
+    content: StateContent = {}
     (later,) = encode_batches(pa.array([b"x"]), pa.array([b"\x7f\xffabc"]), now_ms=0)
     replay(later.data, content)
     assert content == {}
@@ -86,7 +87,7 @@ def test_what_can_not_be_read_costs_the_rest_nothing():
         batches += batch
     keys = [b"\0", encode_key(LedgerKey("s", "q")), encode_key(TransactionalIdKey("t"))]
     raw = [(keys[0], b"a key that ends too early"), (keys[1], b"\x7f\xff"), (keys[2], b"\0\1x")]
-    content: Content = {}
+    content: StateContent = {}
     troubles = replay(bytes(batches) + bytes(encode_raw(raw, now_ms=0)), content)
     unreadable = {key for key, known in content.items() if isinstance(known, UnreadableRecord)}
     assert unreadable == {LedgerKey("s", "q"), TransactionalIdKey("t")}

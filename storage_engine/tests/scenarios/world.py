@@ -120,7 +120,7 @@ class World:
     def do_no_markers(self) -> None:
         """`no-markers`: the sink's coordinator sends no markers any more."""
         broker = self.cluster[self._coordinator()]
-        for runner in broker.context.coordinators._runners.values():
+        for runner in broker.parts.coordinators.transactions._runners.values():
             carrier: Any = runner._carrier
             carrier.sender.send = lambda order: None
 
@@ -249,7 +249,7 @@ class World:
         return Attempt(self.cluster).coordinator()
 
     def _hosted(self, broker: int, tp: TopicPartition) -> HostedPartition | None:
-        return self.cluster[broker].context.replicas.get(tp)
+        return self.cluster[broker].replicas.get(tp)
 
     def _led(self, tp: TopicPartition) -> HostedPartition | None:
         """The leader's replica, once it knows that it leads."""

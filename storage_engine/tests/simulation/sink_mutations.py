@@ -11,7 +11,7 @@ from typing import Any
 from storage_engine.core.groups.offsets import GroupOffsets
 from storage_engine.core.transactions import batch_commits
 from storage_engine.core.transactions.batch_commits import BatchCommits
-from storage_engine.core.transactions.transaction_events import Answer
+from storage_engine.core.transactions.transaction_events import TransactionAnswer
 from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord
 from storage_engine.core.transactions.verification_guard import VerificationGuards
 from storage_engine.log.cleaning.compactor import Compactor
@@ -76,7 +76,7 @@ def members_given_up_with_all_others_of_their_query(stack: ExitStack) -> None:
 @mutation
 def members_given_up_stay_open(stack: ExitStack) -> None:
     def only_answer(self: Any, event: Any) -> None:
-        self._log.emit(Answer(request=event.request))
+        self._log.emit(TransactionAnswer(request=event.request))
 
     set_attribute(stack, BatchCommits, "abort", only_answer)
 

@@ -73,15 +73,15 @@ def test_a_record_acknowledged_before_followers_know_it_outlives_two_leaders(clu
     # Followers have the record, and do not know yet that it is committed.
     for follower in (s2, s3):
         assert end_of(cluster, follower) == 2
-        assert cluster[follower].context.replicas.get(TP).high_watermark == 1
+        assert cluster[follower].replicas.get(TP).high_watermark == 1
     cluster[s1].kill()
     assert wait_for_leader(cluster, s2) == s2
-    cluster.loop.run_until(lambda: cluster[s3].context.replicas.get(TP).leader_id == s2)
+    cluster.loop.run_until(lambda: cluster[s3].replicas.get(TP).leader_id == s2)
     cluster.loop.run_for(100)
     cluster[s2].kill()
     assert wait_for_leader(cluster, s3) == s3
     assert payloads(cluster, s3) == [b"first", b"acknowledged"]
-    cluster.loop.run_until(lambda: cluster[s3].context.replicas.get(TP).high_watermark == 2)
+    cluster.loop.run_until(lambda: cluster[s3].replicas.get(TP).high_watermark == 2)
     answer = cluster.answer(cluster.fetch(s3, TP, 1))
     assert b"acknowledged" in bytes(answer.partitions[0].records)
 
@@ -93,7 +93,7 @@ def test_a_follower_that_restarts_does_not_cut_what_its_dying_leader_acknowledge
     cluster[other].kill()
     cluster.loop.run_until(lambda: other not in cluster.state(TP).isr)
     assert cluster.produced(TP, b"acknowledged") == 1
-    assert cluster[follower].context.replicas.get(TP).high_watermark == 1
+    assert cluster[follower].replicas.get(TP).high_watermark == 1
     assert end_of(cluster, follower) == 2
     cluster[follower].kill()
     cluster[follower].start()

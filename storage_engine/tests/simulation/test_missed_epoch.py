@@ -78,7 +78,7 @@ def test_a_leader_that_missed_an_epoch_forgets_what_its_followers_held(cluster):
     cluster.loop.run_until(lambda: cluster.state(TP).leader == a)
     assert set(cluster.state(TP).isr) == {a, c}
     cluster.loop.run_for(50)
-    partition = cluster[a].context.replicas.get(TP)
+    partition = cluster[a].replicas.get(TP)
     assert partition is not None
     assert partition.leader_epoch == cluster.state(TP).leader_epoch - 2
     cluster.network.heal()

@@ -56,7 +56,7 @@ def test_an_old_order_takes_back_neither_metadata_nor_the_deletion_of_a_replica(
     cluster.network.waiting = []
     for _ in range(1000):
         cluster.loop.run_for(1)
-        known = cluster[told].context.metadata.partitions(TP.topic)
+        known = cluster[told].metadata.partitions(TP.topic)
         assert known is not None
         assert known[0].leader_epoch >= newest
         assert TP in cluster[told].logs.logs

@@ -1,15 +1,19 @@
 """IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
 
-Rule: each topic or broker succeeds or fails by itself, and wholly; who is answered can be sure that
-ZooKeeper has the settings, that this broker works by them, and that the others hear of them.
+Rule: the settings of each topic or broker are taken all or not at all, whatever becomes of the
+others. With the answer ZooKeeper has the settings, this broker works by them, and the others will
+learn of them.
 Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_alteration import (
     BrokerRules,
@@ -19,123 +23,137 @@ from storage_engine.broker.settings.config_alteration import (
     altered,
     replaced,
 )
+from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
-from storage_engine.broker.settings.config_store import Compute
+from storage_engine.broker.settings.config_store import Compute, ConfigStore
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.protocol.apis.alter_configs import AlterConfigsResponse
-from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
+from storage_engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from storage_engine.protocol.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 Outcome = KafkaError | None
 
 CONFIGS_MAX = 1000
-"""Of one resource: many times the settings there are."""
+"""For one resource: many times as many as there are settings."""
 
 
-def incremental_alter_configs(context: BrokerContext, call: Call, request: Any) -> Steps:
-    def compute(resource: Any, rules: Rules) -> Compute:
-        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
-        return lambda current: altered(current, changes, rules)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsHandlers:
+    """Answers IncrementalAlterConfigs and AlterConfigs."""
 
-    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
-        row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        rows = yield from _rows(row, resources, outcomes)
-        call.respond(IncrementalAlterConfigsResponse(responses=rows))
+    broker_id: BrokerId
+    config: DynamicConfig
+    config_store: ConfigStore
+    config_changes: ConfigChanges
+    metadata: MetadataCache
 
-    return _alter(context, call, request, compute, respond)
+    def handle_incremental(
+        self,
+        call: ApiCall[IncrementalAlterConfigsResponse],
+        request: IncrementalAlterConfigsRequest,
+    ) -> Steps:
+        def compute(resource: Any, rules: Rules) -> Compute:
+            changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
+            return lambda current: altered(current, changes, rules)
 
+        def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
+            row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+            rows = yield from _rows(row, resources, outcomes)
+            call.respond(IncrementalAlterConfigsResponse(responses=rows))
 
-def alter_configs(context: BrokerContext, call: Call, request: Any) -> Steps:
-    def compute(resource: Any, rules: Rules) -> Compute:
-        values = [(c.name, c.value) for c in resource.configs]
-        return lambda _current: replaced(values, rules)
+        return self._alter(call, request, compute, respond)
 
-    def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
-        row = AlterConfigsResponse.AlterConfigsResourceResponse
-        rows = yield from _rows(row, resources, outcomes)
-        call.respond(AlterConfigsResponse(responses=rows))
+    def handle(self, call: ApiCall[AlterConfigsResponse], request: AlterConfigsRequest) -> Steps:
+        def compute(resource: Any, rules: Rules) -> Compute:
+            values = [(c.name, c.value) for c in resource.configs]
+            return lambda _current: replaced(values, rules)
 
-    return _alter(context, call, request, compute, respond)
+        def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
+            row = AlterConfigsResponse.AlterConfigsResourceResponse
+            rows = yield from _rows(row, resources, outcomes)
+            call.respond(AlterConfigsResponse(responses=rows))
 
+        return self._alter(call, request, compute, respond)
 
-def _alter(
-    context: BrokerContext,
-    call: Call,
-    request: Any,
-    compute: Callable[[Any, Rules], Compute],
-    respond: Callable[[Sequence[Any], Sequence[Outcome]], Steps],
-) -> Steps:
-    resources = list(request.resources)
-    outcomes: dict[int, Outcome] = {}
+    def _alter(
+        self,
+        call: ApiCall[Any],
+        request: Any,
+        compute: Callable[[Any, Rules], Compute],
+        respond: Callable[[Sequence[Any], Sequence[Outcome]], Steps],
+    ) -> Steps:
+        resources = list(request.resources)
+        outcomes: dict[int, Outcome] = {}
 
-    def settle(index: int, outcome: Outcome) -> None:
-        outcomes[index] = outcome
-        if len(outcomes) == len(resources):
-            call.run(respond(resources, [outcomes[i] for i in range(len(resources))]))
+        def settle(index: int, outcome: Outcome) -> None:
+            outcomes[index] = outcome
+            if len(outcomes) == len(resources):
+                call.run(respond(resources, [outcomes[i] for i in range(len(resources))]))
 
-    if not resources:
-        yield from respond([], [])
-    keys = [(resource.resource_type, resource.resource_name) for resource in resources]
-    named = Counter(keys)
-    for index, resource in enumerate(resources):
-        yield None
-        try:
-            if len(resource.configs) > CONFIGS_MAX:
-                raise KafkaError(
-                    f"{len(resource.configs)} settings of '{resource.resource_name}' are more "
-                    f"than the {CONFIGS_MAX} possible at once",
-                    ErrorCode.INVALID_REQUEST,
-                )
-            if named[keys[index]] > 1:
-                raise KafkaError(
-                    f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
-                )
-            entity = ConfigEntity.of_resource(*keys[index])
-            rules = _rules(context, entity)
-        except KafkaError as failure:
-            settle(index, failure.as_outcome())
-            continue
-        _change(
-            context,
-            entity,
-            compute(resource, rules),
-            lambda outcome, index=index: settle(index, outcome),  # type: ignore[misc]
-            validate_only=request.validate_only,
-        )
+        if not resources:
+            yield from respond([], [])
+        keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+        named = Counter(keys)
+        for index, resource in enumerate(resources):
+            yield None
+            try:
+                if len(resource.configs) > CONFIGS_MAX:
+                    raise KafkaError(
+                        f"{len(resource.configs)} settings of '{resource.resource_name}' are more "
+                        f"than the {CONFIGS_MAX} possible at once",
+                        ErrorCode.INVALID_REQUEST,
+                    )
+                if named[keys[index]] > 1:
+                    raise KafkaError(
+                        f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
+                    )
+                entity = ConfigEntity.of_resource(*keys[index])
+                rules = self._rules(entity)
+            except KafkaError as failure:
+                settle(index, failure.as_outcome())
+                continue
+            self._change(
+                entity,
+                compute(resource, rules),
+                partial(settle, index),
+                validate_only=request.validate_only,
+            )
 
+    def _rules(self, entity: ConfigEntity) -> Rules:
+        if entity.kind is EntityKind.TOPIC:
+            return TopicRules(self.config)
+        if entity == ConfigEntity.all_brokers():
+            return BrokerRules(self.config, ConfigSource.ALL_BROKERS, is_own=True)
+        broker_id = BrokerId(int(entity.name))
+        if broker_id != self.broker_id and broker_id not in self.metadata.brokers:
+            raise KafkaError(
+                f"there is no live broker {broker_id}; alive are {sorted(self.metadata.brokers)}",
+                ErrorCode.INVALID_REQUEST,
+            )
+        is_own = broker_id == self.broker_id
+        return BrokerRules(self.config, ConfigSource.BROKER, is_own=is_own)
 
-def _rules(context: BrokerContext, entity: ConfigEntity) -> Rules:
-    if entity.kind is EntityKind.TOPIC:
-        return TopicRules(context.config)
-    if entity == ConfigEntity.all_brokers():
-        return BrokerRules(context.config, ConfigSource.ALL_BROKERS, is_own=True)
-    broker_id = BrokerId(int(entity.name))
-    if broker_id != context.broker_id and broker_id not in context.metadata.brokers:
-        raise KafkaError(
-            f"there is no live broker {broker_id}; alive are {sorted(context.metadata.brokers)}",
-            ErrorCode.INVALID_REQUEST,
-        )
-    is_own = broker_id == context.broker_id
-    return BrokerRules(context.config, ConfigSource.BROKER, is_own=is_own)
+    def _change(
+        self,
+        entity: ConfigEntity,
+        compute: Compute,
+        done: Callable[[Outcome], None],
+        *,
+        validate_only: bool,
+    ) -> None:
+        def on_outcome(failure: Outcome) -> None:
+            if failure is not None or validate_only:
+                done(failure)
+            else:
+                # So that the next request to this broker gets the new settings.
+                self.config_changes.refresh(entity, lambda: done(None))
 
-
-def _change(
-    context: BrokerContext,
-    entity: ConfigEntity,
-    compute: Compute,
-    done: Callable[[Outcome], None],
-    *,
-    validate_only: bool,
-) -> None:
-    def on_outcome(failure: Outcome) -> None:
-        if failure is not None or validate_only:
-            done(failure)
-        else:
-            # So that whoever asks this broker next gets what he has set.
-            context.config_changes.refresh(entity, lambda: done(None))
-
-    context.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
+        self.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
 
 
 def _rows(
@@ -143,12 +161,12 @@ def _rows(
 ) -> Generator[None, Any, list[Any]]:
     rows = []
     for resource, outcome in zip(resources, outcomes, strict=True):
-        told = row(
+        result = row(
             error_code=0 if outcome is None else int(outcome.code),
             error_message=None if outcome is None else str(outcome),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        rows.append(told)
+        rows.append(result)
         yield None
     return rows

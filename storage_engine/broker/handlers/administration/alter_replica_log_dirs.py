@@ -5,13 +5,16 @@ Rule: each replica succeeds or fails by itself; done means that the move has beg
 
 import logging
 from pathlib import Path
-from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+from storage_engine.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 
 _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 _Partition = _Topic.AlterReplicaLogDirPartitionResult
@@ -19,7 +22,11 @@ _Partition = _Topic.AlterReplicaLogDirPartitionResult
 log = logging.getLogger(__name__)
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+def handle(
+    replica_moves: ReplicaMoves,
+    call: ApiCall[AlterReplicaLogDirsResponse],
+    request: AlterReplicaLogDirsRequest,
+) -> Steps:
     codes: dict[str, dict[int, ErrorCode]] = {}
     for folder in request.dirs:
         for topic in folder.topics:
@@ -27,11 +34,11 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
             for number in topic.partitions:
                 yield None
                 if number in of_topic:
-                    # Nobody can lie in two folders; and none costs more than once.
+                    # A replica can't be in two folders; and each is moved once at most.
                     of_topic[number] = ErrorCode.INVALID_REQUEST
                 else:
                     tp = TopicPartition(topic.name, number)
-                    of_topic[number] = _move(context, tp, Path(folder.path))
+                    of_topic[number] = _move(replica_moves, tp, Path(folder.path))
     results = []
     for name, of_topic in codes.items():
         partitions = []
@@ -42,9 +49,9 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
     call.respond(AlterReplicaLogDirsResponse(results=results))
 
 
-def _move(context: BrokerContext, tp: TopicPartition, path: Path) -> ErrorCode:
+def _move(replica_moves: ReplicaMoves, tp: TopicPartition, path: Path) -> ErrorCode:
     try:
-        context.replica_moves.move(tp, path)
+        replica_moves.move(tp, path)
     except KafkaError as failure:
         log.info("move refused partition=%s folder=%s: %s", tp, path, failure)
         return failure.code

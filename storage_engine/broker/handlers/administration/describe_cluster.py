@@ -1,18 +1,23 @@
 """DescribeCluster: cluster id, controller and live brokers. Source: KIP-700."""
 
-from typing import Any
-
-from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.handlers.controller.when_told import when_told
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis.describe_cluster import DescribeClusterResponse
+from storage_engine.protocol.apis.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 BROKERS = 1
 """The kind of endpoint that is served; Kafka's other kind, KRaft controllers, does not exist
 here."""
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> None:
+def handle(
+    cluster: ClusterForClients,
+    call: ApiCall[DescribeClusterResponse],
+    request: DescribeClusterRequest,
+) -> None:
     if call.version >= 1 and request.endpoint_type != BROKERS:
         call.respond(
             DescribeClusterResponse(
@@ -21,20 +26,17 @@ def handle(context: BrokerContext, call: Call, request: Any) -> None:
             )
         )
         return
-    when_told(context, lambda: _respond(context, call))
+    cluster.when_known(lambda: call.respond(_description(cluster)))
 
 
-def _respond(context: BrokerContext, call: Call) -> None:
-    metadata = context.metadata
-    call.respond(
-        DescribeClusterResponse(
-            cluster_id=context.cluster_id,
-            controller_id=metadata.controller_id,
-            brokers=[
-                DescribeClusterResponse.DescribeClusterBroker(
-                    broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack
-                )
-                for b in context.brokers
-            ],
-        )
+def _description(cluster: ClusterForClients) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.metadata.controller_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack
+            )
+            for b in cluster.brokers
+        ],
     )

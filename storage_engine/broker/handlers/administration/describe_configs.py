@@ -2,123 +2,37 @@
 means.
 
 Rule: settings of topics are read from ZooKeeper at each request, so that any broker gives the same
-answer. Source: R-TOOL1, KIP-226 (sources and
-synonyms).
+answer. Source: R-TOOL1, KIP-226 (sources and synonyms).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_entity import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntity,
 )
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.setting import Setting
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
-from storage_engine.protocol.apis.describe_configs import DescribeConfigsResponse
+from storage_engine.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
-
-
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
-    results: list[Any] = [None] * len(request.resources)
-    open_count = len(results)
-
-    def settle(index: int, result: Any) -> None:
-        nonlocal open_count
-        results[index] = result
-        open_count -= 1
-        if open_count == 0:
-            call.respond(DescribeConfigsResponse(results=results))
-
-    if not results:
-        call.respond(DescribeConfigsResponse(results=[]))
-    named: set[tuple[int, str]] = set()
-    for index, resource in enumerate(request.resources):
-        yield None
-        key = resource.resource_type, resource.resource_name
-        if key in named:
-            # Its answer has all settings: to name it again would cost little, and get much.
-            text = f"'{resource.resource_name}' is named twice"
-            settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
-            continue
-        named.add(key)
-        if resource.resource_type == TOPIC_RESOURCE:
-            _describe_topic(
-                context, request, resource, lambda result, index=index: settle(index, result)
-            )
-        elif resource.resource_type == BROKER_RESOURCE:
-            settle(index, _describe_broker(context, request, resource))
-        else:
-            text = f"resources of type {resource.resource_type} have no settings here"
-            settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
-
-
-def _describe_topic(context: BrokerContext, request: Any, resource: Any, done: Any) -> None:
-    topic = resource.resource_name
-    if topic not in context.metadata:
-        text = f"topic '{topic}' does not exist"
-        done(_error(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
-        return
-
-    def on_read(overrides: Mapping[str, str] | None) -> None:
-        if overrides is None:
-            done(_error(resource, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not answer"))
-            return
-        own = possible_overrides(topic, overrides)
-        entries = []
-        for name, setting in BY_TOPIC_KEY.items():
-            chain = _broker_chain(context, setting)
-            if name in own:
-                chain.insert(0, _Synonym(name, own[name], ConfigSource.TOPIC))
-            entries.append(_entry(request, name, setting, chain, read_only=False))
-        done(_described(resource, entries))
-
-    context.config_store.read(ConfigEntity.topic(topic), on_read)
-
-
-def _describe_broker(context: BrokerContext, request: Any, resource: Any) -> Any:
-    if not resource.resource_name:
-        return _described(resource, _all_brokers(context, request))
-    if resource.resource_name != str(context.broker_id):
-        text = (
-            f"broker {context.broker_id} can't tell the settings of broker "
-            f"'{resource.resource_name}': ask that one"
-        )
-        return _error(resource, ErrorCode.INVALID_REQUEST, text)
-    entries = [
-        _entry(
-            request,
-            name,
-            setting,
-            _broker_chain(context, setting),
-            read_only=not setting.changes_live,
-        )
-        for name, setting in BY_BROKER_KEY.items()
-    ]
-    return _described(resource, entries)
-
-
-def _all_brokers(context: BrokerContext, request: Any) -> list[Any]:
-    """Only what is set for all brokers: each may have other values underneath."""
-    source = ConfigSource.ALL_BROKERS
-    return [
-        _entry(
-            request,
-            name,
-            BY_BROKER_KEY[name],
-            [_Synonym(name, BY_BROKER_KEY[name].format(value), source)],
-            read_only=False,
-        )
-        for name, value in sorted(context.config.layer(source).items())
-    ]
 
 
 class _Synonym(NamedTuple):
@@ -129,12 +43,113 @@ class _Synonym(NamedTuple):
     source: ConfigSource
 
 
-def _broker_chain(context: BrokerContext, setting: Setting) -> list[_Synonym]:
-    """The broker's values, the one that counts first."""
-    key = setting.broker_key
-    return [
-        _Synonym(key, setting.format(value), source) for value, source in context.config.chain(key)
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsHandler:
+    """Answers DescribeConfigs."""
+
+    broker_id: BrokerId
+    config: DynamicConfig
+    config_store: ConfigStore
+    metadata: MetadataCache
+
+    def handle(
+        self, call: ApiCall[DescribeConfigsResponse], request: DescribeConfigsRequest
+    ) -> Steps:
+        results: list[Any] = [None] * len(request.resources)
+        open_count = len(results)
+
+        def settle(index: int, result: Any) -> None:
+            nonlocal open_count
+            results[index] = result
+            open_count -= 1
+            if open_count == 0:
+                call.respond(DescribeConfigsResponse(results=results))
+
+        if not results:
+            call.respond(DescribeConfigsResponse(results=[]))
+        named: set[tuple[int, str]] = set()
+        for index, resource in enumerate(request.resources):
+            yield None
+            key = resource.resource_type, resource.resource_name
+            if key in named:
+                # Its answer has all settings: naming it again costs a client little, and us much.
+                text = f"'{resource.resource_name}' is named twice"
+                settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
+                continue
+            named.add(key)
+            if resource.resource_type == TOPIC_RESOURCE:
+                self._describe_topic(request, resource, partial(settle, index))
+            elif resource.resource_type == BROKER_RESOURCE:
+                settle(index, self._describe_broker(request, resource))
+            else:
+                text = f"resources of type {resource.resource_type} have no settings here"
+                settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
+
+    def _describe_topic(
+        self, request: DescribeConfigsRequest, resource: Any, done: Callable[[Any], None]
+    ) -> None:
+        topic = resource.resource_name
+        if topic not in self.metadata:
+            text = f"topic '{topic}' does not exist"
+            done(_error(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+            return
+
+        def on_read(overrides: Mapping[str, str] | None) -> None:
+            if overrides is None:
+                done(_error(resource, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not answer"))
+                return
+            own = possible_overrides(topic, overrides)
+            entries = []
+            for name, setting in BY_TOPIC_KEY.items():
+                chain = self._broker_chain(setting)
+                if name in own:
+                    chain.insert(0, _Synonym(name, own[name], ConfigSource.TOPIC))
+                entries.append(_entry(request, name, setting, chain, read_only=False))
+            done(_described(resource, entries))
+
+        self.config_store.read(ConfigEntity.topic(topic), on_read)
+
+    def _describe_broker(self, request: DescribeConfigsRequest, resource: Any) -> Any:
+        if not resource.resource_name:
+            return _described(resource, self._all_brokers(request))
+        if resource.resource_name != str(self.broker_id):
+            text = (
+                f"broker {self.broker_id} can't tell the settings of broker "
+                f"'{resource.resource_name}': ask that one"
+            )
+            return _error(resource, ErrorCode.INVALID_REQUEST, text)
+        entries = [
+            _entry(
+                request,
+                name,
+                setting,
+                self._broker_chain(setting),
+                read_only=not setting.changes_live,
+            )
+            for name, setting in BY_BROKER_KEY.items()
+        ]
+        return _described(resource, entries)
+
+    def _all_brokers(self, request: DescribeConfigsRequest) -> list[Any]:
+        """The settings that stand for all brokers; each broker may have others of its own."""
+        source = ConfigSource.ALL_BROKERS
+        return [
+            _entry(
+                request,
+                name,
+                BY_BROKER_KEY[name],
+                [_Synonym(name, BY_BROKER_KEY[name].format(value), source)],
+                read_only=False,
+            )
+            for name, value in sorted(self.config.layer(source).items())
+        ]
+
+    def _broker_chain(self, setting: Setting) -> list[_Synonym]:
+        """The values that the setting has on this broker; the first is in effect."""
+        key = setting.broker_key
+        return [
+            _Synonym(key, setting.format(value), source) for value, source in self.config.chain(key)
+        ]
 
 
 def _entry(

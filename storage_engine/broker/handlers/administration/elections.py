@@ -1,22 +1,24 @@
 """ElectLeaders: served by the controller.
 
-Rule: answered when every election is over, or when the client's time is. Asked for all partitions,
-only those are told of that needed one. Source: R-CTL7, R-REP9, KIP-460.
+Rule: it is answered when every election is over, or when the client's time is. The answer to a
+request for all partitions has only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
 """
 
 from collections.abc import Generator
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.elect_leaders import ElectLeadersResponse
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 LONGEST_WAIT_MS = 120_000
-"""However long a client is willing to wait."""
+"""No request waits longer, whatever it asks for."""
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -24,11 +26,16 @@ _Topic = ElectLeadersResponse.ReplicaElectionResult
 _Partition = _Topic.PartitionResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+def handle(
+    controller: ControllerRunner,
+    scheduler: Scheduler,
+    call: ApiCall[ElectLeadersResponse],
+    request: ElectLeadersRequest,
+) -> Steps:
     election_type = request.election_type if call.version >= 1 else _PREFERRED
     named = yield from _named(request)
     try:
-        acting = acting_controller(context)
+        acting = acting_controller(controller)
         if election_type not in (_PREFERRED, _UNCLEAN):
             raise KafkaError("elections are of type 0 or 1", ErrorCode.INVALID_REQUEST)
     except KafkaError as failure:
@@ -61,16 +68,16 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
         call.run(_respond(call, {**late, **unknown}))
 
     delay_ms = max(0, min(request.timeout_ms, LONGEST_WAIT_MS))
-    deadline = Deadline(context.scheduler, delay_ms, expire)
-    # Another broker may be the controller since the first step; then nobody else tells.
-    if context.controller.acting is not acting:
+    deadline = Deadline(scheduler, delay_ms, expire)
+    # Another broker may be the controller since the first step; then nobody else answers.
+    if controller.acting is not acting:
         on_elected(None)
         return
     acting.elect(partitions, on_elected, unclean=election_type == _UNCLEAN)
 
 
-def _named(request: Any) -> Generator[None, Any, list[TopicPartition] | None]:
-    """Each once. None: all."""
+def _named(request: ElectLeadersRequest) -> Generator[None, Any, list[TopicPartition] | None]:
+    """The partitions that are named, each once; None: all."""
     if request.topic_partitions is None:
         return None
     named: dict[TopicPartition, None] = {}
@@ -82,7 +89,9 @@ def _named(request: Any) -> Generator[None, Any, list[TopicPartition] | None]:
 
 
 def _respond(
-    call: Call, outcomes: dict[TopicPartition, ErrorCode], whole: ErrorCode = ErrorCode.NONE
+    call: ApiCall[ElectLeadersResponse],
+    outcomes: dict[TopicPartition, ErrorCode],
+    whole: ErrorCode = ErrorCode.NONE,
 ) -> Steps:
     by_topic: dict[str, list[Any]] = {}
     for partition, code in sorted(outcomes.items()):

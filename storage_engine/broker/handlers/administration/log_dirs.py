@@ -1,29 +1,38 @@
 """DescribeLogDirs: the data folders of this broker, with size and lag of each replica. Source:
 KIP-113."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsResponse
+from storage_engine.protocol.apis.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 _Folder = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = _Folder.DescribeLogDirsTopic
 _Partition = _Topic.DescribeLogDirsPartition
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+def handle(
+    replicas: ReplicaManager,
+    log_dirs: Sequence[Path],
+    call: ApiCall[DescribeLogDirsResponse],
+    request: DescribeLogDirsRequest,
+) -> Steps:
     asked = yield from _asked(request)
     rows: dict[Path, dict[str, list[Any]]] = {}
-    for tp, log in sorted(context.replicas.logs_here().items()):
+    for tp, log in sorted(replicas.logs_here().items()):
         if asked is not None and tp not in asked:
             yield None
             continue
-        partition = context.replicas.get(tp)
+        partition = replicas.get(tp)
         committed = partition.high_watermark if partition is not None else 0
         row = _Partition(
             partition_index=tp.partition,
@@ -33,7 +42,7 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
         )
         yield None
         rows.setdefault(log.directory.parent, {}).setdefault(tp.topic, []).append(row)
-        future = context.replicas.future_of(tp)
+        future = replicas.future_of(tp)
         if future is not None:
             row = _Partition(
                 partition_index=tp.partition,
@@ -42,8 +51,8 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
                 is_future_key=True,
             )
             rows.setdefault(future.folder.path, {}).setdefault(tp.topic, []).append(row)
-    working = set(context.replicas.working_folders())
-    folders = [Path(folder).absolute() for folder in context.config.static.log_dirs]
+    working = set(replicas.working_folders())
+    folders = [folder.absolute() for folder in log_dirs]
     call.respond(
         DescribeLogDirsResponse(
             results=[_folder(folder, rows.get(folder, {}), folder in working) for folder in folders]
@@ -62,8 +71,8 @@ def _folder(folder: Path, topics: dict[str, list[Any]], works: bool) -> Any:
     )
 
 
-def _asked(request: Any) -> Generator[None, Any, set[TopicPartition] | None]:
-    """None: all."""
+def _asked(request: DescribeLogDirsRequest) -> Generator[None, Any, set[TopicPartition] | None]:
+    """The partitions that are asked for; None: all."""
     if request.topics is None:
         return None
     asked = set()

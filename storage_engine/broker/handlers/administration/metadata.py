@@ -1,19 +1,21 @@
 """Metadata: brokers, topics, leaders; creates unknown topics where that is allowed.
 
-Rule: a broker that has just started answers when the controller has told it of the cluster.
+Rule: a broker that has just started answers when the controller has sent it the first metadata.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
 from collections.abc import Container, Generator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.cluster.topic_admin import NewTopic
-from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.handlers.controller.when_told import when_told
+from storage_engine.broker.cluster.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
@@ -29,107 +31,106 @@ from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
 log = logging.getLogger(__name__)
 
 
-def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> None:
-    when_told(context, lambda: call.run(_respond(context, call, request)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataHandler:
+    """Answers Metadata."""
 
+    cluster: ClusterForClients
+    topic_admin: TopicAdmin
+    config: DynamicConfig
 
-def _respond(context: BrokerContext, call: Call, request: MetadataRequest) -> Steps:
-    metadata = context.metadata
-    brokers = context.brokers
-    live = frozenset(broker.broker_id for broker in brokers)
-    topics: list[MetadataTopic] = []
-    if request.topics is None:
-        for topic in sorted(metadata.topics()):
-            # One that is deleted meanwhile is left out.
-            if topic in metadata:
-                found = yield from _topic(context, topic, live)
-                topics.append(found)
-    else:
-        create = request.allow_auto_topic_creation and context.config.flag(
-            "auto.create.topics.enable"
+    def handle(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> None:
+        self.cluster.when_known(lambda: call.run(self._respond(call, request)))
+
+    def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
+        metadata = self.cluster.metadata
+        brokers = self.cluster.brokers
+        live = frozenset(broker.broker_id for broker in brokers)
+        topics: list[MetadataTopic] = []
+        if request.topics is None:
+            for topic in sorted(metadata.topics()):
+                # One that is deleted meanwhile is left out.
+                if topic in metadata:
+                    found = yield from self._topic(topic, live)
+                    topics.append(found)
+        else:
+            create = request.allow_auto_topic_creation and self.config.flag(
+                "auto.create.topics.enable"
+            )
+            # Each once: a topic may have many partitions.
+            for topic in dict.fromkeys(request.topics):
+                topics.append((yield from self._by_name(topic, live, create=create)))
+                yield None
+            for topic_id in dict.fromkeys(request.topic_ids):
+                topics.append((yield from self._by_id(topic_id, live)))
+                yield None
+        call.respond(
+            MetadataResponse(
+                brokers=[
+                    MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
+                    for b in brokers
+                ],
+                topics=topics,
+                controller_id=metadata.controller_id,
+                cluster_id=self.cluster.cluster_id,
+            )
         )
-        # Each once: a topic may have many partitions.
-        for topic in dict.fromkeys(request.topics):
-            topics.append((yield from _by_name(context, topic, live, create=create)))
-            yield None
-        for topic_id in dict.fromkeys(request.topic_ids):
-            topics.append((yield from _by_id(context, topic_id, live)))
-            yield None
-    call.respond(
-        MetadataResponse(
-            brokers=[
-                MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
-                for b in brokers
-            ],
-            topics=topics,
-            controller_id=metadata.controller_id,
-            cluster_id=context.cluster_id,
-        )
-    )
 
-
-def _by_name(
-    context: BrokerContext, topic: str, live: Container[int], *, create: bool
-) -> Generator[None, Any, MetadataTopic]:
-    if topic in context.metadata:
-        return (yield from _topic(context, topic, live))
-    if topic in INTERNAL_TOPICS:
-        # Made by the brokers, when it is needed.
+    def _by_name(
+        self, topic: str, live: Container[int], *, create: bool
+    ) -> Generator[None, Any, MetadataTopic]:
+        if topic in self.cluster.metadata:
+            return (yield from self._topic(topic, live))
+        if topic in INTERNAL_TOPICS:
+            # The brokers make it when it is needed.
+            return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic_name_problem(topic) is not None:
+            return _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if create:
+            return _missing(topic, self._create(topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if topic_name_problem(topic) is not None:
-        return _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if create:
-        return _missing(topic, _create(context, topic))
-    return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
+    def _by_id(self, topic_id: UUID, live: Container[int]) -> Generator[None, Any, MetadataTopic]:
+        topic = self.cluster.metadata.topic_name(topic_id)
+        if topic is not None:
+            return (yield from self._topic(topic, live))
+        return MetadataTopic(
+            topic=None, partitions=(), error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), topic_id=topic_id
+        )
 
-def _by_id(
-    context: BrokerContext, topic_id: UUID, live: Container[int]
-) -> Generator[None, Any, MetadataTopic]:
-    topic = context.metadata.topic_name(topic_id)
-    if topic is not None:
-        return (yield from _topic(context, topic, live))
-    return MetadataTopic(
-        topic=None, partitions=(), error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), topic_id=topic_id
-    )
+    def _create(self, topic: str) -> ErrorCode:
+        """Begin the creation; the client asks again until the topic has leaders."""
 
+        def on_written(failure: KafkaError | None) -> None:
+            if failure is None:
+                log.info("created topic=%s for a client that asked for it", topic)
+            elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.warning("topic=%s not created: %s", topic, failure)
 
-def _create(context: BrokerContext, topic: str) -> ErrorCode:
-    """Begin the creation; the client asks again until the topic has leaders."""
+        try:
+            planned = self.topic_admin.plan(NewTopic(topic=topic))
+        except KafkaError as failure:
+            return failure.code
+        self.topic_admin.write(planned, on_written)
+        return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def on_written(failure: KafkaError | None) -> None:
-        if failure is None:
-            log.info("created topic=%s for a client that asked for it", topic)
-        elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            log.warning("topic=%s not created: %s", topic, failure)
-
-    try:
-        planned = context.topic_admin.plan(NewTopic(topic=topic))
-    except KafkaError as failure:
-        return failure.code
-    context.topic_admin.write(planned, on_written)
-    return ErrorCode.LEADER_NOT_AVAILABLE
+    def _topic(self, topic: str, live: Container[int]) -> Generator[None, Any, MetadataTopic]:
+        partitions = self.cluster.metadata.partitions(topic) or {}
+        topic_id = self.cluster.metadata.topic_id(topic)
+        rows = []
+        for partition in sorted(partitions):
+            rows.append(_partition(partitions[partition], live))
+            yield None
+        return MetadataTopic(
+            topic=topic,
+            topic_id=topic_id or UUID(int=0),
+            is_internal=topic in INTERNAL_TOPICS,
+            partitions=rows,
+        )
 
 
 def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
     return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
-
-
-def _topic(
-    context: BrokerContext, topic: str, live: Container[int]
-) -> Generator[None, Any, MetadataTopic]:
-    partitions = context.metadata.partitions(topic) or {}
-    topic_id = context.metadata.topic_id(topic)
-    rows = []
-    for partition in sorted(partitions):
-        rows.append(_partition(partitions[partition], live))
-        yield None
-    return MetadataTopic(
-        topic=topic,
-        topic_id=topic_id or UUID(int=0),
-        is_internal=topic in INTERNAL_TOPICS,
-        partitions=rows,
-    )
 
 
 def _partition(item: UpdateMetadataPartition, live: Container[int]) -> MetadataPartition:

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: served by the controller.
 
 Rule: a request is checked, written into the admin node that tools write too, and answered; the
-controller carries out what stands there. Source: R-CTL8, KIP-455.
+controller carries out what is written there. Source: R-CTL8, KIP-455.
 """
 
 from collections import Counter
@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from storage_engine.broker.controller.acting_controller import ActingController
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.reassignments import target_problem
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from storage_engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
@@ -30,9 +33,13 @@ _OngoingPartition = _OngoingTopic.OngoingPartitionReassignment
 Target = tuple[BrokerId, ...]
 
 
-def alter(context: BrokerContext, call: Call, request: Any) -> Steps:
+def alter(
+    controller: ControllerRunner,
+    call: ApiCall[AlterPartitionReassignmentsResponse],
+    request: AlterPartitionReassignmentsRequest,
+) -> Steps:
     try:
-        acting = acting_controller(context)
+        acting = acting_controller(controller)
     except KafkaError as failure:
         call.respond(
             AlterPartitionReassignmentsResponse(
@@ -55,7 +62,7 @@ def alter(context: BrokerContext, call: Call, request: Any) -> Steps:
         yield None
         try:
             # Another broker may be the controller since the step before.
-            acting = acting_controller(context)
+            acting = acting_controller(controller)
             if named[partition] > 1:
                 raise KafkaError(f"{partition} is named twice", ErrorCode.INVALID_REQUEST)
             if replicas is None:
@@ -107,7 +114,7 @@ def _check(
 
 
 def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
-    """What to ask for instead. Raises KafkaError."""
+    """The replicas to ask for in order to cancel. Raises KafkaError."""
     info = acting.core.topic(partition.topic)
     present = info.assigned(partition.partition) if info is not None else None
     if present is None:
@@ -116,11 +123,15 @@ def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
         raise KafkaError(
             f"{partition} is not being reassigned", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         )
-    # Where it has not begun it may be about to: to stay is asked for like any other target.
+    # If it has not begun it may be about to: to stay is asked for like any other target.
     return present.replicas if present.reassignment is None else present.reassignment.original
 
 
-def _respond(call: Call, request: Any, failures: dict[TopicPartition, KafkaError]) -> Steps:
+def _respond(
+    call: ApiCall[AlterPartitionReassignmentsResponse],
+    request: AlterPartitionReassignmentsRequest,
+    failures: dict[TopicPartition, KafkaError],
+) -> Steps:
     topics = []
     for topic in request.topics:
         rows = []
@@ -140,9 +151,13 @@ def _row(partition: int, failure: KafkaError | None) -> Any:
     )
 
 
-def list_ongoing(context: BrokerContext, call: Call, request: Any) -> None:
+def list_ongoing(
+    controller: ControllerRunner,
+    call: ApiCall[ListPartitionReassignmentsResponse],
+    request: ListPartitionReassignmentsRequest,
+) -> None:
     try:
-        acting = acting_controller(context)
+        acting = acting_controller(controller)
     except KafkaError as failure:
         call.respond(
             ListPartitionReassignmentsResponse(
@@ -170,7 +185,7 @@ def list_ongoing(context: BrokerContext, call: Call, request: Any) -> None:
 
 
 def _asked(topics: Sequence[Any] | None) -> set[TopicPartition] | None:
-    """None: all."""
+    """The partitions that are asked for; None: all."""
     if topics is None:
         return None
     return {

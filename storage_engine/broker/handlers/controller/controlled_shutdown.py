@@ -1,20 +1,27 @@
 """ControlledShutdown (key 7): a broker wants to stop, its leaders move first. Source: R-CTL9."""
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
 
 LONGEST_WAIT_MS = 10_000
-"""After so long a leaving broker hears which partitions nobody could take over."""
+"""After so long a leaving broker is answered with the partitions that no other could take over."""
 
 
-def handle(context: BrokerContext, call: Call, request: ControlledShutdownRequest) -> None:
-    acting = context.controller.acting
+def handle(
+    controller: ControllerRunner,
+    scheduler: Scheduler,
+    call: ApiCall[ControlledShutdownResponse],
+    request: ControlledShutdownRequest,
+) -> None:
+    acting = controller.acting
     if acting is None or not acting.loaded:
         _refuse(call, ErrorCode.NOT_CONTROLLER)
         return
@@ -27,7 +34,7 @@ def handle(context: BrokerContext, call: Call, request: ControlledShutdownReques
     def expire() -> None:
         call.respond(ControlledShutdownResponse(remaining_partitions=remaining))
 
-    deadline = Deadline(context.scheduler, LONGEST_WAIT_MS, expire)
+    deadline = Deadline(scheduler, LONGEST_WAIT_MS, expire)
 
     def on_progress(left: tuple[TopicPartition, ...] | None) -> None:
         nonlocal remaining
@@ -42,5 +49,5 @@ def handle(context: BrokerContext, call: Call, request: ControlledShutdownReques
     acting.controlled_shutdown(request.broker_id, request.broker_epoch, on_progress)
 
 
-def _refuse(call: Call, code: ErrorCode) -> None:
+def _refuse(call: ApiCall[ControlledShutdownResponse], code: ErrorCode) -> None:
     call.respond(ControlledShutdownResponse(error_code=int(code)))

@@ -1,16 +1,22 @@
-"""FindCoordinator: of a group or a transactional id, the leader of its part of the topic that keeps
-the state.
+"""FindCoordinator: the coordinator of a group or a transactional id is the leader of its partition
+of the topic that keeps the state.
 
-Rule: the first question of a kind makes that kind's topic. Source: KIP-98, KIP-699.
+Rule: the first request for a kind creates that kind's topic. Source: KIP-98, KIP-699.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
+from storage_engine.protocol.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 GROUP = 0
@@ -20,37 +26,50 @@ _NONE_YET = "the coordinator is not available: ask again"
 _UNKNOWN_TYPE = "coordinators are found for groups (0) and transactions (1) only"
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
-    if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
-        coordinators = []
-        for key in request.coordinator_keys:
-            answer = _answer(context, request.key_type, key)
-            coordinators.append(FindCoordinatorResponse.Coordinator(key=key, **answer))
-            yield None
-        call.respond(FindCoordinatorResponse(coordinators=coordinators))
-    else:
-        call.respond(FindCoordinatorResponse(**_answer(context, request.key_type, request.key)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCoordinatorHandler:
+    """Answers FindCoordinator."""
 
+    group_topic: StateTopic
+    transaction_topic: StateTopic
+    cluster: ClusterForClients
 
-def _answer(context: BrokerContext, key_type: int, key: str) -> dict[str, Any]:
-    found: BrokerInfo | None = None
-    code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
-    topic = {GROUP: context.group_topic, TRANSACTION: context.state_topic}.get(key_type)
-    if topic is not None:
-        topic.learn(create=True)
-        found = topic.coordinator_of(key)
-        if found not in context.brokers:
-            found = None
-    else:
-        code, text = ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE
-    if found is None:
+    def handle(
+        self, call: ApiCall[FindCoordinatorResponse], request: FindCoordinatorRequest
+    ) -> Steps:
+        if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
+            coordinators = []
+            for key in request.coordinator_keys:
+                answer = self._answer(request.key_type, key)
+                coordinators.append(FindCoordinatorResponse.Coordinator(key=key, **answer))
+                yield None
+            call.respond(FindCoordinatorResponse(coordinators=coordinators))
+        else:
+            call.respond(FindCoordinatorResponse(**self._answer(request.key_type, request.key)))
+
+    def _answer(self, key_type: int, key: str) -> dict[str, Any]:
+        found: BrokerInfo | None = None
+        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
+        topic = {GROUP: self.group_topic, TRANSACTION: self.transaction_topic}.get(key_type)
+        if topic is not None:
+            topic.learn(create=True)
+            found = topic.coordinator_of(key)
+            if found not in self.cluster.brokers:
+                found = None
+        else:
+            code, text = ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE
+        if found is None:
+            return {
+                "error_code": int(code),
+                "error_message": text,
+                "node_id": -1,
+                "host": "",
+                "port": -1,
+            }
         return {
-            "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1,
-        }  # fmt: skip
-    return {
-        "error_code": 0,
-        "error_message": None,
-        "node_id": found.broker_id,
-        "host": found.host,
-        "port": found.port,
-    }
+            "error_code": 0,
+            "error_message": None,
+            "node_id": found.broker_id,
+            "host": found.host,
+            "port": found.port,
+        }

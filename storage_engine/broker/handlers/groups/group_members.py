@@ -1,17 +1,22 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: who is in a group, and with what part.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the members of a group and their assignments.
 
 Rule: a JoinGroup is answered when the group's next generation begins, a SyncGroup when its leader
-has shared the partitions out: both may take as long as the slowest member. Source: Kafka's classic
+has assigned the partitions: both may take as long as the slowest member. Source: Kafka's classic
 group protocol; KIP-62, KIP-345, KIP-394, KIP-559, KIP-814.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.handlers.groups.group_requests import are_too_long, ask, fresh_member_id
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.groups.group_requests import (
+    GroupRequests,
+    are_too_long,
+    fresh_member_id,
+)
+from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
-    Answer,
     Caller,
     Heartbeat,
     Join,
@@ -21,10 +26,10 @@ from storage_engine.core.groups.events import (
     Sync,
     Synced,
 )
-from storage_engine.protocol.apis.heartbeat import HeartbeatResponse
-from storage_engine.protocol.apis.join_group import JoinGroupResponse
-from storage_engine.protocol.apis.leave_group import LeaveGroupResponse
-from storage_engine.protocol.apis.sync_group import SyncGroupResponse
+from storage_engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from storage_engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from storage_engine.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from storage_engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 FIRST_JOIN_WITH_REQUIRED_ID = 4
 FIRST_JOIN_WITH_NULL_PROTOCOL = 7
@@ -32,111 +37,150 @@ FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 FIRST_LEAVE_OF_MANY = 3
 
 PROTOCOLS_MAX = 100
-"""That one member offers: every join looks for those that all members share."""
+"""One member offers at most so many: every join looks for those that all members share."""
 
 LEAVING_MAX = 1000
 """Members that leave with one request: they leave in one step of the coordinator."""
 
 
-def join_group(context: BrokerContext, call: Call, request: Any) -> None:
-    def respond(answer: Any) -> None:
-        joined = answer
-        if not isinstance(answer, Joined):
-            joined = Joined(request=0, error=answer.error, member_id=request.member_id)
-        protocol = joined.protocol
-        if protocol is None and call.version < FIRST_JOIN_WITH_NULL_PROTOCOL:
-            protocol = ""
-        call.respond(
-            JoinGroupResponse(
-                error_code=int(joined.error),
-                generation_id=joined.generation,
-                protocol_type=joined.protocol_type,
-                protocol_name=protocol,
-                leader=joined.leader,
-                skip_assignment=joined.skip_assignment,
-                member_id=joined.member_id,
-                members=[
-                    JoinGroupResponse.JoinGroupResponseMember(
-                        member_id=member_id, group_instance_id=instance_id, metadata=metadata
+@dataclass(frozen=True, slots=True)
+class GroupMemberHandlers:
+    """Answers JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+    requests: GroupRequests
+
+    def join_group(self, call: ApiCall[JoinGroupResponse], request: JoinGroupRequest) -> None:
+        def respond(answer: Any) -> None:
+            joined = answer
+            if not isinstance(answer, Joined):
+                joined = Joined(request=0, error=answer.error, member_id=request.member_id)
+            protocol = joined.protocol
+            if protocol is None and call.version < FIRST_JOIN_WITH_NULL_PROTOCOL:
+                protocol = ""
+            call.respond(
+                JoinGroupResponse(
+                    error_code=int(joined.error),
+                    generation_id=joined.generation,
+                    protocol_type=joined.protocol_type,
+                    protocol_name=protocol,
+                    leader=joined.leader,
+                    skip_assignment=joined.skip_assignment,
+                    member_id=joined.member_id,
+                    members=[
+                        JoinGroupResponse.JoinGroupResponseMember(
+                            member_id=member_id, group_instance_id=instance_id, metadata=metadata
+                        )
+                        for member_id, instance_id, metadata in joined.members
+                    ],
+                )
+            )
+
+        if len(request.protocols) > PROTOCOLS_MAX:
+            respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
+            return
+        protocols = tuple((each.name, each.metadata) for each in request.protocols)
+        instance_id = request.group_instance_id
+        names = [request.member_id, instance_id, request.protocol_type, *(n for n, _ in protocols)]
+        if are_too_long([request.group_id]):
+            respond(Answer(request=0, error=ErrorCode.INVALID_GROUP_ID))
+            return
+        if are_too_long(names) or are_too_long([call.client_id]):
+            respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
+            return
+        session_ms, rebalance_ms = request.session_timeout_ms, request.rebalance_timeout_ms
+        self.requests.ask(
+            request.group_id,
+            lambda number, at: Join(
+                request=number,
+                group_id=request.group_id,
+                member_id=request.member_id,
+                fresh_member_id=fresh_member_id(instance_id or call.client_id),
+                instance_id=instance_id,
+                client_id=call.client_id,
+                client_host=f"/{call.connection.peer_host}",
+                session_timeout_ms=session_ms,
+                rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
+                protocol_type=request.protocol_type,
+                protocols=protocols,
+                asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
+                skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
+                at=at,
+            ),
+            respond,
+        )
+
+    def sync_group(self, call: ApiCall[SyncGroupResponse], request: SyncGroupRequest) -> None:
+        def respond(answer: Any) -> None:
+            synced = answer if isinstance(answer, Synced) else Synced(request=0, error=answer.error)
+            call.respond(
+                SyncGroupResponse(
+                    error_code=int(synced.error),
+                    protocol_type=synced.protocol_type,
+                    protocol_name=synced.protocol,
+                    assignment=synced.assignment,
+                )
+            )
+
+        self.requests.ask(
+            request.group_id,
+            lambda number, at: Sync(
+                request=number,
+                group_id=request.group_id,
+                caller=_caller(request),
+                protocol_type=request.protocol_type,
+                protocol=request.protocol_name,
+                assignments={each.member_id: each.assignment for each in request.assignments},
+                at=at,
+            ),
+            respond,
+        )
+
+    def heartbeat(self, call: ApiCall[HeartbeatResponse], request: HeartbeatRequest) -> None:
+        self.requests.ask(
+            request.group_id,
+            lambda number, at: Heartbeat(
+                request=number, group_id=request.group_id, caller=_caller(request), at=at
+            ),
+            lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
+        )
+
+    def leave_group(self, call: ApiCall[LeaveGroupResponse], request: LeaveGroupRequest) -> None:
+        if call.version >= FIRST_LEAVE_OF_MANY and len(request.members) > LEAVING_MAX:
+            code = int(ErrorCode.INVALID_REQUEST)
+            call.respond(LeaveGroupResponse(error_code=code, members=[]))
+            return
+        if call.version < FIRST_LEAVE_OF_MANY:
+            callers: tuple[Caller, ...] = (Caller(member_id=request.member_id),)
+        else:
+            callers = tuple(
+                Caller(member_id=each.member_id, instance_id=each.group_instance_id)
+                for each in request.members
+            )
+
+        def respond(answer: Any) -> None:
+            if not isinstance(answer, Left):
+                call.respond(LeaveGroupResponse(error_code=int(answer.error), members=[]))
+            elif call.version < FIRST_LEAVE_OF_MANY:
+                (code,) = answer.codes
+                call.respond(LeaveGroupResponse(error_code=int(code), members=[]))
+            else:
+                members = [
+                    LeaveGroupResponse.MemberResponse(
+                        member_id=caller.member_id,
+                        group_instance_id=caller.instance_id,
+                        error_code=int(code),
                     )
-                    for member_id, instance_id, metadata in joined.members
-                ],
-            )
+                    for caller, code in zip(callers, answer.codes, strict=True)
+                ]
+                call.respond(LeaveGroupResponse(error_code=0, members=members))
+
+        self.requests.ask(
+            request.group_id,
+            lambda number, at: Leave(
+                request=number, group_id=request.group_id, members=callers, at=at
+            ),
+            respond,
         )
-
-    if len(request.protocols) > PROTOCOLS_MAX:
-        respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
-        return
-    protocols = tuple((each.name, each.metadata) for each in request.protocols)
-    instance_id = request.group_instance_id
-    names = [request.member_id, instance_id, request.protocol_type, *(n for n, _ in protocols)]
-    if are_too_long([request.group_id]):
-        respond(Answer(request=0, error=ErrorCode.INVALID_GROUP_ID))
-        return
-    if are_too_long(names) or are_too_long([call.client_id]):
-        respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
-        return
-    session_ms, rebalance_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-    ask(
-        context,
-        request.group_id,
-        lambda number, at: Join(
-            request=number,
-            group_id=request.group_id,
-            member_id=request.member_id,
-            fresh_member_id=fresh_member_id(instance_id or call.client_id),
-            instance_id=instance_id,
-            client_id=call.client_id,
-            client_host=f"/{call.connection.peer_host}",
-            session_timeout_ms=session_ms,
-            rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
-            protocol_type=request.protocol_type,
-            protocols=protocols,
-            asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
-            skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
-            at=at,
-        ),
-        respond,
-    )
-
-
-def sync_group(context: BrokerContext, call: Call, request: Any) -> None:
-    def respond(answer: Any) -> None:
-        synced = answer if isinstance(answer, Synced) else Synced(request=0, error=answer.error)
-        call.respond(
-            SyncGroupResponse(
-                error_code=int(synced.error),
-                protocol_type=synced.protocol_type,
-                protocol_name=synced.protocol,
-                assignment=synced.assignment,
-            )
-        )
-
-    ask(
-        context,
-        request.group_id,
-        lambda number, at: Sync(
-            request=number,
-            group_id=request.group_id,
-            caller=_caller(request),
-            protocol_type=request.protocol_type,
-            protocol=request.protocol_name,
-            assignments={each.member_id: each.assignment for each in request.assignments},
-            at=at,
-        ),
-        respond,
-    )
-
-
-def heartbeat(context: BrokerContext, call: Call, request: Any) -> None:
-    ask(
-        context,
-        request.group_id,
-        lambda number, at: Heartbeat(
-            request=number, group_id=request.group_id, caller=_caller(request), at=at
-        ),
-        lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
-    )
 
 
 def _caller(request: Any) -> Caller:
@@ -144,42 +188,4 @@ def _caller(request: Any) -> Caller:
         member_id=request.member_id,
         generation=request.generation_id,
         instance_id=request.group_instance_id,
-    )
-
-
-def leave_group(context: BrokerContext, call: Call, request: Any) -> None:
-    if call.version >= FIRST_LEAVE_OF_MANY and len(request.members) > LEAVING_MAX:
-        code = int(ErrorCode.INVALID_REQUEST)
-        call.respond(LeaveGroupResponse(error_code=code, members=[]))
-        return
-    if call.version < FIRST_LEAVE_OF_MANY:
-        callers: tuple[Caller, ...] = (Caller(member_id=request.member_id),)
-    else:
-        callers = tuple(
-            Caller(member_id=each.member_id, instance_id=each.group_instance_id)
-            for each in request.members
-        )
-
-    def respond(answer: Any) -> None:
-        if not isinstance(answer, Left):
-            call.respond(LeaveGroupResponse(error_code=int(answer.error), members=[]))
-        elif call.version < FIRST_LEAVE_OF_MANY:
-            (code,) = answer.codes
-            call.respond(LeaveGroupResponse(error_code=int(code), members=[]))
-        else:
-            members = [
-                LeaveGroupResponse.MemberResponse(
-                    member_id=caller.member_id,
-                    group_instance_id=caller.instance_id,
-                    error_code=int(code),
-                )
-                for caller, code in zip(callers, answer.codes, strict=True)
-            ]
-            call.respond(LeaveGroupResponse(error_code=0, members=members))
-
-    ask(
-        context,
-        request.group_id,
-        lambda number, at: Leave(request=number, group_id=request.group_id, members=callers, at=at),
-        respond,
     )

@@ -1,20 +1,18 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have read.
+"""OffsetCommit, OffsetFetch and OffsetDelete: the offsets that groups have committed.
 
-Rule: a partition that does not exist is told so, and the others are stored all the same. A commit
-is answered when no failover can lose it, or when its time is over. Source: KIP-211, KIP-447,
-KIP-496, KIP-709.
+Rule: a partition that does not exist is answered with an error, and the others are stored all the
+same. A commit is answered when no failover can lose it, or when its time is over. Source: KIP-211,
+KIP-447, KIP-496, KIP-709.
 """
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.handlers.groups.group_requests import (
-    OffsetsToCommit,
-    are_too_long,
-    ask_in_time,
-)
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.groups.group_requests import GroupRequests, are_too_long
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
@@ -28,9 +26,9 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.records import NO_LEADER_EPOCH
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.offset_commit import OffsetCommitResponse
-from storage_engine.protocol.apis.offset_delete import OffsetDeleteResponse
-from storage_engine.protocol.apis.offset_fetch import OffsetFetchResponse
+from storage_engine.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from storage_engine.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from storage_engine.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 NO_OFFSET = -1
 FIRST_VERSION_WITH_ERROR = 2
@@ -43,95 +41,131 @@ _GroupTopic = _Group.OffsetFetchResponseTopics
 _DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
-def offset_commit(context: BrokerContext, call: Call, request: Any) -> Steps:
-    given = OffsetsToCommit(
-        context, context.clock.wall_ms(), retention_ms=request.retention_time_ms
-    )
-    yield from given.take(request.topics)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsetHandlers:
+    """Answers OffsetCommit, OffsetFetch and OffsetDelete."""
 
-    def rows() -> Steps:
-        partition_class = _CommittedTopic.OffsetCommitResponsePartition
-        topics = yield from given.rows(_CommittedTopic, partition_class)
-        call.respond(OffsetCommitResponse(topics=topics))
+    requests: GroupRequests
+    metadata: MetadataCache
 
-    def respond() -> None:
-        call.run(rows())
+    def offset_commit(
+        self, call: ApiCall[OffsetCommitResponse], request: OffsetCommitRequest
+    ) -> Steps:
+        given = self.requests.offsets_to_commit(
+            self.metadata, retention_ms=request.retention_time_ms
+        )
+        yield from given.take(request.topics)
 
-    if are_too_long([request.group_id]):
-        given.refuse(ErrorCode.INVALID_GROUP_ID)
-    if not any(code is ErrorCode.NONE for code in given.codes.values()):
-        respond()
-        return
+        def rows() -> Steps:
+            partition_class = _CommittedTopic.OffsetCommitResponsePartition
+            topics = yield from given.rows(_CommittedTopic, partition_class)
+            call.respond(OffsetCommitResponse(topics=topics))
 
-    def on_answer(answer: Any) -> None:
-        given.settle(answer.error)
-        respond()
+        def respond() -> None:
+            call.run(rows())
 
-    caller = Caller(
-        member_id=request.member_id,
-        generation=request.generation_id_or_member_epoch,
-        instance_id=request.group_instance_id,
-    )
+        if are_too_long([request.group_id]):
+            given.refuse(ErrorCode.INVALID_GROUP_ID)
+        if not any(code is ErrorCode.NONE for code in given.codes.values()):
+            respond()
+            return
 
-    def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
-        offsets = given.still_there()
-        if not offsets:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return CommitOffsets(
-            request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
+        def on_answer(answer: Any) -> None:
+            given.settle(answer.error)
+            respond()
+
+        caller = Caller(
+            member_id=request.member_id,
+            generation=request.generation_id_or_member_epoch,
+            instance_id=request.group_instance_id,
         )
 
-    ask_in_time(context, request.group_id, event_of, on_answer)
+        def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
+            offsets = given.still_there()
+            if not offsets:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return CommitOffsets(
+                request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
+            )
 
+        self.requests.ask_in_time(request.group_id, event_of, on_answer)
 
-def offset_fetch(context: BrokerContext, call: Call, request: Any) -> Steps:
-    if call.version < FIRST_VERSION_WITH_MANY_GROUPS:
-        _read(
-            context,
-            request.group_id,
-            request,
-            request.topics,
-            lambda answer: call.run(_respond_one(call, request, answer)),
-        )
-        return
-    # A group that is named twice is told once: it may have offsets of many partitions.
-    groups = list({group.group_id: group for group in request.groups}.values())
-    answers: list[Any] = [None] * len(groups)
-    left = len(answers)
+    def offset_fetch(
+        self, call: ApiCall[OffsetFetchResponse], request: OffsetFetchRequest
+    ) -> Steps:
+        if call.version < FIRST_VERSION_WITH_MANY_GROUPS:
+            self._read(
+                request.group_id,
+                request,
+                request.topics,
+                lambda answer: call.run(_respond_one(call, request, answer)),
+            )
+            return
+        # A group that is named twice is answered once: it may have offsets of many partitions.
+        groups = list({group.group_id: group for group in request.groups}.values())
+        answers: list[Any] = [None] * len(groups)
+        left = len(answers)
 
-    def note(index: int, answer: Any) -> None:
-        nonlocal left
-        answers[index] = answer
-        left -= 1
+        def note(index: int, answer: Any) -> None:
+            nonlocal left
+            answers[index] = answer
+            left -= 1
+            if not left:
+                call.run(_respond_many(call, groups, answers))
+
         if not left:
-            call.run(_respond_many(call, groups, answers))
+            yield from _respond_many(call, groups, [])
+        for index, group in enumerate(groups):
+            yield None
+            self._read(group.group_id, request, group.topics, partial(note, index))
 
-    if not left:
-        yield from _respond_many(call, groups, [])
-    for index, group in enumerate(groups):
-        yield None
-        _read(context, group.group_id, request, group.topics, partial(note, index))
+    def _read(
+        self,
+        group_id: str,
+        request: Any,
+        topics: Any,
+        on_answer: Callable[[Any], None],
+    ) -> None:
+        partitions = None if topics is None else _partitions(topics)
+        self.requests.ask_in_time(
+            group_id,
+            lambda number, _: ReadOffsets(
+                request=number,
+                group_id=group_id,
+                partitions=partitions,
+                require_stable=bool(request.require_stable),
+            ),
+            on_answer,
+        )
 
+    def offset_delete(
+        self, call: ApiCall[OffsetDeleteResponse], request: OffsetDeleteRequest
+    ) -> None:
+        partitions = [
+            TopicPartition(topic.name, item.partition_index)
+            for topic in request.topics
+            for item in topic.partitions
+        ]
 
-def _read(
-    context: BrokerContext,
-    group_id: str,
-    request: Any,
-    topics: Any,
-    on_answer: Callable[[Any], None],
-) -> None:
-    partitions = None if topics is None else _partitions(topics)
-    ask_in_time(
-        context,
-        group_id,
-        lambda number, _: ReadOffsets(
-            request=number,
-            group_id=group_id,
-            partitions=partitions,
-            require_stable=bool(request.require_stable),
-        ),
-        on_answer,
-    )
+        def on_answer(answer: Any) -> None:
+            refused = answer.refused if isinstance(answer, OffsetsDeleted) else frozenset()
+            by_topic: dict[str, list[Any]] = {}
+            for tp in partitions if answer.error is ErrorCode.NONE else ():
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
+                row = _DeletedTopic.OffsetDeleteResponsePartition(
+                    partition_index=tp.partition, error_code=int(code)
+                )
+                by_topic.setdefault(tp.topic, []).append(row)
+            topics = [_DeletedTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
+            call.respond(OffsetDeleteResponse(error_code=int(answer.error), topics=topics))
+
+        self.requests.ask_in_time(
+            request.group_id,
+            lambda number, _: DeleteOffsets(
+                request=number, group_id=request.group_id, partitions=partitions
+            ),
+            on_answer,
+        )
 
 
 def _partitions(topics: Any) -> list[TopicPartition]:
@@ -140,7 +174,7 @@ def _partitions(topics: Any) -> list[TopicPartition]:
     ]
 
 
-def _respond_one(call: Call, request: Any, answer: Any) -> Steps:
+def _respond_one(call: ApiCall[OffsetFetchResponse], request: Any, answer: Any) -> Steps:
     code = answer.error
     rows = yield from _rows(_Topic, _Topic.OffsetFetchResponsePartition, request.topics, answer)
     if code is not ErrorCode.NONE and call.version < FIRST_VERSION_WITH_ERROR:
@@ -152,7 +186,9 @@ def _respond_one(call: Call, request: Any, answer: Any) -> Steps:
     call.respond(OffsetFetchResponse(topics=rows, error_code=int(code)))
 
 
-def _respond_many(call: Call, asked: list[Any], answers: list[Any]) -> Steps:
+def _respond_many(
+    call: ApiCall[OffsetFetchResponse], asked: list[Any], answers: list[Any]
+) -> Steps:
     groups = []
     for group, answer in zip(asked, answers, strict=True):
         yield None
@@ -168,7 +204,7 @@ def _respond_many(call: Call, asked: list[Any], answers: list[Any]) -> Steps:
 def _rows(
     topic_class: Any, partition_class: Any, topics: Any, answer: Any
 ) -> Generator[None, Any, list[Any]]:
-    """`topics` None: all that there are."""
+    """The partitions of `topics` with their offsets; None stands for all that have one."""
     read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
     known = {*read.offsets, *read.unstable, *read.unreadable}
     wanted = sorted(known) if topics is None else _partitions(topics)
@@ -190,32 +226,3 @@ def _rows(
         )
         by_topic.setdefault(tp.topic, []).append(row)
     return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]
-
-
-def offset_delete(context: BrokerContext, call: Call, request: Any) -> None:
-    partitions = [
-        TopicPartition(topic.name, item.partition_index)
-        for topic in request.topics
-        for item in topic.partitions
-    ]
-
-    def on_answer(answer: Any) -> None:
-        refused = answer.refused if isinstance(answer, OffsetsDeleted) else frozenset()
-        by_topic: dict[str, list[Any]] = {}
-        for tp in partitions if answer.error is ErrorCode.NONE else ():
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
-            row = _DeletedTopic.OffsetDeleteResponsePartition(
-                partition_index=tp.partition, error_code=int(code)
-            )
-            by_topic.setdefault(tp.topic, []).append(row)
-        topics = [_DeletedTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
-        call.respond(OffsetDeleteResponse(error_code=int(answer.error), topics=topics))
-
-    ask_in_time(
-        context,
-        request.group_id,
-        lambda number, _: DeleteOffsets(
-            request=number, group_id=request.group_id, partitions=partitions
-        ),
-        on_answer,
-    )

@@ -1,68 +1,88 @@
-"""What the handlers of all group requests share: the way to the coordinator, and what is refused
-before it is asked.
+"""The way to the coordinators of groups, and the checks of a request before it gets there.
 
 Rule: what the coordinator's records can't hold never gets to it: an append that fails costs all
 groups of the partition a pause.
 """
 
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.coordinators.kinds import GroupCoordinators
 from storage_engine.broker.coordinators.runner import moment
-from storage_engine.broker.handlers.context import BrokerContext
 from storage_engine.broker.replicas.purgatory import Deadline
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import refusal
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Clock, Scheduler
 
 NAME_MAX_BYTES = 16_384
-"""Of group, member and instance ids, and names of protocols: a string in a record has 32767 at
-most, and a member id is made of others."""
+"""The longest group, member or instance id, or name of a protocol: a string in a record has 32767
+bytes at most, and a member id is made of others."""
 
 COMMIT_MAX_BYTES = 8 << 20
-"""Of one commit, about: it is one batch, of at most 16 MiB."""
+"""The largest commit, about: it is one batch, of at most 16 MiB."""
 
 COMMITTED_OFFSET_BYTES = 400
-"""What an offset takes of that beside its metadata, with the longest name of a topic."""
+"""What one offset takes beside its metadata, with the longest name of a topic."""
 
 LATEST_MS = (1 << 63) - 1
 """A time in a record is an int64: a client may want its offsets kept for longer than there is."""
 
 EventOf = Callable[[int, Moment], Any]
-"""Makes an event from the number of the request and the time of the step, or says by an ErrorCode
-why there may be none any more."""
+"""Makes an event from the number of the request and the time of the step; an ErrorCode in its place
+says why there may be none any more."""
 
 
-def ask(
-    context: BrokerContext, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
-) -> None:
-    """Have the group's coordinator step an event, if it is here."""
-    context.group_coordinators.request(
-        group_id, lambda number: event_of(number, moment(context.clock)), on_answer
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequests:
+    """The way to the coordinators of groups on this broker."""
 
+    coordinators: GroupCoordinators
+    config: DynamicConfig
+    scheduler: Scheduler
+    clock: Clock
 
-def ask_in_time(
-    context: BrokerContext, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
-) -> None:
-    """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
-    COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
-    late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    deadline = Deadline(
-        context.scheduler,
-        context.config.integer("offsets.commit.timeout.ms"),
-        lambda: on_answer(late),
-    )
+    def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]) -> None:
+        """Have the group's coordinator step an event, if it is here."""
+        self.coordinators.request(
+            group_id, lambda number: event_of(number, moment(self.clock)), on_answer
+        )
 
-    def on_time(answer: Any) -> None:
-        if deadline.finish():
-            on_answer(answer)
+    def ask_in_time(
+        self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
+    ) -> None:
+        """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
+        COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
+        late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        deadline = Deadline(
+            self.scheduler,
+            self.config.integer("offsets.commit.timeout.ms"),
+            lambda: on_answer(late),
+        )
 
-    ask(context, group_id, event_of, on_time)
+        def on_time(answer: Any) -> None:
+            if deadline.finish():
+                on_answer(answer)
+
+        self.ask(group_id, event_of, on_time)
+
+    def offsets_to_commit(
+        self, metadata: MetadataCache, *, retention_ms: int = -1
+    ) -> "OffsetsToCommit":
+        """A commit that begins now."""
+        return OffsetsToCommit(
+            metadata,
+            metadata_max_bytes=self.config.integer("offset.metadata.max.bytes"),
+            wall_ms=self.clock.wall_ms(),
+            retention_ms=retention_ms,
+        )
 
 
 def are_too_long(names: Iterable[str | None]) -> bool:
@@ -77,22 +97,31 @@ def fresh_member_id(prefix: str) -> str:
 class OffsetsToCommit:
     """The partitions of a commit: what can be stored, and why the rest can't."""
 
-    def __init__(self, context: BrokerContext, wall_ms: int, *, retention_ms: int = -1) -> None:
-        self._context = context
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        *,
+        metadata_max_bytes: int,
+        wall_ms: int,
+        retention_ms: int = -1,
+    ) -> None:
+        """`metadata_max_bytes`: of one offset; `retention_ms`: how long the offsets are kept, -1
+        for as long as the broker's settings say."""
+        self._metadata = metadata
+        self._metadata_max_bytes = metadata_max_bytes
         self._wall_ms = wall_ms
         self._retention_ms = retention_ms
         self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.codes: dict[TopicPartition, ErrorCode] = {}
-        """Of all, in their order; NONE for those in `offsets`."""
+        """For all partitions of the request, in their order; NONE for those in `offsets`."""
 
     def take(self, topics: Any) -> Steps:
         """`topics` as in OffsetCommit and TxnOffsetCommit."""
-        context, wall_ms, retention_ms = self._context, self._wall_ms, self._retention_ms
-        longest = context.config.integer("offset.metadata.max.bytes")
+        wall_ms, retention_ms = self._wall_ms, self._retention_ms
         expire_ms = NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_MS)
         size = 0
         for topic in topics:
-            known = context.metadata.partitions(topic.name) or {}
+            known = self._metadata.partitions(topic.name) or {}
             for item in topic.partitions:
                 yield None
                 tp = TopicPartition(topic.name, item.partition_index)
@@ -101,7 +130,7 @@ class OffsetsToCommit:
                 size += bytes_of_it + COMMITTED_OFFSET_BYTES
                 if tp.partition not in known:
                     self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif bytes_of_it > longest:
+                elif bytes_of_it > self._metadata_max_bytes:
                     self.codes[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 elif size > COMMIT_MAX_BYTES:
                     self.codes[tp] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -118,7 +147,7 @@ class OffsetsToCommit:
     def still_there(self) -> dict[TopicPartition, OffsetRecord]:
         """What can be stored now: a topic may have gone while the commit waited, and nobody would
         delete what is committed for it from then on."""
-        known = self._context.metadata.partitions
+        known = self._metadata.partitions
         for tp in [tp for tp in self.offsets if tp.partition not in (known(tp.topic) or {})]:
             del self.offsets[tp]
             self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

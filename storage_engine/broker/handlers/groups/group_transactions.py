@@ -2,31 +2,43 @@
 
 Rule: offsets are appended only while the group's partition of the offsets topic is known to be part
 of the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. That is
-looked at when the coordinator steps the commit, whatever the commit has waited for: behind the
-transaction's marker it would open another that nobody ends. Source: KIP-98, KIP-447, KIP-890.
+checked when the coordinator steps the commit, whatever the commit has waited for: behind the
+transaction's marker it would open another one that nobody ends. Source: KIP-98, KIP-447, KIP-890.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (
     EventOf,
+    GroupRequests,
     OffsetsToCommit,
     are_too_long,
-    ask_in_time,
 )
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.partition_requests import Outcomes, enlist
 from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
+from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Caller, CommitOffsets
+from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.verification_guard import Question
-from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from storage_engine.protocol.apis.txn_offset_commit import TxnOffsetCommitResponse
+from storage_engine.protocol.apis.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from storage_engine.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_WITH_ABORTABLE = 4
@@ -35,122 +47,145 @@ FIRST_VERSION_THAT_ENLISTS = 5
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 
-def add_offsets_to_txn(context: BrokerContext, call: Call, request: Any) -> None:
-    def respond(code: ErrorCode) -> None:
-        if call.version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
-            code = ErrorCode.TRANSACTION_ABORTABLE
-        told = code_for(code, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-        call.respond(AddOffsetsToTxnResponse(error_code=told))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsetsToTxnHandler:
+    """Answers AddOffsetsToTxn, at the coordinator of the transaction."""
 
-    if not request.group_id or are_too_long([request.group_id]):
-        respond(ErrorCode.INVALID_GROUP_ID)
-        return
-    if is_member(request.transactional_id):
-        respond(ErrorCode.INVALID_REQUEST)
-        return
-    context.group_topic.learn(create=True)
-    tp = context.group_topic.partition_of(request.group_id)
-    if tp is None:
-        # Every client asks the same coordinator again after this one.
-        respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return
+    group_topic: StateTopic
+    coordinators: TransactionCoordinators
+    clock: Clock
 
-    def on_outcomes(outcomes: Outcomes) -> None:
-        (code,) = outcomes.values()
-        respond(code)
+    def handle(
+        self, call: ApiCall[AddOffsetsToTxnResponse], request: AddOffsetsToTxnRequest
+    ) -> None:
+        def respond(code: ErrorCode) -> None:
+            if call.version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
+                code = ErrorCode.TRANSACTION_ABORTABLE
+            number = code_for(code, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+            call.respond(AddOffsetsToTxnResponse(error_code=number))
 
-    enlist(
-        context.coordinators,
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [tp],
-        context.clock,
-        on_outcomes,
-    )
+        if not request.group_id or are_too_long([request.group_id]):
+            respond(ErrorCode.INVALID_GROUP_ID)
+            return
+        if is_member(request.transactional_id):
+            respond(ErrorCode.INVALID_REQUEST)
+            return
+        self.group_topic.learn(create=True)
+        tp = self.group_topic.partition_of(request.group_id)
+        if tp is None:
+            # Every client asks the same coordinator again after this one.
+            respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return
 
+        def on_outcomes(outcomes: Outcomes) -> None:
+            (code,) = outcomes.values()
+            respond(code)
 
-def txn_offset_commit(context: BrokerContext, call: Call, request: Any) -> Steps:
-    given = OffsetsToCommit(context, context.clock.wall_ms())
-    yield from given.take(request.topics)
-    producer = request.producer_id, request.producer_epoch
-
-    def rows() -> Steps:
-        topics = yield from given.rows(_Topic, _Topic.TxnOffsetCommitResponsePartition)
-        call.respond(TxnOffsetCommitResponse(topics=topics))
-
-    def respond() -> None:
-        call.run(rows())
-
-    def settle(code: ErrorCode) -> None:
-        given.settle(_told(code, call.version))
-        respond()
-
-    if not request.group_id or are_too_long([request.group_id]):
-        given.refuse(ErrorCode.INVALID_GROUP_ID)
-    if not any(code is ErrorCode.NONE for code in given.codes.values()):
-        respond()
-        return
-
-    tp = context.group_topic.partition_of(request.group_id)
-    partition = None if tp is None else context.replicas.get(tp)
-    if partition is None or partition.leader is None:
-        settle(ErrorCode.NOT_COORDINATOR)
-        return
-
-    def on_verified(code: ErrorCode) -> None:
-        word = partition.guards.word(*producer)
-        if code is not ErrorCode.NONE:
-            settle(code)
-        elif word is None:
-            settle(ErrorCode.CONCURRENT_TRANSACTIONS)
-        else:
-            event_of = _commit_of(context, request, given, partition, word)
-            ask_in_time(context, request.group_id, event_of, lambda answer: settle(answer.error))
-
-    if partition.guards.is_open(*producer):
-        on_verified(ErrorCode.NONE)
-    else:
-        name = request.transactional_id
-        enlists = call.version >= FIRST_VERSION_THAT_ENLISTS and not is_member(name)
-        context.verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
-
-
-def _commit_of(
-    context: BrokerContext,
-    request: Any,
-    given: OffsetsToCommit,
-    partition: HostedPartition,
-    word: Question,
-) -> EventOf:
-    """The commit, as long as nothing has happened to the transaction since `word`."""
-    guards = partition.guards
-
-    def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
-        is_here = context.replicas.get(partition.topic_partition) is partition
-        if not is_here or partition.guards is not guards or not guards.holds(word):
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        offsets = given.still_there()
-        if not offsets:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return CommitOffsets(
-            request=number,
-            group_id=request.group_id,
-            caller=Caller(
-                member_id=request.member_id,
-                generation=request.generation_id,
-                instance_id=request.group_instance_id,
-            ),
-            offsets=offsets,
-            producer=(request.producer_id, request.producer_epoch),
-            at=at,
+        enlist(
+            self.coordinators,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [tp],
+            self.clock,
+            on_outcomes,
         )
 
-    return event_of
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitHandler:
+    """Answers TxnOffsetCommit, at the coordinator of the group."""
+
+    requests: GroupRequests
+    metadata: MetadataCache
+    group_topic: StateTopic
+    replicas: ReplicaManager
+    verifier: Verifier
+
+    def handle(
+        self, call: ApiCall[TxnOffsetCommitResponse], request: TxnOffsetCommitRequest
+    ) -> Steps:
+        given = self.requests.offsets_to_commit(self.metadata)
+        yield from given.take(request.topics)
+        producer = request.producer_id, request.producer_epoch
+
+        def rows() -> Steps:
+            topics = yield from given.rows(_Topic, _Topic.TxnOffsetCommitResponsePartition)
+            call.respond(TxnOffsetCommitResponse(topics=topics))
+
+        def respond() -> None:
+            call.run(rows())
+
+        def settle(code: ErrorCode) -> None:
+            given.settle(_known_to_clients(code, call.version))
+            respond()
+
+        if not request.group_id or are_too_long([request.group_id]):
+            given.refuse(ErrorCode.INVALID_GROUP_ID)
+        if not any(code is ErrorCode.NONE for code in given.codes.values()):
+            respond()
+            return
+
+        tp = self.group_topic.partition_of(request.group_id)
+        partition = None if tp is None else self.replicas.get(tp)
+        if partition is None or partition.leader is None:
+            settle(ErrorCode.NOT_COORDINATOR)
+            return
+
+        def on_verified(code: ErrorCode) -> None:
+            word = partition.guards.word(*producer)
+            if code is not ErrorCode.NONE:
+                settle(code)
+            elif word is None:
+                settle(ErrorCode.CONCURRENT_TRANSACTIONS)
+            else:
+                event_of = self._commit_of(request, given, partition, word)
+                self.requests.ask_in_time(
+                    request.group_id, event_of, lambda answer: settle(answer.error)
+                )
+
+        if partition.guards.is_open(*producer):
+            on_verified(ErrorCode.NONE)
+        else:
+            name = request.transactional_id
+            enlists = call.version >= FIRST_VERSION_THAT_ENLISTS and not is_member(name)
+            self.verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
+
+    def _commit_of(
+        self,
+        request: TxnOffsetCommitRequest,
+        given: OffsetsToCommit,
+        partition: HostedPartition,
+        word: Question,
+    ) -> EventOf:
+        """The commit, as long as nothing has happened to the transaction since `word`."""
+        guards = partition.guards
+
+        def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
+            is_here = self.replicas.get(partition.topic_partition) is partition
+            if not is_here or partition.guards is not guards or not guards.holds(word):
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+            offsets = given.still_there()
+            if not offsets:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return CommitOffsets(
+                request=number,
+                group_id=request.group_id,
+                caller=Caller(
+                    member_id=request.member_id,
+                    generation=request.generation_id,
+                    instance_id=request.group_instance_id,
+                ),
+                offsets=offsets,
+                producer=(request.producer_id, request.producer_epoch),
+                at=at,
+            )
+
+        return event_of
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What clients know in this place."""
+def _known_to_clients(code: ErrorCode, version: int) -> ErrorCode:
+    """The error that a client of this version knows in this place."""
     if code in ASK_AGAIN and code is not ErrorCode.NOT_COORDINATOR:
         return (
             code

@@ -1,21 +1,22 @@
 """Fetch: consumers and followers read; both may wait for data.
 
-Bytes that are not in the page cache are fetched from the disk first, by `cold_reads`.
+Bytes that are not in the page cache are first read from the disk, by `cold_reads`.
 
-Rule: below here every request names all its partitions, each once; what a session leaves out is
-added and taken away by `fetch_sessions`, ids of topics by `fetched_topics`. A fetch of many
-partitions is read in several turns of the event loop: each answer is true at the time of its own
-read. Source: R-REP2, R-NET2, KIP-227, KIP-516.
+Rule: below this handler every request names all its partitions, each once. `fetch_sessions` adds
+what a session leaves out, and takes it out of the answer; `fetched_topics` does the same with ids
+of topics. A fetch of many partitions is read in several turns of the event loop: each answer is
+true at the time of its own read. Source: R-REP2, R-NET2, KIP-227, KIP-516.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
-from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
-from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, DelayedFetch, must_answer
-from storage_engine.broker.requests.fetch_reads import FetchRead
-from storage_engine.broker.requests.fetch_sessions import SessionFetch
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, ColdReads, is_cold_slice
+from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, FetchWaits, must_answer
+from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetched_topics import nodes_of, with_ids, with_names
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
@@ -29,53 +30,61 @@ from storage_engine.protocol.apis.fetch import (
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
 
-def handle(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
-    if request.replica_id >= 0 and is_hurry(request):
-        context.follower_waits.end(request.replica_id)
-        call.respond(FetchResponse([]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchHandler:
+    """Answers Fetch."""
+
+    sessions: FetchSessions
+    reader: FetchReader
+    cold_reads: ColdReads
+    waits: FetchWaits
+    metadata: MetadataCache
+
+    def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
+        if request.replica_id >= 0 and is_hurry(request):
+            self.waits.of_followers.end(request.replica_id)
+            call.respond(FetchResponse([]))
+            return None
+        if len(request.partitions) > FEW_PARTITIONS:
+            return self._begin_many(call, request)
+        if len(request.partitions) > 1:
+            named = {(item.topic, item.partition): item for item in request.partitions}
+            request = _of_each_once(request, named)
+        return self._begin(call, request)
+
+    def _begin_many(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
+        named = {}
+        for some in _few_each(request.partitions):
+            named.update({(item.topic, item.partition): item for item in some})
+            yield None
+        steps = self._begin(call, _of_each_once(request, named))
+        if steps is not None:
+            yield from steps
+
+    def _begin(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
+        fetch = self.sessions.begin(request)
+        if isinstance(fetch, FetchResponse):
+            call.respond(fetch)
+            return None
+        answering = _Answering(self, call, fetch, fetch.request)
+        if len(fetch.request.partitions) > FEW_PARTITIONS:
+            return answering.read_many()
+        answering.read_few()
         return None
-    if len(request.partitions) > FEW_PARTITIONS:
-        return _begin_many(context, call, request)
-    if len(request.partitions) > 1:
-        named = {(item.topic, item.partition): item for item in request.partitions}
-        request = _of_each_once(request, named)
-    return _begin(context, call, request)
 
 
 def is_hurry(request: FetchRequest) -> bool:
-    """A fetch of nothing, outside of any session: see FollowerWaits."""
+    """Whether it fetches nothing and has no session: see FollowerWaits."""
     return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
 
 
 def _of_each_once(
     request: FetchRequest, named: dict[tuple[str, int], FetchPartition]
 ) -> FetchRequest:
-    """A partition that is named twice is meant as it is named last, as Kafka has it."""
+    """Of a partition that is named twice, what is named last counts, as in Kafka."""
     if len(named) == len(request.partitions):
         return request
     return request._replace(partitions=list(named.values()))
-
-
-def _begin_many(context: BrokerContext, call: Call, request: FetchRequest) -> Steps:
-    named = {}
-    for some in _few_each(request.partitions):
-        named.update({(item.topic, item.partition): item for item in some})
-        yield None
-    steps = _begin(context, call, _of_each_once(request, named))
-    if steps is not None:
-        yield from steps
-
-
-def _begin(context: BrokerContext, call: Call, request: FetchRequest) -> Steps | None:
-    fetch = context.fetch_sessions.begin(request)
-    if isinstance(fetch, FetchResponse):
-        call.respond(fetch)
-        return None
-    answering = _Answering(context, call, fetch, fetch.request)
-    if len(fetch.request.partitions) > FEW_PARTITIONS:
-        return answering.read_many()
-    answering.read_few()
-    return None
 
 
 def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPartition]]:
@@ -87,11 +96,11 @@ def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPa
 class _Answering:
     """One fetch on its way to its answer."""
 
-    context: BrokerContext
-    call: Call
+    handler: FetchHandler
+    call: ApiCall[FetchResponse]
     fetch: SessionFetch
     request: FetchRequest
-    """Of all partitions, by the names of their topics."""
+    """Names all partitions, by the names of their topics."""
 
     def read_few(self) -> None:
         """The first look at all partitions at once."""
@@ -99,8 +108,8 @@ class _Answering:
         if named is None:
             return
         self.request = named
-        self.context.reader.note_progress(named)
-        self.wait_or_answer(self.context.reader.read(named))
+        self.handler.reader.note_progress(named)
+        self.wait_or_answer(self.handler.reader.read(named))
 
     def read_many(self) -> Steps:
         """The first look at many partitions."""
@@ -110,7 +119,7 @@ class _Answering:
             named = self._by_names(asked._replace(partitions=some))
             if named is None:
                 return
-            self.context.reader.note_progress(named)
+            self.handler.reader.note_progress(named)
             partitions += named.partitions
             yield None
         self.request = asked._replace(partitions=partitions)
@@ -123,32 +132,16 @@ class _Answering:
         if self.call.version < FIRST_WITH_TOPIC_IDS:
             return asked
         try:
-            return with_names(self.context.metadata, asked)
+            return with_names(self.handler.metadata, asked)
         except ValueError:
             self.call.respond(FetchResponse((), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
             return None
 
     def wait_or_answer(self, read: FetchRead) -> None:
-        context, request = self.context, self.request
-        count = len(request.partitions)
-        waiting = context.waiting_partitions
-        is_client = request.replica_id < 0
-        if must_answer(request, read) or (is_client and not waiting.has_room_for(count)):
+        if must_answer(self.request, read) or not self.handler.waits.wait(
+            self.request, read, finish=self._finish, gone=self._gone
+        ):
             self._answer(read)
-            return
-        waiting.add(count)
-        delayed = DelayedFetch(
-            request,
-            read,
-            reader=context.reader,
-            replicas=context.replicas,
-            scheduler=context.scheduler,
-            finish=self._finish,
-            gone=self._gone,
-            on_left=lambda: waiting.add(-count),
-        )
-        if request.replica_id >= 0:
-            context.follower_waits.add(request.replica_id, delayed)
 
     def _finish(self, read: FetchRead | None) -> None:
         """The wait is over."""
@@ -157,7 +150,7 @@ class _Answering:
         elif len(self.request.partitions) > FEW_PARTITIONS:
             self.call.run(self._read_and_answer())
         else:
-            self._answer(self.context.reader.read(self.request))
+            self._answer(self.handler.reader.read(self.request))
 
     def _read_and_answer(self) -> Steps:
         read = FetchRead(self.request.max_bytes)
@@ -167,18 +160,18 @@ class _Answering:
     def _read(self, read: FetchRead) -> Steps:
         request = self.request
         for some in _few_each(request.partitions):
-            self.context.reader.read_more(request, some, read)
+            self.handler.reader.read_more(request, some, read)
             yield None
 
     def _answer(self, read: FetchRead) -> None:
         if len(self.request.partitions) > FEW_PARTITIONS:
             self._answer_many(read)
         else:
-            self.context.cold_reads.answer(self.request, read, self._send, self._gone)
+            self.handler.cold_reads.answer(self.request, read, self._send, self._gone)
 
     def _answer_many(self, read: FetchRead) -> None:
-        """Of many, only the first of those whose bytes must come from a disk are read again, and
-        the others of them are left to the client's next fetch."""
+        """Answer a fetch of many partitions. Where bytes must come from a disk, only the first few
+        partitions are read again; the others are left to the client's next fetch."""
         request = self.request
         missed = {partition.topic_partition for partition, _, _ in read.cold}
         cold = [
@@ -204,17 +197,17 @@ class _Answering:
                 read.partitions[place] = answer
             self._send(read)
 
-        self.context.cold_reads.answer(few, self.context.reader.read(few), send, self._gone)
+        self.handler.cold_reads.answer(few, self.handler.reader.read(few), send, self._gone)
 
     def _gone(self) -> bool:
         return self.call.exchange.closed
 
     def _send(self, read: FetchRead) -> None:
-        self.context.reader.note_sent(self.request, read.partitions)
+        self.handler.reader.note_sent(self.request, read.partitions)
         by_id = self.call.version >= FIRST_WITH_TOPIC_IDS
         answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
         response = self.fetch.response(answers)
         if self.call.version >= FIRST_WITH_NODES and read.failed:
-            nodes = nodes_of(self.context.metadata, response.partitions)
+            nodes = nodes_of(self.handler.metadata, response.partitions)
             response = response._replace(nodes=nodes)
         self.call.respond(response)

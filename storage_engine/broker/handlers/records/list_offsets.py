@@ -1,15 +1,16 @@
 """ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
 
-Rule: consumers never hear of an offset above the high watermark, those with read_committed of none
-above the last stable offset, and a fresh leader whose high watermark has not reached its epoch's
-start says so instead of going back (KIP-207). Source: R-LOG11, KIP-98.
+Rule: a consumer gets no offset above the high watermark, one with read_committed none above the
+last stable offset. A fresh leader whose high watermark has not reached the start of its epoch
+answers with an error, so that no consumer goes back (KIP-207). Source: R-LOG11, KIP-98.
 """
 
 from collections.abc import Generator
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import READ_COMMITTED
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -29,7 +30,9 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
 
 
-def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> Steps:
+def handle(
+    replicas: ReplicaManager, call: ApiCall[ListOffsetsResponse], request: ListOffsetsRequest
+) -> Steps:
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for wanted in request.partitions:
@@ -39,25 +42,28 @@ def handle(context: BrokerContext, call: Call, request: ListOffsetsRequest) -> S
     answers: list[ListOffsetsPartitionResponse] = []
     for wanted in request.partitions:
         if (wanted.topic, wanted.partition) in twice:
-            # As Kafka has it: a partition has one time a request.
+            # A partition may be named once in a request, as in Kafka.
             code = int(ErrorCode.INVALID_REQUEST)
             answers.append(ListOffsetsPartitionResponse(wanted.topic, wanted.partition, code))
         else:
-            answers.append((yield from _answer(context, call, request, wanted)))
+            answers.append((yield from _answer(replicas, call.version, request, wanted)))
         yield None
     call.respond(ListOffsetsResponse(answers))
 
 
 def _answer(
-    context: BrokerContext, call: Call, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+    replicas: ReplicaManager,
+    version: int,
+    request: ListOffsetsRequest,
+    wanted: ListOffsetsPartition,
 ) -> Generator[Any, Any, ListOffsetsPartitionResponse]:
     tp = TopicPartition(wanted.topic, wanted.partition)
     try:
-        partition = context.replicas.leader(tp, wanted.current_leader_epoch)
+        partition = replicas.leader(tp, wanted.current_leader_epoch)
         epoch = partition.leader_epoch
-        offset, timestamp = yield from _look_up(partition, wanted.timestamp, request, call.version)
+        offset, timestamp = yield from _look_up(partition, wanted.timestamp, request, version)
         # Another may lead it since the search has begun.
-        partition = context.replicas.leader(tp, epoch)
+        partition = replicas.leader(tp, epoch)
     except KafkaError as failure:
         return ListOffsetsPartitionResponse(wanted.topic, wanted.partition, int(failure.code))
     return ListOffsetsPartitionResponse(
@@ -68,7 +74,7 @@ def _answer(
 def _look_up(
     partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
 ) -> Generator[Any, Any, tuple[int, int]]:
-    """(offset, timestamp); (-1, -1) where no record is that young."""
+    """(offset, timestamp); (-1, -1) where no record is young enough."""
     log = partition.log
     if timestamp == EARLIEST:
         return log.log_start_offset, -1

@@ -3,32 +3,40 @@ R-REP8."""
 
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from storage_engine.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 
 _TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+def handle(
+    replicas: ReplicaManager,
+    call: ApiCall[OffsetForLeaderEpochResponse],
+    request: OffsetForLeaderEpochRequest,
+) -> Steps:
     topics = []
     for topic in request.topics:
         rows = []
         for item in topic.partitions:
-            rows.append(_answer(context, topic.topic, item))
+            rows.append(_answer(replicas, topic.topic, item))
             yield None
         topics.append(_TopicResult(topic=topic.topic, partitions=rows))
         yield None
     call.respond(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _answer(context: BrokerContext, topic: str, item: Any) -> Any:
+def _answer(replicas: ReplicaManager, topic: str, item: Any) -> Any:
     code, epoch, end_offset = 0, -1, -1
     try:
         tp = TopicPartition(topic, item.partition)
-        partition = context.replicas.leader(tp, item.current_leader_epoch)
+        partition = replicas.leader(tp, item.current_leader_epoch)
         epoch, end_offset = partition.log.reads.end_offset_for_epoch(item.leader_epoch)
     except KafkaError as failure:
         code = int(failure.code)

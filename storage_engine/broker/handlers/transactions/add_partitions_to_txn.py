@@ -1,13 +1,16 @@
 """AddPartitionsToTxn: producers (versions 0-3), and leaders that verify or enlist (4 and 5).
 
-Rule: partitions that don't exist are told so, and the others of the transaction are not attempted
-then. Source: KIP-98, KIP-890.
+Rule: a partition that doesn't exist is answered with an error, and then the others of the
+transaction are not attempted. Source: KIP-98, KIP-890.
 """
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.partition_requests import (
@@ -19,7 +22,11 @@ from storage_engine.broker.transactions.partition_requests import (
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
+from storage_engine.core.ports import Clock
+from storage_engine.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 
 FIRST_VERSION_BETWEEN_BROKERS = 4
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
@@ -28,76 +35,85 @@ FIRST_VERSION_WITH_ABORTABLE = 5
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
-    if call.version >= FIRST_VERSION_BETWEEN_BROKERS:
-        yield from _handle_leaders(context, call, request)
-        return
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnHandler:
+    """Answers AddPartitionsToTxn."""
 
-    def respond(outcomes: Outcomes) -> Steps:
-        topic_class = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-        rows = yield from _rows(topic_class, outcomes, call.version)
-        call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
+    coordinators: TransactionCoordinators
+    metadata: MetadataCache
+    clock: Clock
 
-    def on_outcomes(outcomes: Outcomes) -> None:
-        call.run(respond(outcomes))
+    def handle(
+        self, call: ApiCall[AddPartitionsToTxnResponse], request: AddPartitionsToTxnRequest
+    ) -> Steps:
+        if call.version >= FIRST_VERSION_BETWEEN_BROKERS:
+            yield from self._handle_leaders(call, request)
+            return
 
-    partitions = []
-    refused: Outcomes = {}
-    for topic in request.v3_and_below_topics:
-        for number in topic.partitions:
-            tp = TopicPartition(topic.name, number)
-            partitions.append(tp)
-            refused.update(_refused(context, [tp]))
-            yield None
-    if refused:
-        yield from respond(not_attempted(partitions, refused))
-        return
-    enlist(
-        context.coordinators,
-        request.v3_and_below_transactional_id,
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
-        partitions,
-        context.clock,
-        on_outcomes,
-    )
+        def respond(outcomes: Outcomes) -> Steps:
+            topic_class = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+            rows = yield from _rows(topic_class, outcomes, call.version)
+            call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
 
+        def on_outcomes(outcomes: Outcomes) -> None:
+            call.run(respond(outcomes))
 
-def _handle_leaders(context: BrokerContext, call: Call, request: Any) -> Steps:
-    def respond(outcomes: list[Outcomes]) -> Steps:
-        results = []
-        for transaction, each in zip(request.transactions, outcomes, strict=True):
-            topic_class = _Result.AddPartitionsToTxnTopicResult
-            rows = yield from _rows(topic_class, each, call.version)
-            results.append(
-                _Result(transactional_id=transaction.transactional_id, topic_results=rows)
-            )
-            yield None
-        call.respond(AddPartitionsToTxnResponse(results_by_transaction=results))
+        partitions = []
+        refused: Outcomes = {}
+        for topic in request.v3_and_below_topics:
+            for number in topic.partitions:
+                tp = TopicPartition(topic.name, number)
+                partitions.append(tp)
+                refused.update(self._refused([tp]))
+                yield None
+        if refused:
+            yield from respond(not_attempted(partitions, refused))
+            return
+        enlist(
+            self.coordinators,
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            partitions,
+            self.clock,
+            on_outcomes,
+        )
 
-    def on_outcomes(outcomes: list[Outcomes]) -> None:
-        call.run(respond(outcomes))
+    def _handle_leaders(
+        self, call: ApiCall[AddPartitionsToTxnResponse], request: AddPartitionsToTxnRequest
+    ) -> Steps:
+        def respond(outcomes: list[Outcomes]) -> Steps:
+            results = []
+            for transaction, each in zip(request.transactions, outcomes, strict=True):
+                topic_class = _Result.AddPartitionsToTxnTopicResult
+                rows = yield from _rows(topic_class, each, call.version)
+                results.append(
+                    _Result(transactional_id=transaction.transactional_id, topic_results=rows)
+                )
+                yield None
+            call.respond(AddPartitionsToTxnResponse(results_by_transaction=results))
 
-    return answer_leaders(
-        context.coordinators,
-        request.transactions,
-        context.clock,
-        on_outcomes,
-        refused=lambda partitions: _refused(context, partitions, offsets=True),
-    )
+        def on_outcomes(outcomes: list[Outcomes]) -> None:
+            call.run(respond(outcomes))
 
+        return answer_leaders(
+            self.coordinators,
+            request.transactions,
+            self.clock,
+            on_outcomes,
+            refused=lambda partitions: self._refused(partitions, offsets=True),
+        )
 
-def _refused(
-    context: BrokerContext, partitions: list[TopicPartition], *, offsets: bool = False
-) -> Outcomes:
-    """Those that no transaction can write to. `offsets`: groups' coordinators enlist theirs."""
-    refused = {}
-    for tp in partitions:
-        if tp.topic in INTERNAL_TOPICS and not (offsets and tp.topic == GROUP_OFFSETS_TOPIC):
-            refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif tp.partition not in (context.metadata.partitions(tp.topic) or {}):
-            refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
+    def _refused(self, partitions: list[TopicPartition], *, offsets: bool = False) -> Outcomes:
+        """Those that no transaction can write to, with why. `offsets`: partitions of the offsets
+        topic are let through, since the coordinators of groups enlist them."""
+        refused = {}
+        for tp in partitions:
+            if tp.topic in INTERNAL_TOPICS and not (offsets and tp.topic == GROUP_OFFSETS_TOPIC):
+                refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif tp.partition not in (self.metadata.partitions(tp.topic) or {}):
+                refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
 
 
 def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> Generator[None, Any, list[Any]]:
@@ -106,9 +122,9 @@ def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> Generator[None,
         yield None
         if version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
             code = ErrorCode.TRANSACTION_ABORTABLE
-        told = code_for(code, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        number = code_for(code, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         row = topic_class.AddPartitionsToTxnPartitionResult(
-            partition_index=tp.partition, partition_error_code=told
+            partition_index=tp.partition, partition_error_code=number
         )
         by_topic.setdefault(tp.topic, []).append(row)
     return [topic_class(name=topic, results_by_partition=rows) for topic, rows in by_topic.items()]

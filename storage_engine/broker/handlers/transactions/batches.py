@@ -1,16 +1,20 @@
 """JoinBatch, CommitBatch, BatchHeartbeat and AbortMembers: micro-batches of the exactly-once sink,
 at the coordinator of the sink id.
 
-Rule: what a request means is decided by the core alone (`core.batch_commits`); here it only gets a
-producer id that is used once, and its answer; and rows that are dropped are told in the log.
+Rule: the core alone decides what a request means (`core.transactions.batch_commits`). A handler
+only brings a producer id that is used once, answers, and logs the rows that are dropped.
 Source: R-SPARK2.
 """
 
 import logging
+from dataclasses import dataclass
 
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.runner import EventOf, OnAnswer
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.single_use import single_use
 from storage_engine.core.transactions.sink_names import (
     FORMER_SEQUENCE,
@@ -20,11 +24,12 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    Answer,
     CommitBatch,
     CommittedBatch,
+    Event,
     Heartbeat,
     JoinBatch,
+    TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_fields import (
@@ -41,133 +46,158 @@ from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchR
 log = logging.getLogger(__name__)
 
 
-def join_batch(context: BrokerContext, call: Call, request: JoinBatchRequest) -> None:
-    def on_id(producer_id: int, code: ErrorCode) -> None:
-        if code is not ErrorCode.NONE:
-            respond(Answer(request=0, error=code))
-            return
-        _ask(
-            context,
-            request.sink,
-            lambda number: JoinBatch(
-                request=number,
-                sink=request.sink,
-                query=request.query,
-                batch=request.batch,
-                timeout_ms=request.timeout_ms,
-                now_ms=context.clock.monotonic_ms(),
-                fresh_producer_id=single_use(producer_id),
-                owner=request.owner,
-                run=request.run,
-            ),
-            respond,
-        )
-
-    def respond(answer: Answer) -> None:
-        code = answer.error
-        if code is ErrorCode.NONE:
-            log.debug(
-                "joined sink=%s query=%s batch=%d nonce=%s producer_id=%d",
-                request.sink, request.query, request.batch, request.nonce, answer.producer_id,
-            )  # fmt: skip
-        call.respond(
-            JoinBatchResponse(
-                error_code=int(code),
-                error_message=_text(request, answer),
-                producer_id=answer.producer_id,
-                producer_epoch=answer.producer_epoch,
-                origins=answer.origins,
-                committed=_told(answer.committed),
-            )
-        )
-
-    problem = _problem(request, request.batch) or _name_problem(request, call.version)
-    if problem is not None:
-        call.respond(JoinBatchResponse(error_code=_INVALID, error_message=problem))
-        return
-    # Else each question to the wrong broker would cost a producer id.
-    refusal = context.coordinators.coordinator_of(member_transactional_id(request.sink))
-    if isinstance(refusal, ErrorCode):
-        respond(Answer(request=0, error=refusal))
-    else:
-        context.producer_ids.allocate(on_id)
-
-
-def commit_batch(context: BrokerContext, call: Call, request: CommitBatchRequest) -> None:
-    def event_of(number: int) -> CommitBatch:
-        return CommitBatch(
-            request=number,
-            sink=request.sink,
-            query=request.query,
-            batch=request.batch,
-            members=request.members,
-            drained=request.drained,
-            now_ms=context.clock.wall_ms(),
-            origins=request.origins,
-            owner=request.owner,
-            run=request.run,
-            rows=_rows_of(request),
-        )
-
-    def respond(answer: Answer) -> None:
-        _log_dropped(request, answer)
-        call.respond(
-            CommitBatchResponse(
-                error_code=int(answer.error),
-                error_message=_text(request, answer),
-                committed=_told(answer.committed),
-            )
-        )
-
-    problem = _problem(request, request.batch) or _name_problem(request, call.version)
-    if problem is not None:
-        call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
-    else:
-        _ask(context, request.sink, event_of, respond)
-
-
-def heartbeat(context: BrokerContext, call: Call, request: BatchHeartbeatRequest) -> None:
-    _answer_outcome(
-        context,
-        call,
-        request,
-        lambda number: Heartbeat(
-            request=number,
-            sink=request.sink,
-            query=request.query,
-            batch=request.batch,
-            now_ms=context.clock.monotonic_ms(),
-        ),
-        request.batch,
-    )
-
-
-def abort_members(context: BrokerContext, call: Call, request: AbortMembersRequest) -> None:
-    _answer_outcome(
-        context,
-        call,
-        request,
-        lambda number: AbortMembers(
-            request=number, sink=request.sink, query=request.query, members=request.members
-        ),
-    )
-
-
 _INVALID = int(ErrorCode.INVALID_REQUEST)
 
 MOST_NAME_LENGTH = 1_000
-"""Of an owner and of a part: both are kept as long as the sink is."""
+"""The longest name of an owner or a part: both are kept as long as the sink is."""
 
 MOST_NAME_BYTES = 32_000
-"""Of each name that gets into the coordinator's log, whose strings have 32,767 bytes at most; that
-of a sink with a prefix."""
+"""The longest name that gets into the coordinator's log, whose strings have 32,767 bytes at most; a
+sink's name gets a prefix there."""
 
 _Named = JoinBatchRequest | CommitBatchRequest
 _Request = BatchHeartbeatRequest | AbortMembersRequest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkBatchHandlers:
+    """Answers the requests about micro-batches."""
+
+    coordinators: TransactionCoordinators
+    producer_ids: ProducerIds
+    clock: Clock
+
+    def join_batch(self, call: ApiCall[JoinBatchResponse], request: JoinBatchRequest) -> None:
+        def on_id(producer_id: int, code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                respond(TransactionAnswer(request=0, error=code))
+                return
+            self._ask(
+                request.sink,
+                lambda number: JoinBatch(
+                    request=number,
+                    sink=request.sink,
+                    query=request.query,
+                    batch=request.batch,
+                    timeout_ms=request.timeout_ms,
+                    now_ms=self.clock.monotonic_ms(),
+                    fresh_producer_id=single_use(producer_id),
+                    owner=request.owner,
+                    run=request.run,
+                ),
+                respond,
+            )
+
+        def respond(answer: TransactionAnswer) -> None:
+            code = answer.error
+            if code is ErrorCode.NONE:
+                log.debug(
+                    "joined sink=%s query=%s batch=%d nonce=%s producer_id=%d",
+                    request.sink, request.query, request.batch, request.nonce, answer.producer_id,
+                )  # fmt: skip
+            call.respond(
+                JoinBatchResponse(
+                    error_code=int(code),
+                    error_message=_text(request, answer),
+                    producer_id=answer.producer_id,
+                    producer_epoch=answer.producer_epoch,
+                    origins=answer.origins,
+                    committed=_committed(answer.committed),
+                )
+            )
+
+        problem = _problem(request, request.batch) or _name_problem(request, call.version)
+        if problem is not None:
+            call.respond(JoinBatchResponse(error_code=_INVALID, error_message=problem))
+            return
+        # Otherwise each request to the wrong broker would cost a producer id.
+        refusal = self.coordinators.coordinator_of(member_transactional_id(request.sink))
+        if isinstance(refusal, ErrorCode):
+            respond(TransactionAnswer(request=0, error=refusal))
+        else:
+            self.producer_ids.allocate(on_id)
+
+    def commit_batch(self, call: ApiCall[CommitBatchResponse], request: CommitBatchRequest) -> None:
+        def event_of(number: int) -> CommitBatch:
+            return CommitBatch(
+                request=number,
+                sink=request.sink,
+                query=request.query,
+                batch=request.batch,
+                members=request.members,
+                drained=request.drained,
+                now_ms=self.clock.wall_ms(),
+                origins=request.origins,
+                owner=request.owner,
+                run=request.run,
+                rows=_rows_of(request),
+            )
+
+        def respond(answer: TransactionAnswer) -> None:
+            _log_dropped(request, answer)
+            call.respond(
+                CommitBatchResponse(
+                    error_code=int(answer.error),
+                    error_message=_text(request, answer),
+                    committed=_committed(answer.committed),
+                )
+            )
+
+        problem = _problem(request, request.batch) or _name_problem(request, call.version)
+        if problem is not None:
+            call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
+        else:
+            self._ask(request.sink, event_of, respond)
+
+    def heartbeat(self, call: ApiCall[BatchResponse], request: BatchHeartbeatRequest) -> None:
+        self._answer_outcome(
+            call,
+            request,
+            lambda number: Heartbeat(
+                request=number,
+                sink=request.sink,
+                query=request.query,
+                batch=request.batch,
+                now_ms=self.clock.monotonic_ms(),
+            ),
+            request.batch,
+        )
+
+    def abort_members(self, call: ApiCall[BatchResponse], request: AbortMembersRequest) -> None:
+        self._answer_outcome(
+            call,
+            request,
+            lambda number: AbortMembers(
+                request=number, sink=request.sink, query=request.query, members=request.members
+            ),
+        )
+
+    def _answer_outcome(
+        self,
+        call: ApiCall[BatchResponse],
+        request: _Request,
+        event_of: EventOf[Event],
+        batch: int = 0,
+    ) -> None:
+        def respond(answer: TransactionAnswer) -> None:
+            code = answer.error
+            text = None if code is ErrorCode.NONE else code.meaning
+            call.respond(BatchResponse(error_code=int(code), error_message=text))
+
+        problem = _problem(request, batch)
+        if problem is not None:
+            call.respond(BatchResponse(error_code=_INVALID, error_message=problem))
+        else:
+            self._ask(request.sink, event_of, respond)
+
+    def _ask(
+        self, sink: str, event_of: EventOf[Event], on_answer: OnAnswer[TransactionAnswer]
+    ) -> None:
+        self.coordinators.request(member_transactional_id(sink), event_of, on_answer)
+
+
 def _problem(request: _Named | _Request, batch: int) -> str | None:
-    """Why there can be no such batch."""
+    """Why there can be no such batch; None if there can."""
     if not request.sink or not request.query:
         return "a sink and a query need a name"
     if batch < 0:
@@ -182,7 +212,7 @@ def _problem(request: _Named | _Request, batch: int) -> str | None:
 
 
 def _names(request: _Named | _Request) -> set[str]:
-    """All that the coordinator writes down."""
+    """All names that the coordinator writes down."""
     names = {request.sink, request.query}
     if isinstance(request, _Named):
         names.add(request.owner)
@@ -192,7 +222,7 @@ def _names(request: _Named | _Request) -> set[str]:
 
 
 def _name_problem(request: _Named, version: int) -> str | None:
-    """Why nobody may write under that name."""
+    """Why nobody may write under that name; None if one may."""
     if request.query == FORMER_SEQUENCE or (
         request.query.startswith(NAMED_PREFIX) and version < FIRST_WITH_RUNS
     ):
@@ -211,8 +241,8 @@ def _name_problem(request: _Named, version: int) -> str | None:
     return None
 
 
-def _text(request: _Named, answer: Answer) -> str | None:
-    """What is wrong, with its name; None when nothing is."""
+def _text(request: _Named, answer: TransactionAnswer) -> str | None:
+    """What is wrong, with the names concerned; None when nothing is."""
     code = answer.error
     if code is ErrorCode.NONE:
         return None
@@ -224,14 +254,14 @@ def _text(request: _Named, answer: Answer) -> str | None:
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
 
 
-def _told(committed: CommittedBatch | None) -> CommittedBy:
+def _committed(committed: CommittedBatch | None) -> CommittedBy:
     if committed is None:
         return UNKNOWN_COMMITTER
     return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)
 
 
-def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
-    """Rows that tasks had, and that are not written by this commit."""
+def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None:
+    """Log the rows that tasks had and this commit does not write."""
     by = answer.committed
     # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.
     is_own = by is not None and by.winner in {producer_id for producer_id, _ in request.members}
@@ -258,8 +288,8 @@ def _log_dropped(request: CommitBatchRequest, answer: Answer) -> None:
 
 
 def _rows_of(request: CommitBatchRequest) -> int:
-    """All that the tasks had, also those that the sink has by origin: a replay has as many, however
-    many of them are written. UNKNOWN_ROWS where that was not told."""
+    """How many rows the tasks had, with those that the sink has by origin: a replay has as many,
+    however many of them are written. UNKNOWN_ROWS where the request does not say."""
     if request.rows == UNKNOWN_ROWS:
         return UNKNOWN_ROWS
     if request.dropped == UNKNOWN_ROWS:
@@ -270,22 +300,3 @@ def _rows_of(request: CommitBatchRequest) -> int:
 
 def _count(rows: int) -> str:
     return "unknown" if rows == UNKNOWN_ROWS else str(rows)
-
-
-def _answer_outcome(
-    context: BrokerContext, call: Call, request: _Request, event_of: EventOf, batch: int = 0
-) -> None:
-    def respond(answer: Answer) -> None:
-        code = answer.error
-        text = None if code is ErrorCode.NONE else code.meaning
-        call.respond(BatchResponse(error_code=int(code), error_message=text))
-
-    problem = _problem(request, batch)
-    if problem is not None:
-        call.respond(BatchResponse(error_code=_INVALID, error_message=problem))
-    else:
-        _ask(context, request.sink, event_of, respond)
-
-
-def _ask(context: BrokerContext, sink: str, event_of: EventOf, on_answer: OnAnswer) -> None:
-    context.coordinators.request(member_transactional_id(sink), event_of, on_answer)

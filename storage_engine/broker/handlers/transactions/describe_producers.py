@@ -4,40 +4,48 @@ transaction that hangs is found. Source: KIP-664."""
 from collections.abc import Generator
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import ProducerEntry
-from storage_engine.protocol.apis.describe_producers import DescribeProducersResponse
+from storage_engine.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 
 NOT_KNOWN = -1
-"""A sequence, time or offset that there is none of."""
+"""Stands for a sequence, time or offset that does not exist."""
 
 _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
+def handle(
+    replicas: ReplicaManager,
+    call: ApiCall[DescribeProducersResponse],
+    request: DescribeProducersRequest,
+) -> Steps:
     topics = []
     described: set[TopicPartition] = set()
     for topic in request.topics:
         rows = []
         for number in topic.partition_indexes:
             tp = TopicPartition(topic.name, number)
-            # What is named twice is told once: a partition may have many producers.
+            # Each partition once: it may have many producers.
             if tp not in described:
                 described.add(tp)
-                rows.append((yield from _described(context, tp)))
+                rows.append((yield from _described(replicas, tp)))
             yield None
         topics.append(_Topic(name=topic.name, partitions=rows))
         yield None
     call.respond(DescribeProducersResponse(topics=topics))
 
 
-def _described(context: BrokerContext, tp: TopicPartition) -> Generator[None, Any, Any]:
+def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, Any, Any]:
     try:
-        known = context.replicas.leader(tp).log.producer_state
+        known = replicas.leader(tp).log.producer_state
     except KafkaError as failure:
         return _Partition(
             partition_index=tp.partition,

@@ -1,14 +1,16 @@
 """DescribeTransactions and ListTransactions: what the coordinators on this broker know.
 
-Rule: nothing is told by a coordinator that is still loading. The members of sinks have no
-transactional id of their own, and are not among these. Source: KIP-664.
+Rule: a coordinator that is still loading answers nothing. The members of sinks have no
+transactional id of their own, and are not listed. Source: KIP-664.
 """
 
 from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -16,8 +18,15 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionRecord,
     TransactionState,
 )
-from storage_engine.protocol.apis.describe_transactions import DescribeTransactionsResponse
-from storage_engine.protocol.apis.list_transactions import ListTransactionsResponse
+from storage_engine.core.transactions.transactions import TransactionCoordinator
+from storage_engine.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from storage_engine.protocol.apis.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 
 STATE_NAMES = {
     TransactionState.EMPTY: "Empty",
@@ -32,22 +41,27 @@ _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
 
 
-def describe(context: BrokerContext, call: Call, request: Any) -> Steps:
+def describe(
+    coordinators: TransactionCoordinators,
+    call: ApiCall[DescribeTransactionsResponse],
+    request: DescribeTransactionsRequest,
+) -> Steps:
     rows = []
     # Each once: a transaction may have many partitions.
     for name in dict.fromkeys(request.transactional_ids):
-        rows.append(_described(context, name))
+        rows.append(_described(coordinators, name))
         yield None
     call.respond(DescribeTransactionsResponse(transaction_states=rows))
 
 
-def _described(context: BrokerContext, name: str) -> Any:
-    found = context.coordinators.coordinator_of(name)
+def _described(coordinators: TransactionCoordinators, name: str) -> Any:
+    found = coordinators.coordinator_of(name)
     record: TransactionRecord | None = None
     code = ErrorCode.NONE
     if isinstance(found, ErrorCode):
         code = found
     else:
+        assert isinstance(found, TransactionCoordinator)
         record = found.producers.get(name)
         if record is None:
             code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -80,11 +94,16 @@ def _described(context: BrokerContext, name: str) -> Any:
     )
 
 
-def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
+def list_all(
+    coordinators: TransactionCoordinators,
+    clock: Clock,
+    call: ApiCall[ListTransactionsResponse],
+    request: ListTransactionsRequest,
+) -> Steps:
     wanted = set(request.state_filters)
     unknown = sorted(wanted - set(STATE_NAMES.values()))
-    coordinators = [each for each in context.coordinators if each is not None]
-    if len(coordinators) < len(list(context.coordinators)):
+    loaded = [each for each in coordinators if isinstance(each, TransactionCoordinator)]
+    if len(loaded) < len(list(coordinators)):
         code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         call.respond(
             ListTransactionsResponse(
@@ -93,9 +112,9 @@ def list_all(context: BrokerContext, call: Call, request: Any) -> Steps:
         )
         return
     producers = set(request.producer_id_filters)
-    oldest_start_ms = context.clock.wall_ms() - (request.duration_filter or NO_TIME)
+    oldest_start_ms = clock.wall_ms() - (request.duration_filter or NO_TIME)
     # A copy: ids may come and go while others have their turn.
-    known = [entry for coordinator in coordinators for entry in coordinator.producers]
+    known = [entry for coordinator in loaded for entry in coordinator.producers]
     rows = []
     for name, record in known:
         yield None

@@ -4,21 +4,28 @@ Rule: it is answered when the decision can't be lost; with version 5 the produce
 another epoch (KIP-890). Source: KIP-98.
 """
 
-from typing import Any
-
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions.transaction_events import Answer, EndTransaction
+from storage_engine.core.ports import Clock
+from storage_engine.core.transactions.transaction_events import EndTransaction, TransactionAnswer
 from storage_engine.core.transactions.transaction_state import NO_PRODUCER_ID
-from storage_engine.protocol.apis.end_txn import EndTxnResponse
+from storage_engine.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_WITH_EPOCH_BUMP = 5
 
 
-def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
-    def respond(answer: Answer) -> None:
+def handle(
+    coordinators: TransactionCoordinators,
+    producer_ids: ProducerIds,
+    clock: Clock,
+    call: ApiCall[EndTxnResponse],
+    request: EndTxnRequest,
+) -> None:
+    def respond(answer: TransactionAnswer) -> None:
         code = code_for(answer.error, call.version, FIRST_VERSION_WITH_PRODUCER_FENCED)
         call.respond(
             EndTxnResponse(
@@ -29,7 +36,7 @@ def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
         )
 
     def end(fresh_producer_id: int) -> None:
-        context.coordinators.request(
+        coordinators.request(
             request.transactional_id,
             lambda number: EndTransaction(
                 request=number,
@@ -37,7 +44,7 @@ def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
                 commits=request.committed,
-                now_ms=context.clock.wall_ms(),
+                now_ms=clock.wall_ms(),
                 fresh_producer_id=fresh_producer_id,
                 bumps_epoch=call.version >= FIRST_VERSION_WITH_EPOCH_BUMP,
             ),
@@ -48,10 +55,10 @@ def end_txn(context: BrokerContext, call: Call, request: Any) -> None:
         if code is ErrorCode.NONE:
             end(producer_id)
         else:
-            respond(Answer(request=0, error=code))
+            respond(TransactionAnswer(request=0, error=code))
 
     if call.version >= FIRST_VERSION_WITH_EPOCH_BUMP:
-        # For the case that the epochs of the present one are used up.
-        context.producer_ids.allocate(on_id)
+        # It is needed if the epochs of the present one are used up.
+        producer_ids.allocate(on_id)
     else:
         end(NO_PRODUCER_ID)

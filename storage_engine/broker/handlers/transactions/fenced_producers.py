@@ -1,4 +1,4 @@
-"""How producers hear that a newer one has taken over: with a code that their version knows."""
+"""The error of a producer that a newer one has replaced, as its version of a request knows it."""
 
 from storage_engine.core.errors import ErrorCode
 

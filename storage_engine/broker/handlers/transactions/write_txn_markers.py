@@ -1,9 +1,10 @@
 """WriteTxnMarkers: a coordinator has this broker write the ends of transactions to partitions that
 it leads.
 
-Rule: the epoch of a coordinator is the leader epoch of its partition of the state topic, as the
-controller has told it. A marker of a higher one is refused: a log remembers the highest epoch that
-it has seen of a producer's coordinators, and would refuse the true coordinator ever after.
+Rule: the epoch of a coordinator is the leader epoch of its partition of the state topic, as this
+broker has it from the controller. A marker of a higher one is refused: a log remembers the highest
+epoch that it has seen of a producer's coordinators, and would refuse the true coordinator ever
+after.
 
 A marker that is named twice is written once. All of one partition are written in one step, as their
 order matters there. Source: KIP-98.
@@ -11,25 +12,34 @@ order matters there. Source: KIP-98.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
-from storage_engine.broker.handlers.context import BrokerContext, Call
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.marker_messages import (
     response_of_codes,
     targets_of_request,
 )
-from storage_engine.broker.transactions.marker_writes import MarkerTarget
+from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.protocol.apis.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 MARKERS_PER_STEP = 50
-"""Each is an append, of some 20 microseconds."""
+"""Each is an append, which takes some 20 microseconds."""
 
 
-def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
-    newest = _newest_epoch(context)
+def handle(
+    marker_writes: MarkerWrites,
+    metadata: MetadataCache,
+    call: ApiCall[WriteTxnMarkersResponse],
+    request: WriteTxnMarkersRequest,
+) -> Steps:
+    newest = _newest_epoch(metadata)
     by_partition: dict[TopicPartition, dict[MarkerTarget, None]] = {}
     unknown: dict[MarkerTarget, None] = {}
     for target in targets_of_request(request):
@@ -56,14 +66,14 @@ def handle(context: BrokerContext, call: Call, request: Any) -> Steps:
 
     for targets in _groups(by_partition):
         left += 1
-        context.marker_writes.write(targets, partial(note, targets))
+        marker_writes.write(targets, partial(note, targets))
         yield None
     # A true coordinator, of whose election this broker has yet to hear, sends them again.
     note(list(unknown), [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(unknown))
 
 
-def _newest_epoch(context: BrokerContext) -> int:
-    partitions = context.metadata.partitions(TRANSACTION_STATE_TOPIC) or {}
+def _newest_epoch(metadata: MetadataCache) -> int:
+    partitions = metadata.partitions(TRANSACTION_STATE_TOPIC) or {}
     return max((each.leader_epoch for each in partitions.values()), default=-1)
 
 

@@ -17,13 +17,13 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import AnyApi
 
 KIO_OLDEST = {0: 3}
 """Kafka 4 dropped the oldest versions, and kio has only what Kafka 4 has: Produce from 3."""
 
 
-def versions_in_kio(spec: ApiSpec) -> range:
+def versions_in_kio(spec: AnyApi) -> range:
     return range(max(spec.min_version, KIO_OLDEST.get(spec.key, 0)), spec.max_version + 1)
 
 

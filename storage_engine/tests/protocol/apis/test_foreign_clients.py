@@ -22,7 +22,7 @@ from storage_engine.protocol.apis import (
 from storage_engine.protocol.apis.find_coordinator import API as FIND_COORDINATOR
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.registry import SERVED_RANGES
-from storage_engine.protocol.apis.spec import ApiSpec, VersionRange, newest_common_version
+from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -215,7 +215,7 @@ class Peer:
         self._stream.close()
         self._socket.close()
 
-    def ask(self, spec: ApiSpec, version: int, request: Any) -> Any:
+    def ask(self, spec: AnyApi, version: int, request: Any) -> Any:
         self._correlation_id += 1
         frame = encode_request_frame(spec, version, self._correlation_id, "ours", request)
         self._socket.sendall(joined(frame))
@@ -240,7 +240,7 @@ def test_a_foreign_server_answers_every_version_that_it_shares_with_us() -> None
         answer = peer.ask(api_versions.API, version, software)
         served = answer.ranges() or served
 
-    def shared(spec: ApiSpec) -> range:
+    def shared(spec: AnyApi) -> range:
         newest = newest_common_version(spec, served[spec.key])
         assert newest is not None
         return range(max(spec.min_version, served[spec.key][0]), newest + 1)

@@ -71,21 +71,26 @@ def told(outcome):
     return (type(outcome), str(outcome)) if isinstance(outcome, KafkaError) else outcome
 
 
-def run_of(log, appends):
-    copies = [memoryview(bytearray(each)) for each in appends]
-    return [
-        told(each) for each in log.leader_appends.append_run(copies, leader_epoch=3, now_ms=NOW_MS)
-    ]
+def one_by_one(log, appends):
+    """One by one."""
+    return [outcome_of(log, memoryview(bytearray(each))) for each in appends]
 
 
-def columns_or_run_of(log, appends):
+def outcome_of(log, records):
+    try:
+        return log.leader_appends.append(records, leader_epoch=3, now_ms=NOW_MS)
+    except KafkaError as failure:
+        return told(failure)
+
+
+def columns_or_one_by_one(log, appends):
     """As a connection does it: in columns if that can be, else batch by batch."""
     columns = columns_of(appends) if appends else None
     if columns is None:
-        return run_of(log, appends)
+        return one_by_one(log, appends)
     offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     if offsets is None:
-        return run_of(log, appends)
+        return one_by_one(log, appends)
     assert len(offsets) == len(appends) + 1
     return [
         AppendResult(base, following - 1, following, -1, False, len(data))
@@ -196,38 +201,8 @@ def test_runs_in_columns_are_like_single_appends(runs, config):
         together = open_log(Path(folder, "together"), config)
         try:
             for appends in runs:
-                expected = [outcome for each in appends for outcome in run_of(alone, [each])]
-                assert columns_or_run_of(together, appends) == expected
-            assert state_of(together) == state_of(alone)
-        finally:
-            alone.close_without_flush()
-            together.close_without_flush()
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(
-    appends=APPENDS,
-    cuts=st.lists(st.integers(1, 12)),
-    config=st.sampled_from(
-        [
-            SMALL_INDEX,
-            LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_ms=1000),
-            LogConfig(segment_bytes=1500, message_timestamp_type="LogAppendTime"),
-            LogConfig(),
-        ]
-    ),
-)
-def test_runs_of_any_length_are_like_single_appends(appends, cuts, config):
-    with tempfile.TemporaryDirectory() as folder:
-        alone = open_log(Path(folder, "alone"), config)
-        together = open_log(Path(folder, "together"), config)
-        try:
-            expected = [outcome for each in appends for outcome in run_of(alone, [each])]
-            found, left = [], appends
-            for cut in [*cuts, len(appends)]:
-                found += run_of(together, left[:cut])
-                left = left[cut:]
-            assert found == expected
+                expected = [outcome for each in appends for outcome in one_by_one(alone, [each])]
+                assert columns_or_one_by_one(together, appends) == expected
             assert state_of(together) == state_of(alone)
         finally:
             alone.close_without_flush()
@@ -238,7 +213,7 @@ def test_runs_of_any_length_are_like_single_appends(appends, cuts, config):
 def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
     disk = CountingDisk()
     log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch(producer=(producer_id, 0, 0))])
+    one_by_one(log, [make_batch(producer=(producer_id, 0, 0))])
     appends = [
         make_batch(payload=bytes(number % 3), producer=(producer_id, 0, 1 + number))
         for number in range(20)
@@ -257,7 +232,7 @@ def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
 def test_a_failed_write_of_columns_leaves_the_log_as_it_was(tmp_path):
     disk = CountingDisk()
     log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch(producer=(7, 0, 0))])
+    one_by_one(log, [make_batch(producer=(7, 0, 0))])
     before = state_of(log)
     columns = columns_of([make_batch(producer=(7, 0, 1 + number)) for number in range(9)])
     disk.fails = disk.writes + 1
@@ -284,22 +259,11 @@ class CountingDisk(RealDisk):
         return RealDisk.pwrite(descriptor, data, position)
 
 
-def test_a_run_is_one_write(tmp_path):
-    disk = CountingDisk()
-    log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch()])
-    before = disk.writes
-    outcomes = run_of(log, [make_batch(payload=bytes([number])) for number in range(30)])
-    assert [outcome.base_offset for outcome in outcomes] == list(range(1, 31))
-    assert disk.writes == before + 1
-    log.close_without_flush()
-
-
 def test_a_segment_with_a_damaged_beginning_fails_each_append_of_a_run(tmp_path):
     config = LogConfig(index_interval_bytes=0)
     log = open_log(tmp_path, config)
     for _ in range(5):
-        run_of(log, [make_batch()])
+        one_by_one(log, [make_batch()])
     end = log.log_end_offset
     log.close()
     reopened = open_log(tmp_path, config, clean=True, recovery_point=end)
@@ -309,63 +273,8 @@ def test_a_segment_with_a_damaged_beginning_fails_each_append_of_a_run(tmp_path)
     columns = columns_of([make_batch(), make_batch()])
     with pytest.raises(CorruptRecordError):
         reopened.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
-    (alone,) = run_of(reopened, [make_batch()])
+    (alone,) = one_by_one(reopened, [make_batch()])
     assert alone[0] is CorruptRecordError
-    assert run_of(reopened, [make_batch(), make_batch()]) == [alone, alone]
+    assert one_by_one(reopened, [make_batch(), make_batch()]) == [alone, alone]
     assert reopened.log_end_offset == end
-    reopened.close_without_flush()
-
-
-def test_large_batches_are_not_copied_together(tmp_path):
-    disk = CountingDisk()
-    log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch()])
-    before = disk.writes
-    run_of(log, [make_batch(payload=bytes(40_000)) for _ in range(3)])
-    assert disk.writes == before + 3
-    log.close_without_flush()
-
-
-def test_an_idempotent_producer_in_order_is_one_write(tmp_path):
-    disk = CountingDisk()
-    log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch(producer=(7, 0, 0))])
-    before = disk.writes
-    run_of(log, [make_batch(producer=(7, 0, sequence)) for sequence in range(1, 20)])
-    assert disk.writes == before + 1
-    assert log.producer_state.get(7).batches[-1].last_sequence == 19
-    log.close_without_flush()
-
-
-@pytest.mark.parametrize("fails", range(2, 6))
-def test_what_a_failed_write_takes_down_can_be_sent_again(tmp_path, fails):
-    """Three writes: one batch (the segment is empty), a run, a run after a producer's gap."""
-    disk = CountingDisk()
-    log = open_log(tmp_path, LogConfig(), disk=disk)
-    run_of(log, [make_batch()])
-    disk.fails = disk.writes + fails - 1
-    appends = [
-        *[make_batch(producer=(7, 0, sequence)) for sequence in range(5)],
-        make_batch(producer=(7, 0, 3)),
-        *[make_batch(producer=(8, 0, sequence)) for sequence in range(5)],
-    ]
-    outcomes = run_of(log, appends)
-    stored = [outcome for outcome in outcomes if not isinstance(outcome[0], type)]
-    assert log.log_end_offset == 1 + len({outcome.base_offset for outcome in stored})
-    failed = [
-        each
-        for each, outcome in zip(appends, outcomes, strict=True)
-        if isinstance(outcome[0], type) and issubclass(outcome[0], LogStorageError)
-    ]
-    assert bool(failed) == (disk.writes >= disk.fails)
-    disk.fails = None
-    run_of(log, failed)
-    log.close_without_flush()
-    reopened = open_log(tmp_path, LogConfig())
-    headers = read_all(reopened)
-    assert [header.base_offset for header in headers] == list(range(11))
-    assert {(h.producer_id, h.base_sequence) for h in headers} == {
-        (-1, -1),
-        *((producer, sequence) for producer in (7, 8) for sequence in range(5)),
-    }
     reopened.close_without_flush()

@@ -1,0 +1,106 @@
+"""CreatePartitions: served by the controller.
+
+Rule: it is answered when all partitions have leaders, or when the client's time is over. Source:
+R-CTL6.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS, TopicAdmin
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.administration.topic_outcomes import (
+    TopicOutcome,
+    TopicOutcomes,
+    code_of,
+    duplicates,
+    text_of,
+)
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.controller.controller_only import acting_controller
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.control.cluster_state import TopicInfo
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.internal_topics import check_not_internal
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsHandler:
+    """Answers CreatePartitions."""
+
+    controller: ControllerRunner
+    topic_admin: TopicAdmin
+    scheduler: Scheduler
+
+    def handle(
+        self, call: ApiCall[CreatePartitionsResponse], request: CreatePartitionsRequest
+    ) -> Steps:
+        names = list(dict.fromkeys(topic.name for topic in request.topics))
+        twice = duplicates(topic.name for topic in request.topics)
+
+        def answer(outcomes: dict[str, TopicOutcome]) -> Steps:
+            results = []
+            for name in names:
+                result = CreatePartitionsResponse.CreatePartitionsTopicResult(
+                    name=name,
+                    error_code=code_of(outcomes.get(name)),
+                    error_message=text_of(outcomes.get(name)),
+                )
+                results.append(result)
+                yield None
+            call.respond(CreatePartitionsResponse(results=results))
+
+        waiting = TopicOutcomes(
+            names,
+            call=call,
+            timeout_ms=request.timeout_ms,
+            answer=answer,
+            controller=self.controller,
+            scheduler=self.scheduler,
+        )
+        room = MAX_PARTITIONS
+        for topic in request.topics:
+            yield None
+            try:
+                if topic.name in twice:
+                    raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
+                info = self._present(topic.name)
+                given = None
+                if topic.assignments is not None:
+                    given = [list(a.broker_ids) for a in topic.assignments]
+                grown = self.topic_admin.plan_growth(info, topic.count, given)
+                room -= topic.count - len(info.assignment)
+                if room < 0:
+                    raise KafkaError(
+                        f"more than {MAX_PARTITIONS} partitions in one request: add them in "
+                        "several",
+                        ErrorCode.POLICY_VIOLATION,
+                    )
+            except KafkaError as failure:
+                waiting.settle(topic.name, failure.as_outcome())
+                continue
+            if request.validate_only:
+                waiting.settle(topic.name, None)
+            else:
+                self._grow(grown, waiting)
+
+    def _present(self, name: Any) -> TopicInfo:
+        """The topic as it is. Raises KafkaError."""
+        acting = acting_controller(self.controller)
+        check_not_internal(name, "grow")
+        info = acting.core.topic(name)
+        if info is None or acting.core.is_deleting(name):
+            raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return info
+
+    def _grow(self, grown: TopicInfo, waiting: TopicOutcomes) -> None:
+        self.topic_admin.write_growth(
+            grown,
+            lambda failure: waiting.on_topic_written(grown, failure),
+            lambda: waiting.waits_for(grown.topic),
+        )

@@ -1,0 +1,121 @@
+"""CreateTopics: served by the controller.
+
+Rule: it is answered when all partitions have leaders, or when the client's time is over. Source:
+R-CTL6.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from storage_engine.broker.cluster.topic_admin import (
+    MAX_PARTITIONS,
+    NewTopic,
+    PlannedTopic,
+    TopicAdmin,
+)
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.administration.topic_outcomes import (
+    TopicOutcome,
+    TopicOutcomes,
+    code_of,
+    duplicates,
+    text_of,
+)
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.controller.controller_only import acting_controller
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.internal_topics import check_not_internal
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsHandler:
+    """Answers CreateTopics."""
+
+    controller: ControllerRunner
+    topic_admin: TopicAdmin
+    scheduler: Scheduler
+
+    def handle(self, call: ApiCall[CreateTopicsResponse], request: CreateTopicsRequest) -> Steps:
+        names = list(dict.fromkeys(topic.name for topic in request.topics))
+        twice = duplicates(topic.name for topic in request.topics)
+        planned: dict[str, PlannedTopic] = {}
+
+        def answer(outcomes: dict[str, TopicOutcome]) -> Steps:
+            results = []
+            for name in names:
+                yield None
+                results.append(_result(name, outcomes.get(name), planned.get(name)))
+            call.respond(CreateTopicsResponse(topics=results))
+
+        waiting = TopicOutcomes(
+            names,
+            call=call,
+            timeout_ms=request.timeout_ms,
+            answer=answer,
+            controller=self.controller,
+            scheduler=self.scheduler,
+        )
+        room = MAX_PARTITIONS
+        for topic in request.topics:
+            yield None
+            try:
+                if topic.name in twice:
+                    raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
+                plan = self._plan(topic)
+                room -= len(plan.info.assignment)
+                if room < 0:
+                    raise KafkaError(
+                        f"topics of more than {MAX_PARTITIONS} partitions in one request: create "
+                        "them in several",
+                        ErrorCode.POLICY_VIOLATION,
+                    )
+            except KafkaError as failure:
+                waiting.settle(topic.name, failure.as_outcome())
+                continue
+            planned[topic.name] = plan
+            if request.validate_only:
+                waiting.settle(topic.name, None)
+            else:
+                self._create(plan, waiting)
+
+    def _plan(self, topic: Any) -> PlannedTopic:
+        """Raises KafkaError."""
+        acting = acting_controller(self.controller)
+        check_not_internal(topic.name, "create")
+        if acting.core.topic(topic.name) is not None:
+            raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        return self.topic_admin.plan(_new_topic(topic))
+
+    def _create(self, plan: PlannedTopic, waiting: TopicOutcomes) -> None:
+        info = plan.info
+        self.topic_admin.write(
+            plan,
+            lambda failure: waiting.on_topic_written(info, failure),
+            lambda: waiting.waits_for(info.topic),
+        )
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    assignment = {a.partition_index: tuple(a.broker_ids) for a in topic.assignments or ()}
+    return NewTopic(
+        topic=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment or None,
+        config={c.name: c.value for c in topic.configs or () if c.value is not None},
+    )
+
+
+def _result(name: str, outcome: TopicOutcome, plan: PlannedTopic | None) -> Any:
+    result = CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=code_of(outcome), error_message=text_of(outcome)
+    )
+    if outcome is None and plan is not None:
+        assignment = plan.info.assignment
+        result.topic_id = plan.info.topic_id
+        result.num_partitions = len(assignment)
+        result.replication_factor = len(assignment[0])
+    return result

@@ -1,0 +1,98 @@
+"""The outcomes of a request that creates, deletes or grows topics.
+
+Rule: each topic succeeds or fails by itself; the request is answered once, when all outcomes are
+known or when the client's time is over.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from storage_engine.broker.controller.acting_controller import replaced
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.control.cluster_state import TopicInfo
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ports import Scheduler
+from storage_engine.protocol.apis.spec import Resp
+
+LONGEST_WAIT_MS = 120_000
+"""No request waits longer, whatever it asks for."""
+
+TopicOutcome = KafkaError | None
+
+
+class TopicOutcomes:
+    """Collects one outcome per topic."""
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        call: ApiCall[Resp],
+        timeout_ms: int,
+        answer: Callable[[dict[str, TopicOutcome]], Steps],
+        controller: ControllerRunner,
+        scheduler: Scheduler,
+    ) -> None:
+        """`answer` gets the outcomes by name, and responds."""
+        self._call = call
+        self._answer = answer
+        self._controller = controller
+        self._outcomes: dict[str, TopicOutcome] = {}
+        self._open = set(names)
+        delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
+        self._deadline = Deadline(scheduler, delay_ms, self._expire)
+        if not self._open:
+            self._finish()
+
+    def settle(self, name: str, outcome: TopicOutcome) -> None:
+        """The outcome of one topic; the first one counts."""
+        if name in self._open:
+            self._open.discard(name)
+            self._outcomes[name] = outcome
+            if not self._open:
+                self._finish()
+
+    def waits_for(self, name: str) -> bool:
+        """Whether a write that ZooKeeper did not answer should be looked at again. A broker that is
+        no longer the controller answers its clients, and they ask the next controller."""
+        return name in self._open and self._controller.acting is not None
+
+    def on_topic_written(self, info: TopicInfo, failure: TopicOutcome) -> None:
+        """A topic's node is written, or not: it is settled when all its partitions have leaders."""
+        acting = self._controller.acting
+        if failure is None and acting is not None:
+            acting.topic_changed(info, lambda outcome: self.settle(info.topic, outcome))
+        else:
+            # Otherwise the client would wait until its time is over.
+            self.settle(info.topic, failure or replaced())
+
+    def _finish(self) -> None:
+        if self._deadline.finish():
+            self._call.run(self._answer(self._outcomes))
+
+    def _expire(self) -> None:
+        for name in self._open:
+            self._outcomes[name] = KafkaError(
+                f"'{name}' is being worked on, but is not done in the time allowed",
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+        self._open.clear()
+        self._call.run(self._answer(self._outcomes))
+
+
+def code_of(outcome: TopicOutcome) -> int:
+    """The error code of an answer."""
+    return 0 if outcome is None else int(outcome.code)
+
+
+def text_of(outcome: TopicOutcome) -> str | None:
+    """The error message of an answer."""
+    return None if outcome is None else str(outcome)
+
+
+def duplicates(names: Iterable[str]) -> set[str]:
+    """The names that stand there more than once."""
+    return {name for name, count in Counter(names).items() if count > 1}

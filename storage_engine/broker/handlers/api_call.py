@@ -1,0 +1,120 @@
+"""One request under way, and the table of the handlers that answer requests."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple
+
+from storage_engine.broker.requests.long_work import LongWork, Steps
+from storage_engine.net.connection import Connection, Exchange
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
+from storage_engine.protocol.framing import encode_response_frame
+
+
+class ApiCall(Generic[Resp]):
+    """One request of a connection, which is to be answered once."""
+
+    __slots__ = (
+        "client_id",
+        "connection",
+        "correlation_id",
+        "exchange",
+        "is_long",
+        "is_urgent",
+        "spec",
+        "version",
+        "work",
+    )
+
+    def __init__(
+        self,
+        spec: ApiSpec[Any, Resp],
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        exchange: Exchange,
+        client_id: str = "",
+        work: LongWork | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.work = work
+        self.is_long = False
+        self.is_urgent = False
+        self.spec = spec
+        self.version = version
+        self.correlation_id = correlation_id
+        self.connection = connection
+        self.exchange = exchange
+
+    def respond(self, message: Resp) -> None:
+        """Answer; to be called once. A thread encodes an answer that may be long."""
+        if self.is_long and self.work is not None:
+            self.hold()
+            self.work.beside(
+                lambda: self._encoded(message), self._on_encoded, is_urgent=self.is_urgent
+            )
+        else:
+            self.exchange.respond(self._encoded(message))
+
+    def run(self, steps: Steps) -> None:
+        """Do work that may be long, of a handler or of a callback of its own."""
+        assert self.work is not None
+        self.work.run(self, steps)
+
+    def _encoded(self, message: Resp) -> list[Buffer]:
+        return encode_response_frame(self.spec, self.version, self.correlation_id, message)
+
+    def _on_encoded(self, buffers: Any, error: Exception | None) -> None:
+        if error is not None:
+            self.failed(error)
+        else:
+            self.exchange.respond(buffers)
+        self.release()
+
+    # What LongWork asks for.
+
+    def hold(self) -> None:
+        """Take up no further request of the connection."""
+        self.connection.hold()
+
+    def release(self) -> None:
+        """Take up the next one."""
+        self.connection.release()
+
+    def failed(self, error: Exception) -> None:
+        """Log the error and close the connection: the client learns that there is no answer."""
+        self.connection.request_failed(error)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.exchange.closed
+
+
+Handler = Callable[[ApiCall[Resp], Req], Steps | None]
+"""A handler whose lists may be long is a generator: where it yields, others get their turn."""
+
+
+AnyHandler = Handler[Any, Any]
+
+
+class ServedApi(NamedTuple):
+    """An API with its handler; `HandlerTable.add` sees to it that they fit."""
+
+    spec: AnyApi
+    handler: AnyHandler
+
+
+class HandlerTable:
+    """The APIs that a broker serves, by their keys."""
+
+    def __init__(self) -> None:
+        self._served: dict[int, ServedApi] = {}
+
+    def add(self, spec: ApiSpec[Req, Resp], handler: Handler[Resp, Req]) -> None:
+        """Serve an API; each is added once."""
+        assert spec.key not in self._served, f"{spec.name} has two handlers"
+        self._served[spec.key] = ServedApi(spec, handler)
+
+    def get(self, key: int) -> ServedApi | None:
+        return self._served.get(key)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._served)

@@ -1,0 +1,62 @@
+"""The cluster as this broker describes it to clients.
+
+Rule: a broker that has just started answers when the controller has sent it the first metadata,
+after some seconds at most. An empty list of brokers is no answer: librdkafka takes it for the whole
+cluster, and does not ask again for minutes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import Scheduler
+
+MAX_WAIT_MS = 5_000
+"""Below what clients wait for an answer, and far above what a controller takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterForClients:
+    """Its id, brokers and topics."""
+
+    cluster_id: str
+    broker_id: BrokerId
+    metadata: MetadataCache
+    has_lease: Callable[[], bool]
+    """Whether this broker surely leads what it takes itself to lead."""
+    scheduler: Scheduler
+
+    @property
+    def brokers(self) -> list[BrokerInfo]:
+        """The live brokers.
+
+        A broker that may have been replaced leaves itself out, and so is no leader of anything: its
+        view of the cluster may be old, and a client that goes on asking it would never hear of the
+        new leaders. When it is the only one it has nobody to send clients to, and names itself.
+        """
+        every = self.metadata.brokers.values()
+        if self.has_lease():
+            return list(every)
+        others = [broker for broker in every if broker.broker_id != self.broker_id]
+        return others or list(every)
+
+    def when_known(self, answer: Callable[[], None]) -> None:
+        """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""
+        metadata = self.metadata
+        if metadata.told:
+            answer()
+            return
+
+        def on_update() -> None:
+            if deadline.finish():
+                answer()
+
+        def expire() -> None:
+            metadata.wait_no_longer(on_update)
+            answer()
+
+        deadline = Deadline(self.scheduler, MAX_WAIT_MS, expire)
+        metadata.on_first_update(on_update)

@@ -1,0 +1,150 @@
+"""One broker out of its ports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage_engine.broker.cluster.registration import BrokerIdInUseError
+from storage_engine.broker.dispatcher import Dispatcher
+from storage_engine.broker.handlers.api_call import HandlerTable
+from storage_engine.broker.handlers.records.produce import ProduceHandler
+from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
+from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
+from storage_engine.broker.wiring.handlers import (
+    add_administration_apis,
+    add_controller_apis,
+    add_group_apis,
+    add_order_apis,
+    add_record_apis,
+    add_transaction_apis,
+)
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.replicas import ReplicaParts, build_replicas
+from storage_engine.broker.wiring.requests import RequestParts, build_requests
+from storage_engine.broker.wiring.settings import (
+    SettingsParts,
+    build_config_changes,
+    build_settings,
+)
+from storage_engine.broker.wiring.upkeep import UpkeepParts, build_upkeep
+from storage_engine.core.ids import BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """A broker that is built but not yet known to the cluster."""
+
+    ports: BrokerPorts
+    settings: SettingsParts
+    config_changes: ConfigChanges
+    cluster: ClusterParts
+    replicas: ReplicaParts
+    upkeep: UpkeepParts
+    requests: RequestParts
+    coordinators: CoordinatorParts
+    dispatcher: Dispatcher
+    produce_runs: ProduceRuns
+
+    def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
+        """Register and stand for controller. `on_refused`: the id belongs to another live
+        broker."""
+        registration, controller = self.cluster.registration, self.cluster.controller
+
+        def on_registered(epoch: BrokerEpoch) -> None:
+            self.ports.logs.keep_tail_lost_epoch(epoch)
+            controller.start()
+
+        def register() -> None:
+            registration.start(
+                on_registered=on_registered,
+                on_refused=on_refused,
+                on_lost=self.replicas.manager.lease.fence,
+            )
+
+        self.replicas.manager.start()
+        self.upkeep.maintenance.start()
+        self.replicas.moves.start()
+        self.coordinators.transactions.start()
+        self.coordinators.groups.start()
+        # The settings of this broker count before it gets its first order.
+        self.config_changes.start(register)
+
+    def close(self) -> None:
+        """Stop following and leading; answer the requests that wait."""
+        self.cluster.registration.close()
+        self.config_changes.close()
+        self.cluster.controller.close()
+        self.upkeep.maintenance.close()
+        self.replicas.moves.close()
+        self.replicas.fetchers.close()
+        self.coordinators.transactions.close()
+        self.coordinators.groups.close()
+        self.replicas.manager.close()
+
+
+def build(ports: BrokerPorts) -> BrokerParts:
+    """Build all parts; nothing runs yet."""
+    settings = build_settings(ports)
+    cluster = build_cluster(ports, settings.config)
+    replicas = build_replicas(ports, settings, cluster.registration)
+    manager = replicas.manager
+    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    config_changes = build_config_changes(
+        ports, settings, cluster=cluster, replicas=manager, maintenance=upkeep.maintenance
+    )
+    requests = build_requests(
+        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
+    )
+    coordinators = build_coordinators(
+        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
+    )
+    produce = ProduceHandler(
+        replicas=manager,
+        prepared_appends=replicas.prepared_appends,
+        transactional_appends=coordinators.transactional_appends,
+        scheduler=ports.scheduler,
+    )
+    table = HandlerTable()
+    add_record_apis(
+        table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
+    )
+    add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
+    add_group_apis(
+        table,
+        ports,
+        settings=settings,
+        cluster=cluster,
+        replicas=manager,
+        coordinators=coordinators,
+    )
+    add_administration_apis(
+        table,
+        ports,
+        settings=settings,
+        config_changes=config_changes,
+        cluster=cluster,
+        replicas=replicas,
+    )
+    add_controller_apis(table, ports, settings=settings, cluster=cluster)
+    add_order_apis(
+        table,
+        ports,
+        settings=settings,
+        cluster=cluster,
+        replicas=manager,
+        coordinators=coordinators,
+        strays=upkeep.strays,
+    )
+    return BrokerParts(
+        ports=ports,
+        settings=settings,
+        config_changes=config_changes,
+        cluster=cluster,
+        replicas=replicas,
+        upkeep=upkeep,
+        requests=requests,
+        coordinators=coordinators,
+        dispatcher=Dispatcher(table, requests.long_work),
+        produce_runs=ProduceRuns(produce),
+    )

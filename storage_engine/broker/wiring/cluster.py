@@ -1,0 +1,89 @@
+"""A broker as a member of its cluster: what it knows of the others, and what they know of it."""
+
+from dataclasses import dataclass
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.order_gate import OrderGate
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.registration import Registration
+from storage_engine.broker.cluster.topic_admin import TopicAdmin
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
+from storage_engine.broker.controller.acting_controller import ControllerSettings
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.zookeeper.znodes import BrokerIdZNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterParts:
+    """The broker's place in the cluster."""
+
+    metadata: MetadataCache
+    registration: Registration
+    order_gate: OrderGate
+    controller: ControllerRunner
+    topic_admin: TopicAdmin
+    topic_lookup: TopicLookup
+    producer_ids: ProducerIds
+
+
+def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
+    """Registration, controller and metadata."""
+    metadata = MetadataCache()
+    registration = _registration(ports)
+    order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
+    return ClusterParts(
+        metadata=metadata,
+        registration=registration,
+        order_gate=order_gate,
+        controller=_controller(ports, config, order_gate),
+        topic_admin=TopicAdmin(
+            config,
+            metadata_store=ports.metadata_store,
+            scheduler=ports.scheduler,
+            metadata=metadata,
+        ),
+        topic_lookup=TopicLookup(ports.metadata_store, ports.cluster_id),
+        producer_ids=ProducerIds(ports.metadata_store, broker_id=ports.broker_id),
+    )
+
+
+def _registration(ports: BrokerPorts) -> Registration:
+    advertised = ports.config.advertised_listener
+    return Registration(
+        BrokerIdZNode(
+            broker_id=ports.broker_id,
+            host=advertised.host,
+            port=advertised.port,
+            rack=ports.config.rack,
+            endpoints=(str(advertised),),
+            tail_lost_epoch=ports.logs.tail_lost_epoch,
+        ),
+        metadata_store=ports.metadata_store,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+        session_timeout_ms=ports.config.integer("zookeeper.session.timeout.ms"),
+    )
+
+
+def _controller(
+    ports: BrokerPorts, config: DynamicConfig, order_gate: OrderGate
+) -> ControllerRunner:
+    static = ports.config
+    return ControllerRunner(
+        ControllerSettings(
+            broker_id=ports.broker_id,
+            delete_topic_enable=static.flag("delete.topic.enable"),
+            unclean_default=lambda: config.flag("unclean.leader.election.enable"),
+            balance_check_ms=static.integer("leader.imbalance.check.interval.seconds") * 1000
+            if static.flag("auto.leader.rebalance.enable")
+            else None,
+            balance_percentage=static.integer("leader.imbalance.per.broker.percentage"),
+        ),
+        metadata_store=ports.metadata_store,
+        transport=ports.transport,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+        known_epoch=lambda: order_gate.controller_epoch,
+    )

@@ -1,0 +1,340 @@
+"""The handlers of all APIs, each with the parts that it needs; one function a subsystem."""
+
+from functools import partial
+
+from storage_engine.broker.cluster.full_order import NamedReplicas
+from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.handlers.administration import (
+    alter_replica_log_dirs,
+    describe_cluster,
+    elections,
+    log_dirs,
+    reassignments,
+)
+from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
+from storage_engine.broker.handlers.administration.create_partitions import CreatePartitionsHandler
+from storage_engine.broker.handlers.administration.create_topics import CreateTopicsHandler
+from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
+from storage_engine.broker.handlers.administration.describe_configs import DescribeConfigsHandler
+from storage_engine.broker.handlers.administration.metadata import MetadataHandler
+from storage_engine.broker.handlers.api_call import HandlerTable
+from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
+from storage_engine.broker.handlers.controller import controlled_shutdown
+from storage_engine.broker.handlers.controller.full_orders import FullOrders
+from storage_engine.broker.handlers.controller.leader_and_isr import LeaderAndIsrHandler
+from storage_engine.broker.handlers.controller.stop_replica import StopReplicaHandler
+from storage_engine.broker.handlers.controller.update_metadata import UpdateMetadataHandler
+from storage_engine.broker.handlers.groups.find_coordinator import FindCoordinatorHandler
+from storage_engine.broker.handlers.groups.group_admin import GroupAdminHandlers
+from storage_engine.broker.handlers.groups.group_members import GroupMemberHandlers
+from storage_engine.broker.handlers.groups.group_offsets import GroupOffsetHandlers
+from storage_engine.broker.handlers.groups.group_requests import GroupRequests
+from storage_engine.broker.handlers.groups.group_transactions import (
+    AddOffsetsToTxnHandler,
+    TxnOffsetCommitHandler,
+)
+from storage_engine.broker.handlers.records import list_offsets, offset_for_leader_epoch
+from storage_engine.broker.handlers.records.delete_records import DeleteRecordsHandler
+from storage_engine.broker.handlers.records.fetch import FetchHandler
+from storage_engine.broker.handlers.records.produce import ProduceHandler
+from storage_engine.broker.handlers.transactions import (
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    write_txn_markers,
+)
+from storage_engine.broker.handlers.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnHandler,
+)
+from storage_engine.broker.handlers.transactions.batches import SinkBatchHandlers
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.upkeep.strays import Strays
+from storage_engine.broker.wiring.cluster import ClusterParts
+from storage_engine.broker.wiring.coordinators import CoordinatorParts
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.replicas import ReplicaParts
+from storage_engine.broker.wiring.requests import RequestParts
+from storage_engine.broker.wiring.settings import SettingsParts
+from storage_engine.protocol.apis.abort_members import API as ABORT_MEMBERS
+from storage_engine.protocol.apis.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
+from storage_engine.protocol.apis.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
+from storage_engine.protocol.apis.alter_configs import API as ALTER_CONFIGS
+from storage_engine.protocol.apis.alter_partition_reassignments import (
+    API as ALTER_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.apis.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
+from storage_engine.protocol.apis.batch_heartbeat import API as BATCH_HEARTBEAT
+from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
+from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
+from storage_engine.protocol.apis.create_partitions import API as CREATE_PARTITIONS
+from storage_engine.protocol.apis.create_topics import API as CREATE_TOPICS
+from storage_engine.protocol.apis.delete_groups import API as DELETE_GROUPS
+from storage_engine.protocol.apis.delete_records import API as DELETE_RECORDS
+from storage_engine.protocol.apis.delete_topics import API as DELETE_TOPICS
+from storage_engine.protocol.apis.describe_cluster import API as DESCRIBE_CLUSTER
+from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIGS
+from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
+from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
+from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.apis.elect_leaders import API as ELECT_LEADERS
+from storage_engine.protocol.apis.end_txn import API as END_TXN
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.find_coordinator import API as FIND_COORDINATOR
+from storage_engine.protocol.apis.heartbeat import API as HEARTBEAT
+from storage_engine.protocol.apis.incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
+from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.apis.join_batch import API as JOIN_BATCH
+from storage_engine.protocol.apis.join_group import API as JOIN_GROUP
+from storage_engine.protocol.apis.leader_and_isr import API as LEADER_AND_ISR
+from storage_engine.protocol.apis.leave_group import API as LEAVE_GROUP
+from storage_engine.protocol.apis.list_groups import API as LIST_GROUPS
+from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
+from storage_engine.protocol.apis.list_partition_reassignments import (
+    API as LIST_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.apis.list_transactions import API as LIST_TRANSACTIONS
+from storage_engine.protocol.apis.metadata import API as METADATA
+from storage_engine.protocol.apis.offset_commit import API as OFFSET_COMMIT
+from storage_engine.protocol.apis.offset_delete import API as OFFSET_DELETE
+from storage_engine.protocol.apis.offset_fetch import API as OFFSET_FETCH
+from storage_engine.protocol.apis.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.stop_replica import API as STOP_REPLICA
+from storage_engine.protocol.apis.sync_group import API as SYNC_GROUP
+from storage_engine.protocol.apis.txn_offset_commit import API as TXN_OFFSET_COMMIT
+from storage_engine.protocol.apis.update_metadata import API as UPDATE_METADATA
+from storage_engine.protocol.apis.write_txn_markers import API as WRITE_TXN_MARKERS
+
+
+def cluster_for_clients(
+    ports: BrokerPorts, cluster: ClusterParts, replicas: ReplicaManager
+) -> ClusterForClients:
+    """What clients get to know of the cluster."""
+    return ClusterForClients(
+        cluster_id=ports.cluster_id,
+        broker_id=ports.broker_id,
+        metadata=cluster.metadata,
+        has_lease=lambda: replicas.lease.is_held,
+        scheduler=ports.scheduler,
+    )
+
+
+def add_record_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    *,
+    produce: ProduceHandler,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    requests: RequestParts,
+) -> None:
+    """Those that write, read and delete records."""
+    fetch = FetchHandler(
+        sessions=requests.fetch_sessions,
+        reader=requests.reader,
+        cold_reads=requests.cold_reads,
+        waits=requests.fetch_waits,
+        metadata=cluster.metadata,
+    )
+    delete_records = DeleteRecordsHandler(
+        replicas=replicas.manager,
+        log_starts=replicas.log_starts,
+        metadata=cluster.metadata,
+        scheduler=ports.scheduler,
+    )
+    table.add(PRODUCE, produce.handle)
+    table.add(FETCH, fetch.handle)
+    table.add(LIST_OFFSETS, partial(list_offsets.handle, replicas.manager))
+    table.add(DELETE_RECORDS, delete_records.handle)
+    table.add(OFFSET_FOR_LEADER_EPOCH, partial(offset_for_leader_epoch.handle, replicas.manager))
+
+
+def add_transaction_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    *,
+    cluster: ClusterParts,
+    replicas: ReplicaManager,
+    coordinators: CoordinatorParts,
+) -> None:
+    """Those of transactions, and of the micro-batches of the exactly-once sink."""
+    transactions, clock = coordinators.transactions, ports.clock
+    init = partial(init_producer_id.handle, transactions, cluster.producer_ids, clock)
+    end = partial(end_txn.handle, transactions, cluster.producer_ids, clock)
+    add_partitions = AddPartitionsToTxnHandler(
+        coordinators=transactions, metadata=cluster.metadata, clock=clock
+    )
+    markers = partial(write_txn_markers.handle, coordinators.marker_writes, cluster.metadata)
+    batches = SinkBatchHandlers(
+        coordinators=transactions, producer_ids=cluster.producer_ids, clock=clock
+    )
+    table.add(INIT_PRODUCER_ID, init)
+    table.add(ADD_PARTITIONS_TO_TXN, add_partitions.handle)
+    table.add(END_TXN, end)
+    table.add(WRITE_TXN_MARKERS, markers)
+    table.add(DESCRIBE_PRODUCERS, partial(describe_producers.handle, replicas))
+    table.add(DESCRIBE_TRANSACTIONS, partial(describe_transactions.describe, transactions))
+    table.add(LIST_TRANSACTIONS, partial(describe_transactions.list_all, transactions, clock))
+    table.add(JOIN_BATCH, batches.join_batch)
+    table.add(COMMIT_BATCH, batches.commit_batch)
+    table.add(BATCH_HEARTBEAT, batches.heartbeat)
+    table.add(ABORT_MEMBERS, batches.abort_members)
+
+
+def add_group_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    *,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaManager,
+    coordinators: CoordinatorParts,
+) -> None:
+    """Those of consumer groups, and the search for coordinators."""
+    metadata = cluster.metadata
+    requests = GroupRequests(
+        coordinators=coordinators.groups,
+        config=settings.config,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+    )
+    find_coordinator = FindCoordinatorHandler(
+        group_topic=coordinators.group_topic,
+        transaction_topic=coordinators.transaction_topic,
+        cluster=cluster_for_clients(ports, cluster, replicas),
+    )
+    members = GroupMemberHandlers(requests)
+    offsets = GroupOffsetHandlers(requests=requests, metadata=metadata)
+    admin = GroupAdminHandlers(requests=requests, metadata=metadata, broker_id=ports.broker_id)
+    add_offsets = AddOffsetsToTxnHandler(
+        group_topic=coordinators.group_topic,
+        coordinators=coordinators.transactions,
+        clock=ports.clock,
+    )
+    commit_in_transaction = TxnOffsetCommitHandler(
+        requests=requests,
+        metadata=metadata,
+        group_topic=coordinators.group_topic,
+        replicas=replicas,
+        verifier=coordinators.verifier,
+    )
+    table.add(FIND_COORDINATOR, find_coordinator.handle)
+    table.add(JOIN_GROUP, members.join_group)
+    table.add(SYNC_GROUP, members.sync_group)
+    table.add(HEARTBEAT, members.heartbeat)
+    table.add(LEAVE_GROUP, members.leave_group)
+    table.add(OFFSET_COMMIT, offsets.offset_commit)
+    table.add(OFFSET_FETCH, offsets.offset_fetch)
+    table.add(OFFSET_DELETE, offsets.offset_delete)
+    table.add(DESCRIBE_GROUPS, admin.describe)
+    table.add(LIST_GROUPS, admin.list_all)
+    table.add(DELETE_GROUPS, admin.delete)
+    table.add(ADD_OFFSETS_TO_TXN, add_offsets.handle)
+    table.add(TXN_OFFSET_COMMIT, commit_in_transaction.handle)
+
+
+def add_administration_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    *,
+    settings: SettingsParts,
+    config_changes: ConfigChanges,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+) -> None:
+    """Those that any broker answers: the cluster, settings, log directories."""
+    for_clients = cluster_for_clients(ports, cluster, replicas.manager)
+    metadata = MetadataHandler(
+        cluster=for_clients, topic_admin=cluster.topic_admin, config=settings.config
+    )
+    describe_configs = DescribeConfigsHandler(
+        broker_id=ports.broker_id,
+        config=settings.config,
+        config_store=settings.store,
+        metadata=cluster.metadata,
+    )
+    alter_configs = AlterConfigsHandlers(
+        broker_id=ports.broker_id,
+        config=settings.config,
+        config_store=settings.store,
+        config_changes=config_changes,
+        metadata=cluster.metadata,
+    )
+    describe_log_dirs = partial(log_dirs.handle, replicas.manager, ports.config.log_dirs)
+    table.add(METADATA, metadata.handle)
+    table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
+    table.add(DESCRIBE_CONFIGS, describe_configs.handle)
+    table.add(ALTER_CONFIGS, alter_configs.handle)
+    table.add(INCREMENTAL_ALTER_CONFIGS, alter_configs.handle_incremental)
+    table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
+    table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
+
+
+def add_controller_apis(
+    table: HandlerTable, ports: BrokerPorts, *, settings: SettingsParts, cluster: ClusterParts
+) -> None:
+    """Those that the controller alone answers."""
+    controller, scheduler = cluster.controller, ports.scheduler
+    create_topics = CreateTopicsHandler(
+        controller=controller, topic_admin=cluster.topic_admin, scheduler=scheduler
+    )
+    create_partitions = CreatePartitionsHandler(
+        controller=controller, topic_admin=cluster.topic_admin, scheduler=scheduler
+    )
+    delete_topics = DeleteTopicsHandler(
+        controller=controller,
+        config=settings.config,
+        metadata=cluster.metadata,
+        metadata_store=ports.metadata_store,
+        scheduler=scheduler,
+    )
+    table.add(CREATE_TOPICS, create_topics.handle)
+    table.add(CREATE_PARTITIONS, create_partitions.handle)
+    table.add(DELETE_TOPICS, delete_topics.handle)
+    table.add(ELECT_LEADERS, partial(elections.handle, controller, scheduler))
+    table.add(ALTER_PARTITION_REASSIGNMENTS, partial(reassignments.alter, controller))
+    table.add(LIST_PARTITION_REASSIGNMENTS, partial(reassignments.list_ongoing, controller))
+    table.add(CONTROLLED_SHUTDOWN, partial(controlled_shutdown.handle, controller, scheduler))
+
+
+def add_order_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    *,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaManager,
+    coordinators: CoordinatorParts,
+    strays: Strays,
+) -> None:
+    """The orders of the controller."""
+    orders = Orders(settings.topics, ports.scheduler)
+    full_orders = FullOrders(
+        broker_id=ports.broker_id,
+        replicas=replicas,
+        metadata=cluster.metadata,
+        strays=strays,
+        named=NamedReplicas(),
+    )
+    leader_and_isr = LeaderAndIsrHandler(
+        order_gate=cluster.order_gate, orders=orders, full_orders=full_orders, replicas=replicas
+    )
+    stop_replica = StopReplicaHandler(
+        order_gate=cluster.order_gate,
+        orders=orders,
+        replicas=replicas,
+        topic_configs=settings.topics,
+    )
+    update_metadata = UpdateMetadataHandler(
+        order_gate=cluster.order_gate,
+        metadata=cluster.metadata,
+        replicas=replicas,
+        topic_configs=settings.topics,
+        group_coordinators=coordinators.groups,
+    )
+    table.add(LEADER_AND_ISR, leader_and_isr.handle)
+    table.add(STOP_REPLICA, stop_replica.handle)
+    table.add(UPDATE_METADATA, update_metadata.handle)

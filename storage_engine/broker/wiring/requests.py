@@ -1,0 +1,67 @@
+"""What requests of any length need: reads, waits, fetch sessions, work in turns."""
+
+from dataclasses import dataclass
+from random import Random
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.delayed_fetch import FetchWaits
+from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.long_work import LongWork
+from storage_engine.broker.requests.rack_reads import RackReads
+from storage_engine.broker.upkeep.scrubs import Scrubs
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.replicas import ReplicaParts
+from storage_engine.core.settings.settings import RACK_AWARE_SELECTORS, REPLICA_SELECTOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestParts:
+    """Reads and waits."""
+
+    reader: FetchReader
+    cold_reads: ColdReads
+    fetch_sessions: FetchSessions
+    fetch_waits: FetchWaits
+    long_work: LongWork
+
+
+def build_requests(
+    ports: BrokerPorts, *, replicas: ReplicaParts, metadata: MetadataCache, scrubs: Scrubs
+) -> RequestParts:
+    """Reads of what the replicas have."""
+    manager = replicas.manager
+    is_rack_aware = ports.config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS
+    reader = FetchReader(
+        manager,
+        is_current=metadata.is_current,
+        on_damage=scrubs.report,
+        throttle=replicas.throttle,
+        rack_reads=_rack_reads(ports, replicas, metadata) if is_rack_aware else None,
+    )
+    return RequestParts(
+        reader=reader,
+        cold_reads=ColdReads(ports.background, reader=reader, replicas=manager),
+        fetch_sessions=FetchSessions(
+            ports.config.integer("max.incremental.fetch.session.cache.slots"),
+            ports.clock,
+            # Each start draws other ids, so that a client never meets another's session.
+            ids=Random(f"{ports.broker_id} {ports.clock.wall_ms()}"),
+        ),
+        fetch_waits=FetchWaits(reader, replicas=manager, scheduler=ports.scheduler),
+        long_work=LongWork(ports.scheduler, ports.background, ports.work_ns),
+    )
+
+
+def _rack_reads(ports: BrokerPorts, replicas: ReplicaParts, metadata: MetadataCache) -> RackReads:
+    manager = replicas.manager
+    return RackReads(
+        broker_id=ports.broker_id,
+        rack=ports.config.rack,
+        metadata=metadata,
+        clock=ports.clock,
+        lag_max_ms=ports.config.integer("replica.lag.time.max.ms"),
+        has_lease=lambda: manager.lease.is_held,
+        leader_heard_ms=replicas.fetchers.heard_ms,
+    )

@@ -1,0 +1,81 @@
+"""The periodic work on a broker's logs: retention, flushes, compaction, scrubs, stray logs."""
+
+from dataclasses import dataclass
+
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.upkeep.compactions import Compactions
+from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
+from storage_engine.broker.upkeep.strays import Strays
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
+from storage_engine.log.deletion_policy import load_policy
+
+FINISHED_SEGMENTS_MS = 1000
+"""How soon a finished segment is flushed, whatever flush.ms says: recovery then skips it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepParts:
+    """What looks after the logs."""
+
+    maintenance: LogMaintenance
+    scrubs: Scrubs
+    strays: Strays
+
+
+def build_upkeep(
+    ports: BrokerPorts, *, replicas: ReplicaManager, metadata: MetadataCache
+) -> UpkeepParts:
+    """The periodic work, not yet begun."""
+    config = ports.config
+    compactions = _compactions(ports, replicas) if config.flag("log.cleaner.enable") else None
+    scrubs = Scrubs(
+        ScrubSettings(
+            broker_id=ports.broker_id,
+            interval_ms=config.integer("log.scrub.interval.ms"),
+            bytes_per_second=config.integer("log.scrub.bytes.per.second"),
+        ),
+        replicas=replicas,
+        metadata=metadata,
+        transport=ports.transport,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+        background=ports.background,
+        is_compacting=lambda: compactions is not None and compactions.is_running,
+    )
+    maintenance = LogMaintenance(
+        MaintenanceIntervals(
+            retention_ms=config.integer("log.retention.check.interval.ms"),
+            flush_ms=min(config.integer("log.flush.scheduler.interval.ms"), FINISHED_SEGMENTS_MS),
+            checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
+        ),
+        logs=ports.logs,
+        replicas=replicas,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+        background=ports.background,
+        deletion_policy=load_policy(config.text(DELETION_POLICY_KEY)),
+        compactions=compactions,
+        scrubs=scrubs,
+    )
+    strays = Strays(
+        ports.cluster_id,
+        metadata_store=ports.metadata_store,
+        logs=ports.logs,
+        replicas=replicas,
+        scheduler=ports.scheduler,
+    )
+    return UpkeepParts(maintenance=maintenance, scrubs=scrubs, strays=strays)
+
+
+def _compactions(ports: BrokerPorts, replicas: ReplicaManager) -> Compactions:
+    return Compactions(
+        interval_ms=ports.config.integer("log.cleaner.backoff.ms"),
+        keys_max_bytes=ports.config.integer("log.cleaner.dedupe.buffer.size"),
+        replicas=replicas,
+        scheduler=ports.scheduler,
+        clock=ports.clock,
+        background=ports.background,
+    )
