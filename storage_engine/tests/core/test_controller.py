@@ -353,6 +353,7 @@ def test_a_smaller_topic_made_anew_is_none_whose_lost_id_is_there_again():
     driven.deliver_all()
     driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3))}))
     assert driven.core.state(gone) is None
+    assert driven.core.state(TP) is None
     driven.answer()
     driven.deliver_all()
     driven.step(ControlledShutdownRequested(broker=BrokerId(2), broker_epoch=BrokerEpoch(1)))
