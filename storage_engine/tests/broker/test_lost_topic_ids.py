@@ -130,12 +130,12 @@ def test_of_two_ids_the_recorded_one_does_not_count_when_the_other_is_taken_out(
         topic.loop.run_until(lambda: topic.controller not in (None, old))
         old.start()
     topic.loop.run_for(5000)
-    assert topic[1].context.metadata.topic_id("t") == ZERO
+    assert topic[1].metadata.topic_id("t") == ZERO
     holds_everything(topic)
     topic.zookeeper.put(PartitionsZNode.path("t"), b"")
     put(topic, PATH, fields(topic, PATH) | {"topic_id": topic_id})
     topic.loop.run_for(1000)
-    assert topic[1].context.metadata.topic_id("t") == topic_id_from_text(topic_id)
+    assert topic[1].metadata.topic_id("t") == topic_id_from_text(topic_id)
 
 
 def test_a_record_that_was_doubted_counts_again_once_node_and_record_agree(topic):
@@ -145,5 +145,5 @@ def test_a_record_that_was_doubted_counts_again_once_node_and_record_agree(topic
     put(topic, PartitionsZNode.path("t"), record | {"doubted": True})
     next_controller(topic)
     assert fields(topic, PartitionsZNode.path("t")) == record
-    assert topic[1].context.metadata.topic_id("t") == topic_id_from_text(record["topic_id"])
+    assert topic[1].metadata.topic_id("t") == topic_id_from_text(record["topic_id"])
     holds_everything(topic)
