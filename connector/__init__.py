@@ -1,9 +1,8 @@
 """The Spark format `headrace`: batch and streaming, source and sink, Arrow record batches both
 ways.
 
-Its one rule: of the storage engine it knows only the client, the wire protocol, the ids and the
-errors. Imports are light, because Spark imports this package afresh in every planner and worker
-process.
+Of the storage engine it uses only the client, the wire protocol, the ids and the errors. Imports
+are light, because Spark imports this package afresh in every planner and worker process.
 
 `from connector import …` offers what a pipeline needs beside the format:
 
@@ -39,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Those of `lag` on first use: a listener is a class of pyspark.sql."""
+    """The names of `source.lag` are imported on first use, because a listener needs pyspark.sql."""
     if name not in ("LagListener", "OffsetsBehindLatest", "lag_of"):
         raise AttributeError(f"module 'connector' has no attribute '{name}'")
     from connector.source import lag

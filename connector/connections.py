@@ -1,7 +1,6 @@
-"""One connection pool per process and cluster. Its one rule: a forked child never uses its
-parent's.
+"""One connection pool per process and cluster. A forked child never uses its parent's connections.
 
-Spark reuses its Python workers, so connections and metadata outlive a task (FACTS.md).
+Spark reuses its Python workers, so connections and metadata outlive a task.
 """
 
 import os
@@ -13,19 +12,20 @@ if TYPE_CHECKING:
     from storage_engine.client.cluster import Cluster
 
 MAX_CLUSTERS = 16
-"""Pools kept per process; the one unused for longest goes. A process reads one or two clusters."""
+"""Pools per process; one more closes the pool that was unused for longest. Most processes use one
+or two clusters."""
 
 _clusters: dict[ConnectionOptions, "Cluster"] = {}
 _owner_pid = os.getpid()
 
 
 def cluster_for(options: ConnectionOptions) -> "Cluster":
-    """The process's cluster for these options; opened at its first request, not here."""
+    """The process's cluster for these options. It connects at its first request, not here."""
     global _owner_pid
     from storage_engine.client.cluster import Cluster
 
     if _owner_pid != os.getpid():
-        # The parent's sockets: closing them here would not disturb it, but they are not ours.
+        # These sockets are the parent's, which still uses them.
         _clusters.clear()
         _owner_pid = os.getpid()
     cluster = _clusters.pop(options, None)
@@ -43,7 +43,7 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
 
 
 def close_all() -> None:
-    """Closes what this process opened."""
+    """Closes all connections that this process opened."""
     if _owner_pid == os.getpid():
         for cluster in _clusters.values():
             cluster.close()

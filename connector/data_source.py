@@ -1,7 +1,7 @@
-"""The entry that Spark finds under the name `headrace`. Its one rule: options are judged before
-anything else happens, so that a wrong one is an AnalysisException and not a failed task.
+"""The data source that Spark finds under the name `headrace`. It checks options before anything
+else happens, so that a wrong one is an AnalysisException and not a failed task.
 
-Source: FACTS.md, "Registration" and "Errors"; R-SPARK1, R-SPARK5.
+Source: R-SPARK1, R-SPARK5.
 """
 
 from functools import cached_property
@@ -35,13 +35,13 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> "StructType":
-        """The columns of a record, `headers` only where `includeHeaders` asks for them; or those
-        that `columns` names."""
+        """The columns of a record: those that `columns` names, or all, with `headers` only where
+        `includeHeaders` asks for them."""
         return source_schema(self._source_options.columns)
 
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
-        """`spark.read`."""
+        """Serves `spark.read`."""
         from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
         from connector.source.pushdown import plans_pushdown
 
@@ -51,7 +51,7 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
-        """`spark.readStream`."""
+        """Serves `spark.readStream`."""
         from connector.source.stream_reader import HeadraceStreamReader
 
         check_user_schema(schema, columns=self._source_options.columns)
@@ -64,7 +64,7 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
-        """`df.write`."""
+        """Serves `df.write`."""
         from connector.sink.batch_writer import HeadraceBatchWriter
 
         if overwrite:
@@ -78,8 +78,8 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
-        """`df.writeStream`. `overwrite` is the output mode complete: as in Spark's Kafka connector
-        each micro-batch then appends the whole result."""
+        """Serves `df.writeStream`. `overwrite` stands for the output mode complete, in which each
+        micro-batch appends the whole result, as in Spark's Kafka connector."""
         from connector.sink.stream_writer import HeadraceStreamWriter
 
         options = parse_sink_options(self.options, is_stream=True)

@@ -1,5 +1,5 @@
-"""Records that a pipeline rejects go to a topic of their own, with the reason and their origin. Its
-one rule: columns only, and one query for both, so that a record is accepted or rejected, once.
+"""Sends records that a pipeline rejects to a topic of their own, with the reason and their origin.
+One query writes accepted and rejected records, so that each is written once, as one or the other.
 
     parsed = orders.withColumn("order", F.from_json(F.expr("cast(value as string)"), "item string"))
     rows = with_dead_letters(
@@ -10,7 +10,7 @@ one rule: columns only, and one query for both, so that a record is accepted or 
     )
     rows.writeStream.format("headrace")…
 
-`headrace replay-dead-letters` sends them back. Source: document 004, 5.2.5.
+`headrace replay-dead-letters` sends them back.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,11 @@ def with_dead_letters(
     topic: str,
     accepted: "Mapping[str, Column | str]",
 ) -> "DataFrame":
-    """Rows to be written by one sink: key, value, headers, topic.
+    """The rows of `frame` as one sink writes them: key, value, headers, topic.
 
-    `frame` has the columns of the source, and any of your own. `reason`: text where a record is
-    rejected, null where it is accepted. Accepted records are what `accepted` says (`value` and
-    `topic`, and if wanted `key` and `headers`); rejected ones go to `topic` as they came, with
+    `frame` has the columns of the source, and any of your own. `reason` is text where a record is
+    rejected, null where it is accepted. `accepted` says how accepted records are written: `value`
+    and `topic`, optionally `key` and `headers`. Rejected records go to `topic` as they came, with
     their headers if the source has `includeHeaders`. ConnectorError BAD_COLUMN.
     """
     from pyspark.sql import functions as F
@@ -80,7 +80,7 @@ def dead_letters(frame: "DataFrame", *, reason: "Column | str", topic: str) -> "
 
 
 def _letter_headers(frame: "DataFrame", why: "Column") -> "Column":
-    """Those of the record, without an earlier letter's, and ours."""
+    """The headers of the record without those of an earlier dead letter, and those of this one."""
     from pyspark.sql import functions as F
 
     def header(name: str, value: "Column") -> "Column":

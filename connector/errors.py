@@ -1,7 +1,6 @@
-"""What the connector refuses, each with a stable code. Its one rule: a message is one line.
+"""The errors of the connector. Each is one line and begins with a stable code.
 
 Spark keeps the text of a Python exception and drops its type, so the code is a part of the text.
-Source: FACTS.md, errors of Python data sources.
 """
 
 import functools
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 
 class ConnectorError(HeadraceError):
-    """Something that the user of the Spark format can mend; the text begins with `[code]`."""
+    """Something that the user of the Spark format can correct. The text begins with `[code]`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -41,7 +40,7 @@ class RowError(ConnectorError):
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Turns what the client reports into a ConnectorError, whose code the user can look for."""
+    """Turns an error of the client into a ConnectorError, whose code the user can look for."""
     try:
         yield
     except ConnectorError:
@@ -55,8 +54,8 @@ def in_one_line() -> Iterator[None]:
 
 
 def without_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """For what Spark calls: it prints the whole traceback of an error, and of ours only the last
-    line helps."""
+    """Removes the traceback from a ConnectorError. Spark prints tracebacks in full, and of this
+    error only the last line helps."""
 
     @functools.wraps(function)
     def brief(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,5 +1,5 @@
-"""Lines for the log that a user should see once. Its one rule: the same line is not repeated by a
-process, however often Spark makes a reader or a writer anew.
+"""Warnings that a user should see once. A process does not repeat a line, however often Spark makes
+a reader or a writer anew.
 """
 
 import logging
@@ -11,7 +11,8 @@ _logged: set[str] = set()
 
 
 def warn_once(lines: Iterable[str]) -> None:
-    """As warnings: Spark's Python workers show nothing below."""
+    """Logs each line that this process has not logged yet. They are warnings, because Spark's
+    Python workers show nothing below."""
     for line in lines:
         if line not in _logged:
             _logged.add(line)

@@ -1,7 +1,7 @@
-"""Makes the format known to a session. Its one rule: needed only where Spark can't find it itself.
+"""Registers the format with a session where Spark can't find it by itself.
 
-Spark looks for modules named `pyspark_*` in the Python path when a session first asks for a format
-of Python's, and does not look into archives that came with `--py-files`. Source: R-SPARK5.
+When a session first asks for a Python format, Spark looks for modules named `pyspark_*` on the
+Python path. It does not look into archives that came with `--py-files`. Source: R-SPARK5.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """After this `format("headrace")` works; harmless where it worked before."""
+    """Makes `format("headrace")` work. It is harmless where that worked before."""
     from connector.data_source import HeadraceDataSource
 
     spark.dataSource.register(HeadraceDataSource)

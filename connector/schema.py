@@ -1,7 +1,7 @@
-"""The columns, as Spark and as Arrow see them. Its one rule: the Arrow schema is exactly the one
-that Spark derives from its own, or Spark refuses the first batch.
+"""The columns, as Spark and as Arrow see them. The Arrow schema must be exactly the one that Spark
+derives from its own, or Spark refuses the first record batch.
 
-Columns read and written are those of Spark's Kafka connector (FACTS.md).
+Columns read and written are those of Spark's Kafka connector.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What the source yields unless it is told otherwise, in this order."""
+"""The columns that the source yields unless an option says otherwise, in this order."""
 
 ALL_COLUMNS = (*COLUMNS, "headers")
 
 
 @cache
 def source_schema(columns: tuple[str, ...]) -> "StructType":
-    """What the source yields; `columns` are some of ALL_COLUMNS in their order."""
+    """The schema of the source. `columns` are some of ALL_COLUMNS in their order."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -52,7 +52,7 @@ def source_schema(columns: tuple[str, ...]) -> "StructType":
 
 @cache
 def source_arrow_schema(columns: tuple[str, ...]) -> "pa.Schema":
-    """The same for Arrow; a test holds it against pyspark's own conversion."""
+    """The same schema for Arrow. A test compares it with pyspark's own conversion."""
     import pyarrow as pa
 
     types = {
@@ -77,7 +77,8 @@ def headers_arrow_type() -> "pa.DataType":
 
 
 def check_user_schema(schema: "StructType", *, columns: tuple[str, ...]) -> None:
-    """OptionError when the user gave the reader a schema of another shape: it is fixed."""
+    """OptionError when the user gave the reader another schema than the source's, which is
+    fixed."""
     expected = source_schema(columns)
     if [(field.name, field.dataType) for field in schema] != [
         (field.name, field.dataType) for field in expected
@@ -91,9 +92,9 @@ def check_user_schema(schema: "StructType", *, columns: tuple[str, ...]) -> None
 def check_sink_schema(
     schema: "StructType", *, topic_option: str | None, origin: Sequence[str] = ()
 ) -> None:
-    """OptionError when a row of `schema` can't be made a record: missing, unknown or mistyped
-    column. `origin`: the columns of idempotentKey in lower case, which are no part of the record.
-    """
+    """OptionError when rows of `schema` can't be made into records, because a column is missing,
+    unknown or of a wrong type. `origin`: the columns of `idempotentKey` in lower case, which are
+    not a part of the record."""
     types = {field.name.lower(): field.dataType for field in schema.fields}
     if len(types) != len(schema.fields):
         raise OptionError(
@@ -126,7 +127,7 @@ def check_sink_schema(
 
 
 def _take_origin(types: "dict[str, DataType]", origin: Sequence[str]) -> None:
-    """Out of the columns that are written."""
+    """Checks the columns of `idempotentKey` and removes them from `types`."""
     wanted = (("string",), ("int",), ("bigint", "int"))
     for name, possible in zip(origin, wanted, strict=False):
         data_type = types.pop(name, None)
@@ -158,5 +159,5 @@ def _sink_column_types() -> "dict[str, tuple[DataType, ...]]":
 
 
 def _matches(data_type: "DataType", possible: "DataType") -> bool:
-    """Equal, nullability aside."""
+    """Whether both are equal, nullability aside."""
     return data_type.simpleString() == possible.simpleString()

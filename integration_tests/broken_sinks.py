@@ -40,7 +40,7 @@ class EarlyAck(MomentsWriter):
 
 
 class ReplayTwice(MomentsWriter):
-    """Has no name that outlives its driver."""
+    """Its query id does not survive its driver."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         named = micro_batch.streaming_micro_batch
@@ -68,14 +68,14 @@ BROKEN: dict[str, type[MomentsWriter]] = {
 
 
 def later(act: Callable[[], None]) -> None:
-    """In LATE_S, if this process lives."""
+    """Runs it after LATE_S, if this process lives then."""
     timer = threading.Timer(LATE_S, act)
     timer.daemon = True
     timer.start()
 
 
 def incarnation() -> int:
-    """Of the driver: its processes are in a session of their own."""
+    """A name of this driver, whose processes are in a session of their own."""
     return os.getsid(0)
 
 

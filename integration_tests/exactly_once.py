@@ -10,7 +10,7 @@ of the input rows that it stands for.
     offsets   a reader that was there all along saw all that is there, at the same offsets
     prompt    a batch is readable everywhere within a second of its commit record
 
-Source: R-SPARK2, "What it promises" of the page on the exactly-once sink.
+Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import itertools

@@ -1,5 +1,5 @@
 """Runs a query on the exactly-once sink, has one thing go wrong at one moment, and has what it
-wrote judged. Its one rule: nothing here looks at rows.
+wrote judged. Nothing here looks at rows.
 
 The query takes ids from topics to a target of three partitions, in micro-batches; the fault strikes
 in the second one, while a reader of committed rows is at work. Whatever fails is started again on
@@ -81,7 +81,7 @@ class Bench:
         self._servers: dict[str, QueryServer] = {}
 
     def server(self, master: str = LOCAL) -> QueryServer:
-        """One that is alive and waits for a run."""
+        """A server that is alive and waits for a run."""
         known = self._servers.get(master)
         if known is not None and known.alive:
             return known
@@ -106,7 +106,7 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Bench]:
-    """Everything is gone after the block."""
+    """A bench that is gone after the block."""
     with running_cluster(folder / "cluster", settings=SETTINGS) as cluster:
         made = Bench(cluster, folder)
         try:
@@ -178,7 +178,7 @@ class _CaseRun:
             produce(self._cluster.bootstrap_servers, topic, records)
 
     def _sink_id(self) -> str:
-        """Its coordinator does without the leader of the output."""
+        """A sink id whose coordinator does not need the leader of the output."""
         first = f"{self._target}-0"
         if self._case.stage is not Stage.RECORDED:
             return first
@@ -270,7 +270,7 @@ class _CaseRun:
         raise AssertionError(f"{self._case}: {answer}; {self._server.last_words()}")
 
     def _reaches(self, moment: str) -> int:
-        """The process that stands still there."""
+        """Waits until a process stops at that moment, and returns it."""
         reached = self._folder / "reached"
 
         def there() -> bool:
@@ -314,7 +314,7 @@ class _CaseRun:
             self._goes_on()
 
     def _do(self, pid: int) -> None:
-        """The fault itself."""
+        """Causes the fault."""
         match self._case.fault:
             case Fault.DRIVER:
                 self._server.kill()

@@ -41,7 +41,7 @@ class FaultySource(HeadraceDataSource):
 
 
 class FaultyWriter(HeadraceStreamWriter):
-    """Goes wrong as the files say."""
+    """Fails where a file asks for it."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batch = streaming_micro_batch(self._options).batch
@@ -69,7 +69,7 @@ def _with_faults(iterator: Iterator[pa.RecordBatch], batch: int) -> Iterator[pa.
 
 
 def taken(name: str) -> bool:
-    """Whether this is to go wrong, and has not yet."""
+    """Whether a file asks for this fault, and no process has taken the file before."""
     try:
         (Path(os.environ[FOLDER]) / name).unlink()
     except FileNotFoundError:

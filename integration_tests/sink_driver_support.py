@@ -1,5 +1,5 @@
 """The test's side of `spark_sink_driver`: a driver in a process of its own, killed when a test
-wants it, and what it wrote. Its one rule: the log is read by confluent-kafka."""
+wants it, and what it wrote. The log is read by confluent-kafka."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ STATE_PARTITIONS = 5
 def driver(
     servers: str, topic: str, folder: Path, *, min_partitions: int, keyed: bool = False
 ) -> Iterator["Driver"]:
-    """In a process group of its own, with its JVM and its Python workers."""
+    """Starts a driver in a process group of its own, with its JVM and its Python workers."""
     command = [sys.executable, "-m", "integration_tests.spark_sink_driver"]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
@@ -60,7 +60,8 @@ class Driver:
         self._folder = folder
 
     def reaches(self, moment: str) -> None:
-        """Waits until the driver stands still there; killed by the end of the block, or let go."""
+        """Waits until the driver stops at that moment. The end of the block lets it go on, unless
+        it was killed."""
         reached = self._folder / "reached"
         wait_until(
             lambda: reached.exists() or self._process.poll() is not None,
@@ -80,7 +81,7 @@ class Driver:
 
 
 def prepared(cluster: LocalCluster, topic: str, batches: int) -> None:
-    """A source with so many micro-batches, and an empty target."""
+    """Makes a source with that many micro-batches, and an empty target."""
     create_topic(cluster, topic, partitions=2)
     create_topic(cluster, f"{topic}-target", partitions=3)
     ids = ({"value": b"%d" % number} for number in range(batches * PER_BATCH))
@@ -98,5 +99,5 @@ def once(batches: int) -> Counter[int]:
 
 
 def committed(folder: Path, batch: int) -> bool:
-    """Whether Spark has written that down."""
+    """Whether Spark has written that micro-batch to its commit log."""
     return (folder / "checkpoint" / "commits" / str(batch)).exists()

@@ -1,5 +1,5 @@
 """What may go wrong with a query on the exactly-once sink, when, and which of these make sense
-together. Its one rule: pure; `fault_runner` does it.
+together. This module only lists the cases; `fault_runner` carries them out.
 
     before write    a task has begun, and has written nothing
     some rows       some of a task's rows are with the brokers
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def disturbs_brokers(self) -> bool:
-        """Then nothing is promised of how soon rows are readable."""
+        """Whether brokers are disturbed, so that rows may become readable late."""
         return (
             self.fault in BROKERS
             or self.fault is Fault.NETWORK
@@ -70,7 +70,7 @@ class Case:
 
 
 def why_not(case: Case) -> str | None:
-    """Why a combination makes no sense; None for one that does."""
+    """Why a combination makes no sense. None where it does."""
     fault, stage = case.fault, case.stage
     if fault in (Fault.TASK_FAILS, Fault.SPECULATION) and stage not in IN_A_TASK:
         return "no task is at work any more"

@@ -1,5 +1,5 @@
-"""The streaming sink with moments at which a test can stop it. Its one rule: without a file that
-asks for it, it is the sink that users have; but each value tells its micro-batch.
+"""The streaming sink with moments at which a test can stop it. Without a file that asks for a stop
+it is the sink that users have, except that each value names its micro-batch.
 
 In the folder of the option `momentsFolder`:
 
@@ -8,7 +8,7 @@ stop-<moment>-<batch>  the first process that comes to this moment makes `reache
                        it goes on, if it is there: `raise`
 zombie-<batch>         the first task attempt that begins leaves a copy of itself behind and is
                        killed; the copy has written some of its rows (`zombie-wrote`), goes on when
-                       `zombie-goes-on` is there, and tells its end in `zombie-ended`
+                       `zombie-goes-on` is there, and notes its end in `zombie-ended`
 proxies                what a task connects to instead, as JSON: "host:port" -> port
 commits                a line for each commit that succeeded: batch and seconds since 1970
 """
@@ -70,7 +70,7 @@ class MomentsSource(HeadraceDataSource):
 
 
 class MomentsWriter(HeadraceStreamWriter):
-    """Stops as the files say."""
+    """Stops at the moments that files name."""
 
     def __init__(self, options: Any, folder: Path) -> None:
         super().__init__(options)
@@ -100,7 +100,7 @@ class MomentsWriter(HeadraceStreamWriter):
 
 
 def moment(folder: Path, name: str, batch: int) -> None:
-    """Stand still here, if asked to."""
+    """Stops here, if a file asks for it."""
     if not _taken(folder / f"stop-{name}-{batch}"):
         return
     reached = folder / "reached"
@@ -141,7 +141,7 @@ def _pieces(iterator: Iterator[pa.RecordBatch], batch: int) -> Iterator[pa.Recor
 
 
 def _taken(name: Path) -> bool:
-    """Whether this was asked for, and by nobody heard before."""
+    """Whether a file asks for this, and no process has taken the file before."""
     try:
         name.unlink()
     except FileNotFoundError:

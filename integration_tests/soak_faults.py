@@ -84,7 +84,7 @@ class Soak:
     def __init__(
         self, folder: Path, seed: int, say: Callable[[str], None], *, broken: str | None = None
     ) -> None:
-        """`broken`: one of `broken_sinks`, which the soak has to find out."""
+        """`broken`: one of `broken_sinks`, which the soak has to detect."""
         self._say = say
         self._broken = broken
         self._folder = folder / "query"
@@ -145,7 +145,7 @@ class Soak:
         return sum(len(each.rows) for each in self._reader.watched.values())
 
     def looks(self) -> int:
-        """The reader's, at different positions."""
+        """The positions at which the reader has looked."""
         return sum(len(each.looks) for each in self._reader.watched.values())
 
     def batches_seen(self) -> int:
@@ -161,7 +161,8 @@ class Soak:
     # --- faults ---
 
     def fault(self) -> str:
-        """Waits a little, has one thing go wrong, and starts again what died; its name."""
+        """Waits a little, causes one fault, and starts again what died. Returns the fault's
+        name."""
         time.sleep(self._random.uniform(*PAUSE_S))
         self._revive()
         name, act = self._random.choice(
@@ -345,7 +346,7 @@ class Soak:
         self._query.start(self._run)
 
     def _is_running(self) -> bool:
-        """And has not said that its run is over."""
+        """Whether it runs and has not reported its end."""
         if self._query.alive and self._over is None:
             self._over = self._query.answer(0.001)
             if self._over is not None:
@@ -430,7 +431,7 @@ class Soak:
 
 
 def _taken_back(request: Path) -> bool:
-    """Whether nobody had taken it."""
+    """Whether no process had taken it."""
     try:
         request.unlink()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Tasks and drivers of the exactly-once sink without Spark around them, on a real broker: what
 becomes of a task whose transaction ends under it, of one that fails, and of one whose siblings are
-slow. Source: R-SPARK2, "Task and driver" of the page on the exactly-once sink.
+slow. Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import time

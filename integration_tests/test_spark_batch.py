@@ -367,7 +367,7 @@ def test_two_named_jobs_at_once_both_count_and_so_does_a_lower_number(
 def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     spark, spark_cluster, servers, topic, tmp_path
 ):
-    """Its rows would be dropped: the numbers belong to the first query."""
+    """If it did, its rows would be dropped, since the numbers belong to the first query."""
     create_topic(spark_cluster, topic, partitions=1)
 
     def write(frame, number):
@@ -377,7 +377,7 @@ def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     create_topic(spark_cluster, source, partitions=1)
 
     def run(checkpoint):
-        """To the end of the source, in micro-batches of five."""
+        """Runs to the end of the source, in micro-batches of five."""
         produce(servers, source, [{"value": b"%d" % number} for number in range(10)])
         reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
         reader = reader.options(subscribe=source, startingOffsets="earliest")

@@ -1,5 +1,5 @@
 """A driver that is killed with SIGKILL in its first micro-batch, and restarted on its checkpoint,
-reads every record (FACTS.md: Spark does not write the initial offset down).
+reads every record, although Spark does not write the initial offset down.
 """
 
 import contextlib

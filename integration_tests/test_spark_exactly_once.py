@@ -1,5 +1,5 @@
 """The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
-state and for one that is not deterministic. Source: R-SPARK2, "Tests it needs".
+state and for one that is not deterministic. Source: R-SPARK2; docs/sink-protocol.md.
 
 All of them with HEADRACE_FAULTS=full, else a few that HEADRACE_SEED picks.
 """

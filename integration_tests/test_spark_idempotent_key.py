@@ -50,7 +50,7 @@ def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 
 
 def copy(spark, servers, topic, checkpoint, **options):
-    """All there is, to `<topic>-target`, straight from the source's own columns."""
+    """Copies all records to `<topic>-target`, straight from the source's own columns."""
     rows = (
         spark.readStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)

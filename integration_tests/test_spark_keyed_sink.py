@@ -1,6 +1,5 @@
 """The keyed sink with a real Spark: each fault at each stage, with SQLite and PostgreSQL. The table
-has every record once, and whole micro-batches only, whenever one looks. Source: R-SPARK4; document
-004, 5.2.7.
+has every record once, and at any moment only whole micro-batches. Source: R-SPARK4.
 
 All cases with HEADRACE_FAULTS=full, else two that HEADRACE_SEED picks.
 """
@@ -47,7 +46,7 @@ GROWN = 700
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory) -> Iterator[HasBootstrapServers]:
-    """One, unless a case needs more."""
+    """One broker, unless the case needs more."""
     folder = tmp_path_factory.mktemp("cluster")
     if any(case.fault in DISTURBS_BROKERS for case in CASES):
         with running_proxied_cluster(folder) as proxied:
@@ -59,7 +58,7 @@ def brokers(tmp_path_factory) -> Iterator[HasBootstrapServers]:
 
 @pytest.fixture
 def cluster(brokers) -> Iterator[HasBootstrapServers]:
-    """Whose brokers all run again afterwards."""
+    """A cluster all of whose brokers run again after the case."""
     yield brokers
     if isinstance(brokers, ProxiedCluster):
         brokers.restore()
@@ -67,7 +66,7 @@ def cluster(brokers) -> Iterator[HasBootstrapServers]:
 
 @pytest.fixture
 def around(request, case: Case, cluster, topic) -> Iterator[Surroundings]:
-    """What the case can disturb."""
+    """The processes and connections that the case can disturb."""
     proxied = cluster if isinstance(cluster, ProxiedCluster) else None
     if case.fault not in OF_SERVERS:
         yield Surroundings(topic=topic, brokers=proxied)

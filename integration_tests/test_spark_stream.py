@@ -56,7 +56,7 @@ def _to_files(frame, folder, **trigger):
 
 
 def _run(frame, folder):
-    """Reads what there is and ends; the progress of each micro-batch that had rows."""
+    """Reads all records and ends. Returns the progress of each micro-batch that had rows."""
     query = _to_files(frame, folder, availableNow=True)
     try:
         assert query.awaitTermination(QUERY_TIMEOUT_S)

@@ -1,5 +1,6 @@
-"""Writes micro-batches to a database, each record once. Its one rule: a micro-batch and the note
-that it is there are one transaction; whatever is repeated finds the note, or the same keys.
+"""Writes micro-batches to a database, each record once. A micro-batch and the ledger's note of it
+are written in one transaction. A repetition finds the note, or overwrites the rows of the same
+keys.
 
     from connector import KeyedSink
 
@@ -8,7 +9,7 @@ that it is there are one transaction; whatever is repeated finds the note, or th
 
 The rows' key is (topic, partition, offset), which no two records share; a query that lost its
 checkpoint overwrites what it wrote. Needs SQLAlchemy: `pip install 'headrace[sql]'`.
-Source: R-SPARK4; document 004, 5.2.7.
+Source: R-SPARK4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,36 +25,38 @@ if TYPE_CHECKING:
 
 RECORD_KEY = ("topic", "partition", "offset")
 PIECE = "piece"
-"""The one column in which rows leave the executors: a record batch of Arrow, as bytes."""
+"""The one column in which rows leave the executors: an Arrow record batch as bytes."""
 
 
 @dataclass(frozen=True)
 class KeyedSink:
     """A function for `foreachBatch`. It holds no connection, so that Spark may pickle it.
 
-    The rows of a micro-batch come to the driver one Spark partition after the other, while the next
-    one is computed, and go into the database in one transaction: the driver holds two partitions at
-    the most. The table is made from the first frame unless it exists. MISSING_PACKAGE, BAD_TABLE,
-    NULL_KEY and DATABASE_FAILED are its ConnectorErrors; after each nothing of the micro-batch is
-    in the database.
+    The driver writes the rows of a micro-batch in one transaction. It fetches one Spark partition
+    after the other while the next one is computed, so it holds two of them at most. It makes the
+    table from the first frame unless that exists. Its ConnectorErrors are MISSING_PACKAGE,
+    BAD_TABLE, NULL_KEY and DATABASE_FAILED; after each nothing of the micro-batch is in the
+    database.
     """
 
     url: str = field(repr=False)
-    """Of the database, as SQLAlchemy writes it; it may hold a password."""
+    """The URL of the database in SQLAlchemy's form. It may hold a password."""
 
     _: KW_ONLY
 
     table: str
 
     key: tuple[str, ...] = RECORD_KEY
-    """Columns that tell rows apart. A record that makes several rows needs one column more."""
+    """The columns that identify a row. Where a record makes several rows it needs one more
+    column."""
 
     query_id: str | None = None
-    """Under which the numbers of the micro-batches are kept; None: Spark's, which changes with the
-    checkpoint, as yours must. Spark Connect does not tell it."""
+    """The ledger keeps the last micro-batch under this id. None stands for Spark's id of the query,
+    which changes with the checkpoint; an id of your own must change with it, too. Spark Connect
+    does not say Spark's id."""
 
     engine_options: Mapping[str, Any] = field(default_factory=dict)
-    """For SQLAlchemy's `create_engine`."""
+    """Arguments for SQLAlchemy's `create_engine`."""
 
     @without_traceback
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
@@ -66,7 +69,7 @@ class KeyedSink:
 
 
 def _tables() -> Any:
-    """The part that needs SQLAlchemy."""
+    """The module that needs SQLAlchemy."""
     try:
         from connector.database import keyed_table
     except ModuleNotFoundError as error:
@@ -79,7 +82,7 @@ def _tables() -> Any:
 
 
 def _query_id(frame: "DataFrame") -> str:
-    """Of the query whose micro-batch it is."""
+    """The id of the query whose micro-batch `frame` is."""
     from pyspark.errors import PySparkException
 
     try:
@@ -96,7 +99,7 @@ def _query_id(frame: "DataFrame") -> str:
 
 
 def _pieces(frame: "DataFrame") -> "Iterator[pa.RecordBatch]":
-    """The rows as Arrow, of one Spark partition after the other."""
+    """The rows as Arrow record batches, one Spark partition after the other."""
     import pyarrow as pa
 
     for row in frame.mapInArrow(_as_bytes, f"{PIECE} binary").toLocalIterator(True):
@@ -105,7 +108,7 @@ def _pieces(frame: "DataFrame") -> "Iterator[pa.RecordBatch]":
 
 
 def _as_bytes(rows: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """In a task: each record batch becomes one row."""
+    """Runs in a task and makes one row of each record batch."""
     import pyarrow as pa
 
     for batch in rows:

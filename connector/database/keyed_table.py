@@ -1,13 +1,13 @@
-"""A table with unique keys, and the ledger beside it, through SQLAlchemy. Its one rule: rows and
-ledger change in one transaction, which begins by taking the ledger's row.
+"""A table with unique keys, and the ledger beside it, through SQLAlchemy. Rows and ledger change in
+one transaction, which begins by locking the ledger's row.
 
     headrace_batches      query, batch       the last micro-batch of each query that is committed
 
     UPDATE … SET batch = :batch WHERE query = :query AND batch < :batch
-        one row     it is ours, and locked until the commit: a zombie or a successor waits there
+        one row     this transaction holds the row until its commit; a zombie or a successor waits
         none        the micro-batch is committed already, perhaps by another driver: nothing to do
 
-Source: R-SPARK4; document 004, 5.2.7.
+Source: R-SPARK4.
 """
 
 import contextlib
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 LEDGER = "headrace_batches"
 NO_BATCH = -1
-"""Spark counts from 0."""
+"""Below the first micro-batch, which is 0."""
 
 NAME_LENGTH = 249
-"""Of what is in a key and is text: databases don't index text without end. A topic's name fits."""
+"""The length of a text column in the key, because databases don't index text of any length. A
+topic's name fits."""
 
 STATEMENT_ROWS = 1_000
-"""Rows that are handed to the driver of the database at once; more gain nothing, and are held as
+"""Rows passed to the database's driver at once. More would gain nothing, and they are held as
 Python objects."""
 
 _LEDGER_COLUMNS = (("query", sa.String(NAME_LENGTH)), ("batch", sa.BigInteger()))
@@ -41,7 +42,7 @@ _LEDGER_COLUMNS = (("query", sa.String(NAME_LENGTH)), ("batch", sa.BigInteger())
 
 @contextlib.contextmanager
 def database(url: str, options: Mapping[str, Any]) -> Iterator[sa.Engine]:
-    """An engine that keeps no connection; ConnectorError for all that the database refuses."""
+    """An engine that keeps no connection. Errors of the database become ConnectorErrors."""
     with in_one_line():
         engine = sa.create_engine(url, **{"poolclass": NullPool, **options})
         try:
@@ -52,7 +53,7 @@ def database(url: str, options: Mapping[str, Any]) -> Iterator[sa.Engine]:
 
 @contextlib.contextmanager
 def in_one_line() -> Iterator[None]:
-    """Without the statement and its values, which SQLAlchemy repeats."""
+    """Leaves out the statement and its values, which SQLAlchemy's errors repeat."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -66,13 +67,13 @@ def in_one_line() -> Iterator[None]:
 
 
 class KeyedTable:
-    """One table; made here, with its ledger, where there is none."""
+    """One table with its ledger. Both are made here unless they exist."""
 
     def __init__(
         self, engine: sa.Engine, name: str, *, key: Sequence[str], schema: "StructType"
     ) -> None:
-        """`schema`: of the rows. ConnectorError BAD_TABLE where they don't fit into the table, or
-        nothing in it keeps their key unique."""
+        """`schema` is that of the rows. ConnectorError BAD_TABLE where they don't fit into the
+        table, or where no constraint of the table keeps their key unique."""
         self._engine = engine
         self._key = tuple(key)
         missing = [each for each in self._key if each not in schema.names]
@@ -93,8 +94,8 @@ class KeyedTable:
         metadata.create_all(engine, checkfirst=True)
 
     def write(self, query: str, batch: int, pieces: "Iterable[pa.RecordBatch]") -> bool:
-        """All rows, and that they are there, or nothing; False when an earlier call has committed
-        that micro-batch, without a look at `pieces`. ConnectorError NULL_KEY."""
+        """Writes all rows and the ledger's note, or nothing. False where an earlier call has
+        committed the micro-batch; `pieces` is not read then. ConnectorError NULL_KEY."""
         self._open_ledger(query)
         with self._engine.begin() as connection:
             if not self._take(connection, query, batch):
@@ -114,7 +115,7 @@ class KeyedTable:
         return moved.rowcount == 1
 
     def _open_ledger(self, query: str) -> None:
-        """A row that can be locked, in a transaction before."""
+        """Makes the ledger's row in a transaction before, so that it can be locked."""
         known = sa.select(self._ledger.c.query).where(self._ledger.c.query == query)
         with self._engine.connect() as connection:
             if connection.execute(known).first() is not None:
@@ -123,13 +124,13 @@ class KeyedTable:
             with self._engine.begin() as connection:
                 connection.execute(self._ledger.insert().values(query=query, batch=NO_BATCH))
         except sa.exc.IntegrityError:
-            # Another driver of the query was faster.
+            # Another driver of the query has made it.
             with self._engine.connect() as connection:
                 if connection.execute(known).first() is None:
                     raise
 
     def _check_key(self, piece: "pa.RecordBatch") -> None:
-        """SQLite would take null in a key, as often as it comes."""
+        """Refuses null in a key. SQLite would accept it, as a new key each time."""
         for name in self._key:
             nulls = piece.column(name).null_count
             if nulls:
@@ -157,7 +158,7 @@ class KeyedTable:
         connection.execute(statement, rows)
 
     def _replace(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
-        """What every database understands. The last row of a key counts, as above."""
+        """Upserts in a way that every database understands. The last row of a key counts."""
         last = {tuple(row[each] for each in self._key): row for row in rows}
         named = {each: f"key_{number}" for number, each in enumerate(self._key)}
         same = [self._rows.c[each] == sa.bindparam(name) for each, name in named.items()]
@@ -178,7 +179,7 @@ class KeyedTable:
         ]
 
     def _check(self, name: str, columns: Sequence[str]) -> None:
-        """A table that somebody else has made."""
+        """Checks a table that exists already."""
         inspector = sa.inspect(self._engine)
         present = {each["name"] for each in inspector.get_columns(name)}
         for column in columns:

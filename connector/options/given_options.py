@@ -1,5 +1,5 @@
-"""The options by their proper names, and typed access to them. Its one rule: a text that is not of
-its form is one line that names the option and the form.
+"""The options that the user gave, by their proper names, and their typed values. The error of a
+malformed value is one line that names the option and the form.
 """
 
 import re
@@ -23,7 +23,7 @@ _UNITS_MS = {
 
 
 class GivenOptions:
-    """The options by their proper names, and typed access to them."""
+    """The options of one reader or writer."""
 
     def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
         self.side = side
@@ -42,15 +42,15 @@ class GivenOptions:
         self.notes = tuple(notes)
 
     def text(self, name: str) -> str | None:
-        """None where it is not given, as in all of these."""
+        """The value as text. None where the option is not given, as in all of these methods."""
         return self._texts.get(name)
 
     def integer(self, name: str, *, low: int, high: int) -> int | None:
-        """Both bounds inclusive."""
+        """A whole number. Both bounds are inclusive."""
         text = self.text(name)
         if text is None:
             return None
-        # `int` alone would take 1_0, and digits of other scripts.
+        # `int` alone would accept 1_0, and digits of other scripts.
         form = re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", text)
         number = low - 1 if form is None else int(text)
         if not low <= number <= high:
@@ -58,7 +58,7 @@ class GivenOptions:
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """true or false, in any case."""
+        """`true` or `false`, in upper or lower case."""
         text = self.text(name)
         if text is None:
             return default
@@ -76,7 +76,7 @@ class GivenOptions:
         return text.strip().lower()
 
     def duration_ms(self, name: str, *, default: int) -> int:
-        """A number and a unit; ms where there is none."""
+        """A number and a unit, in ms where there is no unit."""
         text = self.text(name)
         if text is None:
             return default
@@ -87,5 +87,5 @@ class GivenOptions:
 
 
 def bad_option(name: str, form: str, text: str) -> OptionError:
-    """To be raised for a text that is not of its form."""
+    """The error for a value that is not of its form."""
     return OptionError("BAD_OPTION", f"'{name}' must be {form}, not {text!r}")

@@ -1,8 +1,8 @@
-"""Where to start and where to end, as the user says it. Its one rule: what a text means is settled
-here, what offsets it stands for only with a cluster in reach (`positions.py`).
+"""Where a read starts and ends, as the user says it. This module parses the text; which offsets it
+stands for is asked of the cluster (`source/offset_resolution.py`).
 
-Source: Spark's Kafka connector: startingOffsets, startingOffsetsByTimestamp, startingTimestamp,
-assign.
+Source: startingOffsets, startingOffsetsByTimestamp, startingTimestamp and assign of Spark's Kafka
+connector.
 """
 
 import json
@@ -27,7 +27,7 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerPartition:
-    """An offset, EARLIEST or LATEST for each partition that is named."""
+    """For each partition that is named: an offset, EARLIEST or LATEST."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -41,19 +41,19 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerPartitionTimestamp:
-    """The first record at or after a time, for each partition that is named."""
+    """For each partition that is named: the first record at or after a time."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 MAX_SHOWN_CHARACTERS = 120
-"""Of a wrong value in an error message, which is to stay one line."""
+"""How much of a wrong value an error message shows, so that it stays one line."""
 
 OffsetSpec: TypeAlias = Everywhere | PerPartition | AtTimestamp | PerPartitionTimestamp
 
 
 def parse_offsets(option: str, text: str) -> OffsetSpec:
-    """`earliest`, `latest`, or `{"topic":{"0":23,"1":-2}}`."""
+    """Parses `earliest`, `latest`, or `{"topic":{"0":23,"1":-2}}`."""
     match text.strip().lower():
         case "earliest":
             return Everywhere(special=EARLIEST)
@@ -68,7 +68,7 @@ def parse_offsets(option: str, text: str) -> OffsetSpec:
 
 
 def parse_offsets_by_timestamp(option: str, text: str) -> OffsetSpec:
-    """`{"topic":{"0":1700000000000}}`, in ms since 1970."""
+    """Parses `{"topic":{"0":1700000000000}}`, in ms since 1970."""
     form = """JSON such as {"topic":{"0":1700000000000}}"""
     timestamps_ms = _parse_per_partition(option, text, form)
     for topic_partition, timestamp_ms in timestamps_ms.items():
@@ -78,7 +78,7 @@ def parse_offsets_by_timestamp(option: str, text: str) -> OffsetSpec:
 
 
 def parse_assign(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """`{"topic":[0,1]}`, sorted."""
+    """Parses `{"topic":[0,1]}`. The partitions are sorted."""
     form = """JSON such as {"topic":[0,1]}"""
     assigned = set()
     for topic, partitions in _parse_object(option, text, form).items():
@@ -95,7 +95,7 @@ def parse_assign(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def parse_topics(option: str, text: str) -> tuple[str, ...]:
-    """`topic1,topic2`, sorted, each once."""
+    """Parses `topic1,topic2`. The topics are sorted, each once."""
     topics = {topic.strip() for topic in text.split(",")} - {""}
     if not topics:
         raise _wrong(option, text, "one topic or more, separated by commas")

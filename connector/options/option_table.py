@@ -1,7 +1,7 @@
-"""Every option name the format knows, on which side, and what becomes of it. Its one rule: no name
-is taken silently: it works, or it is named in an error, or the log says that it has no effect.
+"""Every option that the format knows, on which side, and what it does with it. No name is ignored
+silently: it works, or an error names it, or the log says that it has no effect.
 
-Source: Spark's Kafka connector (FACTS.md); INTERFACE.md, "Spark".
+Source: the options of Spark's Kafka connector.
 """
 
 import difflib
@@ -15,11 +15,11 @@ from connector.errors import OptionError
 Side = Literal["source", "sink"]
 
 CLIENT_PREFIX = "kafka."
-"""Settings of a Kafka client carry this prefix in Spark's connector; here it may be left out."""
+"""Settings of a Kafka client carry this prefix in Spark's Kafka connector. Here it is optional."""
 
 
 class Status(enum.Enum):
-    """What the format does with an option that it knows."""
+    """What the format does with an option."""
 
     WORKS = enum.auto()
     NO_EFFECT = enum.auto()
@@ -28,7 +28,8 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionEntry:
-    """One name. `client` marks a setting of a Kafka client, which may carry the prefix `kafka.`."""
+    """An option. `client` marks a setting of a Kafka client, which may carry the prefix
+    `kafka.`."""
 
     name: str
     sides: tuple[Side, ...]
@@ -156,13 +157,11 @@ _ENTRIES: list[OptionEntry] = [
 ]
 
 OPTIONS: Mapping[str, OptionEntry] = {entry.name.lower(): entry for entry in _ENTRIES}
-"""By lower-case name without prefix: Spark's options are case-insensitive."""
+"""By name in lower case without prefix, because Spark's options are case-insensitive."""
 
 
 def lookup(key: str, *, side: Side) -> OptionEntry:
-    """The entry of an option that works, or works without effect, on `side`; otherwise
-    OptionError.
-    """
+    """The entry of an option that is accepted on `side`. OptionError for one that is not."""
     lowered = key.lower()
     bare = lowered.removeprefix(CLIENT_PREFIX)
     entry = OPTIONS.get(bare)

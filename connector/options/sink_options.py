@@ -14,16 +14,17 @@ from storage_engine.core.ids import topic_name_problem
 
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 DEFAULT_BATCH_BYTES = 512 * 1024
-"""A record batch of the sink before compression; well under Kafka's max.message.bytes of 1 MiB."""
+"""Size of the sink's record batches before compression, well under Kafka's default of
+max.message.bytes, 1 MiB."""
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
-"""From the last sign of life of any task of a micro-batch until what it wrote is given up."""
+"""From the last request of any task of a micro-batch until its transactions are aborted."""
 
 MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
-"""What the brokers allow."""
+"""The most that the brokers allow."""
 
 MAX_SINK_ID_LENGTH = 249
-"""As of a topic's name."""
+"""The same as the longest name of a topic."""
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,32 +32,34 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What the user asked of the sink. `topic` None means: the column `topic` says."""
+    """What the user asks of the sink. Where `topic` is None the column `topic` says where rows
+    go."""
 
     connection: ConnectionOptions
     topic: str | None
     exactly_once: bool
     sink_id: str | None
-    """Under which name the cluster keeps what this sink has committed; None: a name of its own."""
+    """The name under which the cluster keeps what this sink has committed. None stands for the id
+    of the query, or for a new name in a batch write."""
 
     batch_id: int | None
-    """Of a batch write that may be repeated; with `sink_id` only."""
+    """The number of a batch write that may be repeated. It needs `sink_id`."""
 
     sink_part: str
-    """Which part of the sink counts it; the option `topic` unless it was said."""
+    """The part of the sink in which `batch_id` counts. The default is the option `topic`."""
 
     origin: OriginOptions | None
-    """By what a row is dropped that the sink has already; with `sink_id` only."""
+    """By what the sink recognizes rows that it has already. It needs `sink_id`."""
 
     transaction_timeout_ms: int
     acks: int
-    """-1 for all."""
+    """-1 stands for all."""
 
     compression: str
     batch_bytes: int
     delivery_timeout_ms: int
     notes: tuple[str, ...]
-    """Lines for the log."""
+    """Warnings for options that were given and have no effect."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:

@@ -29,19 +29,20 @@ MAX_GROUP_NAME_LENGTH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the user asked of the source. `starting` and `ending` are None where nothing was said:
-    the defaults of batch and stream differ."""
+    """What the user asks of the source. `starting` and `ending` are None where no option was given,
+    because the defaults of batch and stream differ."""
 
     connection: ConnectionOptions
     subscription: Subscription
     starting: OffsetSpec | None
     ending: OffsetSpec | None
     fall_back_to_latest: bool
-    """Where no record is at or after a starting timestamp: begin at the end instead of failing."""
+    """Whether to begin at the end, instead of failing, where no record is at or after a starting
+    timestamp."""
 
     fail_on_data_loss: bool
     columns: tuple[str, ...]
-    """Those that are yielded, in the order of `schema.ALL_COLUMNS`."""
+    """The columns that are yielded, in the order of `schema.ALL_COLUMNS`."""
 
     isolation_level: str
     max_offsets_per_trigger: int | None
@@ -50,18 +51,18 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     max_bytes_per_partition: int | None
-    """By estimate: a task of Spark is to read no more."""
+    """The most that a task of Spark should read, by an estimate."""
 
     group_id: str | None
-    """Where a stream stores how far it has read, for lag tools."""
+    """The consumer group in which a stream stores how far it has read, for lag tools."""
 
     group_id_prefix: str | None
-    """The same, with a name of the query's own behind it; `group_id` goes before."""
+    """The group is this, `-` and a name of the query's own. `group_id` takes precedence."""
 
     poll_timeout_ms: int
     fetch_bytes: int
     notes: tuple[str, ...]
-    """Lines for the log: options that were given and have no effect."""
+    """Warnings for options that were given and have no effect."""
 
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -104,7 +105,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _offset_spec(given: GivenOptions, which: str) -> OffsetSpec | None:
-    """The most specific of the three ways to say it wins, as in Spark's connector."""
+    """The most specific of the three options wins, as in Spark's Kafka connector."""
     timestamp_ms = given.integer(f"{which}Timestamp", low=0, high=INT64_MAX)
     if timestamp_ms is not None:
         return AtTimestamp(timestamp_ms=timestamp_ms)
@@ -123,7 +124,8 @@ def _group_name(given: GivenOptions, name: str) -> str | None:
 
 
 def _columns(given: GivenOptions) -> tuple[str, ...]:
-    """All of a record but its headers, unless `columns` or `includeHeaders` say otherwise."""
+    """All columns of a record except its headers, unless `columns` or `includeHeaders` say
+    otherwise."""
     headers = given.boolean("includeHeaders", default=False)
     text = given.text("columns")
     if text is None:

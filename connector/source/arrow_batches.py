@@ -1,6 +1,5 @@
-"""Decoded records -> the record batches that Spark takes. Its one rule: whole columns, never a row.
-
-Source: FACTS.md: batches of 10 to 50 thousand rows, the Arrow schema exactly Spark's.
+"""Makes the Arrow record batches that Spark takes of decoded records, by whole columns, never by
+row.
 """
 
 from collections.abc import Iterator
@@ -16,14 +15,15 @@ if TYPE_CHECKING:
     from storage_engine.protocol.records.records import DecodedRecords
 
 MAX_BATCH_ROWS = 50_000
-"""Of one record batch: Spark does not cut what it is given, and larger ones gain nothing."""
+"""The most rows of one record batch. Spark does not split what it gets, and larger ones gain
+nothing."""
 
 
 def arrow_batches(
     decoded: "DecodedRecords", topic_partition: TopicPartition, *, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition, at most MAX_BATCH_ROWS a batch. `columns` as in `schema.py`; what
-    is not among them is not looked at."""
+    """The records of one partition as rows, at most MAX_BATCH_ROWS in a record batch. `columns` are
+    as in `schema.py`; other columns are not touched."""
     schema = source_arrow_schema(columns)
     whole = [_column(decoded, name) for name in columns]
     for start in range(0, len(decoded), MAX_BATCH_ROWS):
@@ -38,7 +38,7 @@ def arrow_batches(
 
 
 def _column(decoded: "DecodedRecords", name: str) -> pa.Array | None:
-    """None for what is the same in all rows of a partition."""
+    """None for a column that has one value in all rows of a partition."""
     match name:
         case "key":
             return decoded.keys
@@ -62,7 +62,7 @@ def _repeated(name: str, topic_partition: TopicPartition) -> pa.Array:
 
 
 def _spark_headers(headers: pa.Array) -> pa.Array:
-    """The same with Spark's name for the entry of a list; no copy."""
+    """The headers with Spark's name for the element of a list, without a copy."""
     return headers.cast(headers_arrow_type())
 
 

@@ -1,5 +1,5 @@
-"""The batch source. Its one rule: the ends of the logs are asked for once, when the read is
-planned, so that every task and every retry reads the same records.
+"""The batch source. It asks for the ends of the logs once, when the read is planned, so that every
+task and every retry reads the same records.
 
 Source: R-SPARK1, R-CLI5.
 """
@@ -24,28 +24,29 @@ if TYPE_CHECKING:
 
 
 class HeadraceBatchReader(DataSourceReader):
-    """Plans the ranges of a bounded read and reads them."""
+    """Plans the ranges of a bounded read, and reads them in tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options
         self._narrowing = Narrowing()
-        self._view = SourceMetadata(options.connection, isolation_level=options.isolation_level)
+        self._metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per range that holds an offset; of none Spark makes an empty one."""
+        """One task for each range that is not empty. Where there is none, Spark runs an empty
+        one."""
         options = self._options
         warn_once(options.notes)
         if options.group_id is not None or options.group_id_prefix is not None:
             warn_once(["a batch read has no place in a log: it commits no offsets to a group"])
-        found = self._view.find_all(options.subscription)
+        found = self._metadata.find_all(options.subscription)
         partitions = found.partitions
         starts = resolve(
             options.starting or Everywhere(special=EARLIEST),
             partitions,
-            self._view,
+            self._metadata,
             which="starting",
             fail_on_data_loss=options.fail_on_data_loss,
             fall_back_to_latest=options.fall_back_to_latest,
@@ -53,7 +54,7 @@ class HeadraceBatchReader(DataSourceReader):
         ends = resolve(
             options.ending or Everywhere(special=LATEST),
             partitions,
-            self._view,
+            self._metadata,
             which="ending",
             fail_on_data_loss=options.fail_on_data_loss,
             fall_back_to_latest=options.fall_back_to_latest,
@@ -67,10 +68,10 @@ class HeadraceBatchReader(DataSourceReader):
             )
             for each in partitions
         ]
-        return range_tasks(options, self._view, self._narrowed(ranges))
+        return range_tasks(options, self._metadata, self._narrowed(ranges))
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Runs in a task; Spark's own empty partition stands for a read of nothing."""
+        """Runs in a task. Spark's own empty partition has no range."""
         from connector.source.record_reader import read_records
 
         return iter(()) if partition.value is None else read_records(self._options, partition.value)
@@ -81,20 +82,20 @@ class HeadraceBatchReader(DataSourceReader):
         if at_ms is None or not narrowed:
             return narrowed
         asked = dict.fromkeys((each.topic_partition for each in narrowed), at_ms)
-        return self._narrowing.begin_at(narrowed, self._view.offsets_at(asked))
+        return self._narrowing.begin_at(narrowed, self._metadata.offsets_at(asked))
 
 
 class HeadracePushdownReader(HeadraceBatchReader):
-    """The same where Spark hands over the filters of the query."""
+    """A batch reader that takes the filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Returns those that Spark has to apply again."""
+        """Returns the filters that Spark has to apply again."""
         self._narrowing, left = narrow(filters)
         return left
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:
-    """A batch can't begin at the end of the log or end at its beginning."""
+    """OptionError for a batch that begins at the end of a log or ends at its beginning."""
     word = {LATEST: "latest", EARLIEST: "earliest"}[senseless]
     match spec:
         case Everywhere(special=special):

@@ -18,7 +18,7 @@ GO_ON_HINT = "set failOnDataLoss=false to go on with the records that are there"
 
 
 def report_losses(losses: Iterable[str], *, fail_on_data_loss: bool) -> None:
-    """DataLossError for the first of `losses`, or a warning for each."""
+    """DataLossError for the first of `losses`, or else a warning for each."""
     for loss in losses:
         if fail_on_data_loss:
             raise DataLossError("DATA_LOSS", f"{loss}; {GO_ON_HINT}")
@@ -28,8 +28,8 @@ def report_losses(losses: Iterable[str], *, fail_on_data_loss: bool) -> None:
 def clip_to_logs(
     ranges: Iterable[OffsetRange], lookup: OffsetLookup, *, fail_on_data_loss: bool
 ) -> list[OffsetRange]:
-    """`ranges` without what the logs no longer begin with; a loss is reported before Spark starts
-    tasks for it."""
+    """`ranges` without the offsets below the start of the logs. A loss is reported here, before
+    Spark starts tasks."""
     ranges = list(ranges)
     earliest = lookup.offsets_at({each.topic_partition: EARLIEST for each in ranges})
     clipped = []
@@ -55,8 +55,8 @@ def keep_existing(
     partitions: Collection[TopicPartition],
     topic_ids: Mapping[str, UUID],
 ) -> tuple[list[OffsetRange], list[str]]:
-    """`ranges` of `partitions`, which there are now, in topics that still have the same id; and in
-    sentences why the others can't be read any more."""
+    """The ranges whose partitions still exist, in topics that still have the same id; and for each
+    other range a sentence that says why it can't be read any more."""
     kept, losses = [], []
     for each in ranges:
         topic = each.topic_partition.topic

@@ -1,8 +1,7 @@
-"""Tells a group's coordinator how far a query has read, so that lag tools see the query. Its one
-rule: it neither fails nor delays the query; Spark's checkpoint alone decides where it goes on.
+"""Commits to a consumer group how far a query has read, so that lag tools see the query. It neither
+fails nor delays the query, whose position is in Spark's checkpoint alone.
 
-A thread with connections of its own stores the newest positions; those that were passed meanwhile
-are skipped.
+A thread with connections of its own commits the newest positions, and skips those that are older.
 """
 
 import logging
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 10_000
-"""Of one commit with its retries; the next try has the newest positions."""
+"""For one commit with its retries. The next one has the newest positions."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""
 
 
 class GroupOffsetCommits:
-    """The positions of one query. Its thread begins with the first."""
+    """Commits the positions of one query. Its thread starts with the first of them."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
         self._connection = connection
@@ -38,7 +37,7 @@ class GroupOffsetCommits:
         self._thread: threading.Thread | None = None
 
     def note(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """The query has read up to `positions`."""
+        """Notes that the query has read up to `positions`, exclusive."""
         with self._changed:
             if self._closing or self._newest == (group, positions):
                 return
@@ -51,7 +50,7 @@ class GroupOffsetCommits:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Waits a moment for what was noted last."""
+        """Waits up to FLUSH_MS for the commit of what was noted last."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -89,7 +88,7 @@ class GroupOffsetCommits:
                     return
 
     def _next(self) -> tuple[str, Mapping[TopicPartition, int]] | None:
-        """What is to be stored; None at the end."""
+        """Waits for what is to be committed next. None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._newest != self._settled)
             return None if self._newest == self._settled else self._newest
@@ -98,7 +97,8 @@ class GroupOffsetCommits:
 def _stored(
     offsets: "GroupOffsets", positions: Mapping[TopicPartition, int]
 ) -> HeadraceError | None:
-    """Why not; DeadlineExceededError where there is use in trying again."""
+    """Commits the positions. Returns the error of a failure, a DeadlineExceededError where trying
+    again may help."""
     try:
         offsets.commit(positions)
     except HeadraceError as error:

@@ -1,10 +1,9 @@
-"""How far a streaming query is behind the log. Its one rule: figures are taken from the query's own
-progress, so that whoever can see the progress can see the lag, on a driver or over Spark Connect.
+"""How far a streaming query is behind the log. The figures stand in the progress of the query, so
+whoever sees the progress sees the lag, on a driver or over Spark Connect.
 
-Spark's Python API gives a source no metrics of its own, as Spark's Kafka connector has them
-(`min/max/avgOffsetsBehindLatest` in `sources[].metrics`). A source may report its latest offset,
-which Spark shows as `sources[].latestOffset`; there the same three figures stand, under `@lag`.
-Source: FACTS.md, the reader contract.
+Spark's Kafka connector has these figures (`min/max/avgOffsetsBehindLatest`) in `sources[].metrics`.
+Spark's Python API gives a source no metrics. But a source may report its latest offset, which Spark
+shows as `sources[].latestOffset`; the three figures stand there, under `@lag`.
 """
 
 import json
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     )
 
 LAG_KEY = "@lag"
-"""In the latest offset that a source reports; no topic can have this name."""
+"""A key of the latest offset that a source reports. No topic can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class OffsetsBehindLatest:
 def offsets_behind(
     positions: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> OffsetsBehindLatest:
-    """`latest` has one partition or more; one without a position is not behind yet."""
+    """`latest` has one partition or more. A partition without a position is not behind."""
     behind = [max(0, end - positions.get(each, end)) for each, end in latest.items()]
     return OffsetsBehindLatest(
         minimum=min(behind), maximum=max(behind), average=sum(behind) / len(behind)
@@ -49,7 +48,7 @@ def offsets_behind(
 
 
 def lag_to_json(lag: OffsetsBehindLatest) -> dict[str, Any]:
-    """With the names of Spark's Kafka connector."""
+    """The figures under the names that Spark's Kafka connector gives them."""
     return {
         "minOffsetsBehindLatest": lag.minimum,
         "maxOffsetsBehindLatest": lag.maximum,
@@ -58,7 +57,8 @@ def lag_to_json(lag: OffsetsBehindLatest) -> dict[str, Any]:
 
 
 def lag_of(latest_offset: str | None) -> OffsetsBehindLatest | None:
-    """From a source's `latestOffset`, as a progress has it; None for a source of another kind."""
+    """The lag in the `latestOffset` of a source in a progress. None for a source of another
+    format."""
     try:
         found = json.loads(latest_offset or "{}")[LAG_KEY]
         return OffsetsBehindLatest(
@@ -75,7 +75,7 @@ class LagListener(StreamingQueryListener):
 
         spark.streams.addListener(LagListener(lambda progress, lag: print(progress.name, lag)))
 
-    An idle query reports nothing: what it said last still holds until something is written.
+    An idle query reports nothing, and its last figures hold until something is written.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(event.progress, lag)
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:
-        """Called by Spark; nothing is known yet."""
+        """Called by Spark. There are no figures yet."""
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None:
-        """Called by Spark; the lag is what it was."""
+        """Called by Spark. The lag is unchanged."""
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
         """Called by Spark."""

@@ -1,8 +1,6 @@
-"""Which records make the next batch, and which task reads which of them. Pure: offsets in, offsets
-out.
+"""Plans which records make the next micro-batch. Every record of every partition is planned once.
 
-Its one rule: every record of every partition is planned once; a limit delays a partition and never
-starves it. Source: Spark's Kafka connector, maxOffsetsPerTrigger and minPartitions (FACTS.md).
+Source: maxOffsetsPerTrigger of Spark's Kafka connector.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +14,12 @@ from storage_engine.core.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMicroBatch:
-    """The end of the next batch; `losses` says in sentences what can't be read any more."""
+    """The end of the next micro-batch. `losses` are sentences about what can't be read any more."""
 
     end: StreamOffset
     losses: tuple[str, ...]
     backlog: int
-    """Offsets between start and the latest, before any limit."""
+    """The number of offsets from the start to the latest, before any limit."""
 
 
 def restarted_partitions(
@@ -29,8 +27,8 @@ def restarted_partitions(
     latest: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, UUID],
 ) -> list[TopicPartition]:
-    """Partitions to read from their first record on: they are new, of a topic that was created
-    again, or end before where we were."""
+    """The partitions to read from their first record: they are new, belong to a topic that was
+    created again, or end before the position of the query."""
     recreated = recreated_topics(start.topic_ids, topic_ids)
     return [
         topic_partition
@@ -48,8 +46,8 @@ def plan_next(
     max_offsets: int | None,
     topic_ids: Mapping[str, UUID],
 ) -> PlannedMicroBatch:
-    """The batch after `start`. `earliest` is needed for the `restarted_partitions` only;
-    `topic_ids` are those of now."""
+    """The micro-batch after `start`. `earliest` is needed for the `restarted_partitions` only;
+    `topic_ids` are the present ones."""
     losses = []
     begins = {}
     recreated = recreated_topics(start.topic_ids, topic_ids)
@@ -105,6 +103,6 @@ def plan_next(
 def _known_ids(
     topics: Iterable[str], now: Mapping[str, UUID], before: Mapping[str, UUID]
 ) -> dict[str, UUID]:
-    """A broker that does not tell an id takes none away."""
+    """The ids of `topics`. One that a broker does not know now stays as before."""
     known = {**before, **now}
     return {topic: known[topic] for topic in topics if topic in known}

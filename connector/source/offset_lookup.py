@@ -10,8 +10,8 @@ NO_OFFSET = -1
 
 
 class OffsetLookup(Protocol):
-    """Asks the cluster; EARLIEST and LATEST stand for the ends of the log."""
+    """Asks the cluster for offsets. EARLIEST and LATEST stand for the ends of the log."""
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Per partition the first offset at or after the time, NO_OFFSET where there is none."""
+        """By partition the first offset at or after the time. NO_OFFSET where there is none."""
         ...

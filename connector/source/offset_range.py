@@ -15,7 +15,7 @@ class OffsetRange:
     start_offset: int
     end_offset: int
     topic_id: UUID | None = None
-    """Of the topic that these offsets are of; None where no broker has told."""
+    """The topic's id. None where brokers don't know ids."""
 
     def __len__(self) -> int:
         return max(0, self.end_offset - self.start_offset)
@@ -25,5 +25,5 @@ class OffsetRange:
 
 
 def total_records(ranges: Iterable[OffsetRange]) -> int:
-    """Of the offsets in `ranges`; compaction and markers may leave fewer records."""
+    """The number of offsets in `ranges`. Compaction and markers may leave fewer records."""
     return sum(len(offset_range) for offset_range in ranges)

@@ -1,9 +1,8 @@
-"""From what the user said (`offset_specs.py`) to offsets that exist. Its one rule: an offset that
-the log does not have is a loss told in one line, or with failOnDataLoss=false a warning and the
-nearest that it has.
+"""Resolves what the user said (`options/offset_specs.py`) to offsets that exist. An offset that the
+log does not have is a loss, or with failOnDataLoss=false a warning and the nearest offset that it
+has.
 
-Source: Spark's Kafka connector: startingOffsets, endingOffsets and their timestamp forms
-(FACTS.md).
+Source: startingOffsets, endingOffsets and their timestamp forms of Spark's Kafka connector.
 """
 
 import logging

@@ -1,16 +1,15 @@
-"""Filters of a batch read that narrow down what is fetched. Pure, but for the question where this
-process was started. Its one rule: what is left out, the filters would have dropped; what they might
-drop besides is left to Spark, which applies them again.
+"""Filters of a batch read that narrow what is fetched. Only rows that the filters drop are left
+out; Spark applies those filters again that this leaves incomplete.
 
-    topic, partition   whole partitions are left out; exact
-    offset             ranges are clipped; exact, but for IN with gaps and NOT
-    timestamp          ranges begin at the first record that is late enough; Spark filters again,
-                       because records need not be in the order of their times. For the same
+    topic, partition   whole partitions are left out; complete
+    offset             ranges are clipped; complete except for IN with gaps, and NOT
+    timestamp          ranges begin at the first record that is late enough. Spark filters again,
+                       because records need not be in the order of their timestamps. For the same
                        reason an upper bound narrows nothing: later records may be older.
 
-Spark sends filters to a reader with `pushFilters` only under
-`spark.sql.python.filterPushdown.enabled`, refuses such a reader without it, and plans pushdown in a
-worker of its own: only there the reader has the method. Source: FACTS.md, the reader contract.
+Spark passes filters to a reader that has `pushFilters` only with
+`spark.sql.python.filterPushdown.enabled`, and refuses such a reader without it. It plans pushdown
+in a worker process of its own, so the reader has the method only there.
 """
 
 import sys
@@ -48,7 +47,7 @@ _NEVER_NULL = ("topic", "partition", "offset", "timestamp", "timestampType")
 
 
 def plans_pushdown() -> bool:
-    """Whether this process is the one in which Spark hands over filters."""
+    """Whether this is the worker process in which Spark passes filters."""
     if PUSHDOWN_WORKER in sys.modules:
         return True
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
@@ -57,20 +56,20 @@ def plans_pushdown() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What filters leave of a read."""
+    """The part of a read that filters leave."""
 
     filters: tuple[Filter, ...] = field(default=())
-    """Those on topic and partition."""
+    """The filters on topic and partition."""
 
     start_offset: int | None = None
     end_offset: int | None = None
-    """Exclusive, of every partition."""
+    """Exclusive. Both offsets hold for every partition."""
 
     start_timestamp_ms: int | None = None
-    """Records before the first that is as late as this are not wanted."""
+    """Ranges begin at the first record that is as late as this, or later."""
 
     def clip(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Without whole partitions, and without offsets, that are not wanted."""
+        """`ranges` without the partitions and offsets that the filters drop."""
         clipped = []
         for each in ranges:
             if all(_accepts(one, each.topic_partition) for one in self.filters):
@@ -86,8 +85,8 @@ class Narrowing:
     def begin_at(
         self, ranges: Iterable[OffsetRange], offsets: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
-        """`offsets`: per partition the first at `start_timestamp_ms`, negative where there is
-        none."""
+        """`ranges` from `offsets` on, which are the first offsets at `start_timestamp_ms`. Where
+        that is negative there is none, and the range is left out."""
         return [
             replace(each, start_offset=max(each.start_offset, offsets[each.topic_partition]))
             for each in ranges
@@ -96,7 +95,8 @@ class Narrowing:
 
 
 def narrow(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What all of `filters` leave, and those of them that Spark has to apply again."""
+    """The part of a read that all `filters` leave, and the filters that Spark has to apply
+    again."""
     narrowing = Narrowing()
     left: list[Filter] = []
     for each in filters:
@@ -108,7 +108,7 @@ def narrow(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 def _with(narrowing: Narrowing, one: Filter) -> tuple[Narrowing, bool]:
-    """`narrowing` and `one` as well, and whether nothing is left of `one` to apply."""
+    """`narrowing` narrowed by `one`, and whether that is complete."""
     column = _column(one)
     if isinstance(one, IsNotNull):
         return narrowing, column in _NEVER_NULL
@@ -130,7 +130,7 @@ def _column(one: Filter) -> str | None:
     return path[0] if len(path) == 1 else None
 
 
-# Topic and partition: decided once for a whole partition.
+# Topic and partition: a filter holds for a whole partition or not at all.
 
 _COMPARISONS: Mapping[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: lambda found, wanted: found == wanted,
@@ -148,7 +148,8 @@ _COMPARISONS: Mapping[type[Filter], Callable[[Any, Any], bool]] = {
 
 
 def _can_decide(one: Filter, kind: type) -> bool:
-    """Strings compare in Spark by their bytes; a topic's name is ASCII, so does it in Python."""
+    """Whether the filter can be applied here. Spark compares strings by their bytes, and so does
+    Python, since topic names are ASCII."""
     if isinstance(one, Not):
         return not isinstance(one.child, Not) and _can_decide(one.child, kind)
     if type(one) not in _COMPARISONS:
@@ -184,7 +185,7 @@ def _with_offset(narrowing: Narrowing, one: Filter) -> tuple[Narrowing, bool]:
 
 
 def _bounds(one: Filter) -> tuple[int | None, int | None, bool] | None:
-    """Start and exclusive end of whole numbers that pass, and whether all between them do."""
+    """Start and exclusive end of the whole numbers that pass, and whether all between them pass."""
     if isinstance(one, In):
         numbers = sorted({each for each in one.value if type(each) is int})
         if not numbers or len(numbers) < len(set(one.value)):
@@ -215,7 +216,7 @@ def _with_timestamp(narrowing: Narrowing, one: Filter) -> Narrowing:
     if least_us is None:
         return narrowing
     least_ms = -(-least_us // 1000)
-    # Below 0 ListOffsets has other meanings, and nearly no record has such a time.
+    # Negative timestamps have special meanings in ListOffsets, and few records have one.
     if least_ms < 0:
         return narrowing
     known = narrowing.start_timestamp_ms
@@ -225,7 +226,7 @@ def _with_timestamp(narrowing: Narrowing, one: Filter) -> Narrowing:
 
 
 def _least_us(one: Filter) -> int | None:
-    """The earliest time that passes, in microseconds since 1970."""
+    """The earliest time that passes, in microseconds since 1970. None where there is none."""
     if isinstance(one, In):
         times = [_microseconds(each) for each in one.value]
         known = [each for each in times if each is not None]
@@ -242,7 +243,7 @@ def _least_us(one: Filter) -> int | None:
 
 
 def _microseconds(value: object) -> int | None:
-    """None for what is no point in time: a time without zone, or another type."""
+    """None for a time without a zone and for another type."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // _MICROSECOND

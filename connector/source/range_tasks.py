@@ -1,6 +1,5 @@
-"""Ranges -> what Spark's tasks read. Its one rule: options cut ranges smaller, and no option and no
-failing estimate leaves a record out.
-"""
+"""Cuts ranges into what Spark's tasks read. No option and no failing estimate leaves a record
+out."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,10 +17,10 @@ from storage_engine.core.ids import TopicPartition
 
 
 def range_tasks(
-    options: SourceOptions, view: SourceMetadata, ranges: Iterable[OffsetRange]
+    options: SourceOptions, metadata: SourceMetadata, ranges: Iterable[OffsetRange]
 ) -> list[InputPartition]:
-    """One task a range, or more where `minPartitions`, `maxRecordsPerPartition` or
-    `maxBytesPerPartition` say so."""
+    """One task for each range, or more where `minPartitions`, `maxRecordsPerPartition` or
+    `maxBytesPerPartition` ask for it."""
     ranges = [each for each in ranges if len(each)]
     return [
         InputPartition(each)
@@ -29,7 +28,7 @@ def range_tasks(
             ranges,
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
-            max_offsets_by_size=_max_offsets_by_size(options, view, ranges),
+            max_offsets_by_size=_max_offsets_by_size(options, metadata, ranges),
         )
     ]
 
@@ -41,9 +40,9 @@ def split_ranges(
     max_records_per_partition: int | None,
     max_offsets_by_size: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
-    """One range a task: cut to at most `max_records_per_partition`, to at most as many as
-    `max_offsets_by_size` allows, and into at least `min_partitions` where there are that many
-    records. All three count offsets: where compaction, markers or aborted records leave gaps, a
+    """One range for each task: at most `max_records_per_partition`, at most as many as
+    `max_offsets_by_size` allows, and at least `min_partitions` ranges where there are that many
+    offsets. All three count offsets: where compaction, markers or aborted records leave gaps, a
     task gets fewer records, never more.
     """
     whole = [offset_range for offset_range in ranges if len(offset_range)]
@@ -67,17 +66,17 @@ def _cut(offset_range: OffsetRange, piece: int) -> list[OffsetRange]:
 
 
 def _max_offsets_by_size(
-    options: SourceOptions, view: SourceMetadata, ranges: Iterable[OffsetRange]
+    options: SourceOptions, metadata: SourceMetadata, ranges: Iterable[OffsetRange]
 ) -> dict[TopicPartition, int]:
-    """How many offsets of each partition make up `maxBytesPerPartition`, by the average of its
-    whole log: there is no cheap way to ask for the size of a range."""
+    """How many offsets of each partition make up `maxBytesPerPartition`, by the average over its
+    log, because there is no cheap way to ask for the size of a range."""
     partitions = {each.topic_partition for each in ranges}
     if options.max_bytes_per_partition is None or not partitions:
         return {}
     try:
-        sizes = view.log_sizes(partitions)
-        starts = view.offsets_at(dict.fromkeys(partitions, EARLIEST))
-        ends = view.offsets_at(dict.fromkeys(partitions, LATEST))
+        sizes = metadata.log_sizes(partitions)
+        starts = metadata.offsets_at(dict.fromkeys(partitions, EARLIEST))
+        ends = metadata.offsets_at(dict.fromkeys(partitions, LATEST))
     except ConnectorError as error:
         warn_once([f"'maxBytesPerPartition' has no effect, the brokers tell no sizes: {error}"])
         return {}

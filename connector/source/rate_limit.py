@@ -8,9 +8,9 @@ from storage_engine.core.ids import TopicPartition
 def share_out(
     backlog: Mapping[TopicPartition, int], *, limit: int | None, turn: int
 ) -> dict[TopicPartition, int]:
-    """How many records of each partition to take: `limit` in all, in proportion to the backlog, at
-    least one of each that has any. With fewer to give than partitions wait, `turn` (any number that
-    grows with what has been given) decides whose turn it is.
+    """How many offsets of each partition to read: `limit` in all, in proportion to the backlog, and
+    at least one of each that has any. With a limit below the number of waiting partitions they take
+    turns by `turn`, any number that grows with what was read.
     """
     total = sum(backlog.values())
     if limit is None or limit >= total:
@@ -21,8 +21,7 @@ def share_out(
         for place in range(limit):
             shares[waiting[(turn + place) % len(waiting)]] = 1
         return shares
-    # One for each, the rest in proportion; what rounding leaves over goes to the largest
-    # remainders.
+    # One for each, the rest in proportion. What rounding leaves goes to the largest remainders.
     spare, spare_total = limit - len(waiting), total - len(waiting)
     remainders = []
     for topic_partition in waiting:

@@ -1,6 +1,5 @@
-"""Reads one range of one partition, as a task does. Its one rule: every record of the range that
-the log has, of aborted transactions only when asked for, is yielded once, in order; a broker that
-goes away only delays it.
+"""Reads one range of one partition, in a task. Every record of the range is yielded once, in order;
+records of aborted transactions only with read_uncommitted. A broker that dies only delays it.
 
 Source: R-SPARK1, R-CLI5.
 """
@@ -27,8 +26,8 @@ from storage_engine.core.errors import (
 from storage_engine.protocol.records.records import iter_decoded
 
 GUESSED_RECORD_BYTES = 512
-"""A short range is not fetched by the full size of a fetch: what comes beyond its end is thrown
-away. Larger records than this only take a further fetch."""
+"""For the fetch size of a short range, because what comes beyond its end is thrown away. If records
+are larger, it takes another fetch."""
 
 LEAST_FETCH_BYTES = 64 * 1024
 
@@ -41,18 +40,18 @@ if TYPE_CHECKING:
 def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
     """The records of `wanted` as rows of the source's schema.
 
-    Brokers are asked for records by the name of the topic. So its id is compared before, and again
-    after the last record: ids never come back, so what came between is of the topic wanted.
+    Brokers serve records by the name of the topic. So its id is compared before the first record
+    and after the last: ids are never reused, so all records between are of the wanted topic.
     """
-    view = SourceMetadata(options.connection, isolation_level=options.isolation_level)
+    metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
     if wanted.topic_id is not None:
         max_age_ms = options.connection.metadata_max_age_ms
-        kept, losses = view.keep_existing([wanted], max_age_ms=max_age_ms)
+        kept, losses = metadata.keep_existing([wanted], max_age_ms=max_age_ms)
         report_losses(losses, fail_on_data_loss=options.fail_on_data_loss)
         if not kept:
             return
     yield from _read_by_name(options, wanted)
-    if wanted.topic_id is not None and _is_another_topic(view, wanted):
+    if wanted.topic_id is not None and _is_another_topic(metadata, wanted):
         raise ConnectorError(
             "TOPIC_RECREATED",
             f"the topic of {wanted.topic_partition} was deleted and created again while it was "
@@ -60,9 +59,10 @@ def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.Re
         )
 
 
-def _is_another_topic(view: SourceMetadata, wanted: OffsetRange) -> bool:
-    """By a fresh look; a topic that is only gone has been read as it was."""
-    now = view.find(
+def _is_another_topic(metadata: SourceMetadata, wanted: OffsetRange) -> bool:
+    """Whether the name now belongs to another topic, by new metadata. A topic that is gone was read
+    as it was."""
+    now = metadata.find(
         AssignedPartitions(partitions=(wanted.topic_partition,)), max_age_ms=0
     ).topic_ids
     return now.get(wanted.topic_partition.topic, wanted.topic_id) != wanted.topic_id
@@ -80,7 +80,7 @@ def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.R
                     position = decoded.offsets[-1].as_py() + 1
                 return
             except LogTruncatedError as error:
-                # Rows of what was there before are written already: they are not taken back.
+                # Rows of the records that were cut off are written already and stay.
                 report_losses([str(error)], fail_on_data_loss=options.fail_on_data_loss)
             except OffsetOutOfRangeError as error:
                 position = _after_gap(options, wanted, position, error)
@@ -88,7 +88,7 @@ def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.R
                 shorter = _what_is_left(options, wanted)
                 if shorter is None:
                     raise
-                # Also what was fetched and not decoded yet is read again.
+                # What was fetched and is not decoded yet is read again, too.
                 wanted = shorter
 
 
@@ -118,8 +118,8 @@ def _decoded(
 def _after_gap(
     options: SourceOptions, wanted: OffsetRange, position: int, error: OffsetOutOfRangeError
 ) -> int:
-    """Where to go on when the log has no such offset: it was asked for before, when the range was
-    planned, so retention or a truncation came between."""
+    """The offset to go on from where the log does not have `position` any more, because of
+    retention or a truncation since the range was planned."""
     loss = (
         f"offset {position} of {wanted.topic_partition} is wanted, but the log has the offsets "
         f"from {error.log_start_offset} to {error.log_end_offset}"
@@ -129,8 +129,8 @@ def _after_gap(
 
 
 def _what_is_left(options: SourceOptions, wanted: OffsetRange) -> OffsetRange | None:
-    """`wanted` up to the end of the log, when nothing came for kafkaConsumer.pollTimeoutMs because
-    the log now ends before it: that is a loss. None when the log is long enough."""
+    """`wanted` up to the end of the log, after nothing came for kafkaConsumer.pollTimeoutMs. Where
+    the log now ends before `wanted` does, that is a loss; None where it does not."""
     topic_partition = wanted.topic_partition
     cluster = cluster_for(options.connection)
     latest = cluster.list_offsets({topic_partition: LATEST}, isolation=options.isolation_level)

@@ -1,6 +1,6 @@
-"""What planning asks of the cluster: which partitions there are, and where they begin and end. Its
-one rule: "not there" is told only after it has been asked for again for a while, because a broker
-that has just started or just become leader may not know yet.
+"""What planning asks of the cluster: which partitions there are, and where they begin and end. A
+topic or partition counts as missing only after brokers have said so for a while, because one that
+has just started or just become leader may not know it yet.
 """
 
 import re
@@ -27,34 +27,35 @@ if TYPE_CHECKING:
     from storage_engine.client.metadata import TopicMetadata
 
 TOPIC_PATIENCE_MS = 3_000
-"""How long a topic that was named may be unknown to the brokers: one that has just been made is."""
+"""How long a topic that an option names may be unknown, as one is that was just created."""
 
 GONE_PATIENCE_MS = 10_000
-"""How long what a query still has to read may be unknown, before it is told lost."""
+"""How long a partition that a query still has to read may be unknown before it counts as lost."""
 
 POLL_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartitions:
-    """What a subscription stands for at the moment; `missing` are names that no broker knows."""
+    """The partitions that a subscription stands for now. `missing` are names that no broker
+    knows."""
 
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """Of those topics whose id the brokers tell."""
+    """The ids of the topics, as far as brokers know them."""
 
 
 class SourceMetadata:
-    """Metadata and offsets through the process's connections. Holds no connection, so it can be
-    pickled with a reader."""
+    """Asks for metadata and offsets through the process's connections. It holds no connection, so
+    it can be pickled with a reader."""
 
     def __init__(self, options: ConnectionOptions, *, isolation_level: str) -> None:
         self._options = options
         self._isolation_level = isolation_level
 
     def find(self, subscription: Subscription, *, max_age_ms: int | None = None) -> FoundPartitions:
-        """The partitions of a subscription, by metadata of at most that age."""
+        """The partitions of a subscription, by metadata that is not older than `max_age_ms`."""
         age_ms = self._options.metadata_max_age_ms if max_age_ms is None else max_age_ms
         match subscription:
             case SubscribedTopics():
@@ -91,7 +92,7 @@ class SourceMetadata:
         )
 
     def find_all(self, subscription: Subscription) -> FoundPartitions:
-        """The same at the start of a query, where every name must exist."""
+        """The partitions of a subscription at the start of a query, where every name must exist."""
         deadline = time.monotonic() + TOPIC_PATIENCE_MS / 1000
         found = self.find(subscription)
         while found.missing and time.monotonic() < deadline:
@@ -109,8 +110,8 @@ class SourceMetadata:
     def keep_existing(
         self, ranges: Sequence[OffsetRange], *, max_age_ms: int = 0
     ) -> tuple[list[OffsetRange], list[str]]:
-        """`positions.keep_existing`, by metadata of at most that age. Nothing is told lost before
-        it has been asked for again for a while."""
+        """`data_loss.keep_existing` by metadata that is not older than `max_age_ms`. It asks again
+        for a while before it reports a loss."""
         wanted = AssignedPartitions(partitions=tuple({each.topic_partition for each in ranges}))
         deadline = time.monotonic() + GONE_PATIENCE_MS / 1000
         while True:
@@ -122,7 +123,7 @@ class SourceMetadata:
             max_age_ms = 0
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """`positions.OffsetLookup`."""
+        """The offsets that `OffsetLookup` describes."""
         if not timestamps_ms:
             return {}
         with in_one_line():
@@ -131,7 +132,7 @@ class SourceMetadata:
             )
 
     def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Bytes of each log on its leader."""
+        """The size of each log on its leader, in bytes."""
         from storage_engine.client.admin.log_dirs import sizes_on_leaders
 
         with in_one_line():
@@ -140,7 +141,7 @@ class SourceMetadata:
     def _topics(
         self, names: tuple[str, ...] | None, *, max_age_ms: int
     ) -> "dict[str, TopicMetadata]":
-        """By name; a pattern does not see the brokers' own topics."""
+        """Topics by name. None stands for all except the brokers' internal topics."""
         with in_one_line():
             metadata = cluster_for(self._options).metadata(names, max_age_ms=max_age_ms)
         return {
@@ -151,5 +152,5 @@ class SourceMetadata:
 
 
 def _ids(topics: "Mapping[str, TopicMetadata]") -> dict[str, UUID]:
-    """Brokers that know no topic ids tell of one that is 0."""
+    """The ids of topics. Brokers that don't know topic ids answer 0."""
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}

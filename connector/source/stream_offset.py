@@ -1,16 +1,15 @@
-"""Offsets of a stream as they stand in Spark's checkpoint. Its one rule: an end offset carries the
-start it was planned from, so that a batch is read again from the offset log alone.
+"""Offsets of a stream as they stand in Spark's checkpoint. An end offset holds the start that it
+was planned from, so that a micro-batch can be read again from the offset log alone.
 
     initial   {"t": {"0": 0, "1": 0}, "@ids": {"t": "0b5e…"}}
     end       {"t": {"0": 70, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": "0b5e…"}}
 
-The ids are those of the topics: offsets of a topic that was deleted and created again under the
-same name mean other records. With groupIdPrefix there is "@query" too, a name for the query that a
-restart finds again: Spark does not tell a source the query's own.
+"@ids" holds the ids of the topics: after a topic was deleted and created again under the same name,
+its offsets mean other records. With groupIdPrefix there is "@query" too, a name of the query that a
+restart finds again, because Spark does not tell a source the query's id.
 
 Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
-down. `@` can't be in the name of a topic; other keys that begin with it are for later versions, and
-skipped. Source: FACTS.md, the reader contract.
+down. No topic's name has an `@`. Other keys that begin with it are of later versions, and skipped.
 """
 
 from collections.abc import Mapping
@@ -30,24 +29,24 @@ _OWN_KEY_PREFIX = "@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """A place in the stream: per partition the next offset to read."""
+    """A position in the stream: the next offset to read of each partition."""
 
     positions: Mapping[TopicPartition, int]
     begins: Mapping[TopicPartition, int] | None = None
-    """Where the batch that ends here began; None only for the initial offset."""
+    """Where the micro-batch that ends here began. None only for the initial offset."""
 
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """Of the topics that the positions are of, as far as they were told."""
+    """The ids of the topics of `positions`, as far as they are known."""
 
     query: str | None = None
-    """What the group's id ends with; None where none was asked for."""
+    """The end of the consumer group's name. None without groupIdPrefix."""
 
     @property
     def is_initial(self) -> bool:
         return self.begins is None
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark writes to its offset log."""
+        """The form that Spark writes to its offset log."""
         encoded: dict[str, Any] = positions_to_json(self.positions)
         if self.begins is not None:
             encoded[FROM_KEY] = positions_to_json(self.begins)
@@ -61,7 +60,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, encoded: Mapping[str, Any]) -> "StreamOffset":
-        """The inverse of `to_json`; ConnectorError for an offset that this format did not write."""
+        """The inverse of `to_json`. ConnectorError for an offset that another format wrote."""
         topics = {
             topic: by_partition
             for topic, by_partition in encoded.items()
@@ -77,7 +76,7 @@ class StreamOffset:
 
 
 def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Sorted, so that equal positions are equal texts: Spark compares offsets as texts."""
+    """Sorted, because Spark compares offsets as texts."""
     encoded: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(positions):
         by_partition = encoded.setdefault(topic, {})
@@ -86,11 +85,11 @@ def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict
 
 
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-    """What to read for the batch that ends at `end`, sorted by partition, empty ranges left out.
+    """The ranges of the micro-batch that ends at `end`, sorted by partition, without empty ones.
 
-    `end` says where it begins. A start that Spark took from its log counts only where it lies
-    before: it does when Spark skipped an offset that it had planned. It does not count where it is
-    of another topic of the same name.
+    `end` says where it begins. A `start` from Spark's log counts only where it lies before that,
+    which happens when Spark skipped an offset that it had planned. It does not count where its
+    topic was created again since.
     """
     ranges = []
     recreated = recreated_topics(start.topic_ids, end.topic_ids)
@@ -112,7 +111,7 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
 
 
 def recreated_topics(before: Mapping[str, UUID], now: Mapping[str, UUID]) -> set[str]:
-    """Topics whose id has changed; one whose id is not known on one side has not."""
+    """The topics whose id has changed. An id that is unknown on one side counts as unchanged."""
     return {topic for topic, topic_id in before.items() if now.get(topic, topic_id) != topic_id}
 
 

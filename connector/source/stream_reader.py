@@ -1,8 +1,8 @@
-"""The streaming source. Its one rule: Spark's offset log alone says what a batch holds; nothing
-that this process remembers does.
+"""The streaming source. What a micro-batch holds follows from Spark's offset log alone, never from
+what this process remembers.
 
-Spark calls the planning methods in one long-lived process and `read` in others; the
-`InputPartition` is the only channel between them. Source: FACTS.md, the reader contract; R-SPARK1.
+Spark calls the planning methods in one long-lived process and `read` in others. The
+`InputPartition` is the only channel between them. Source: R-SPARK1.
 """
 
 import contextlib
@@ -48,18 +48,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IDLE_POLL_MS = 25
-"""Spark asks an idle source for its latest offset 89 times a second; the brokers are asked 40
-times. It waits and then asks, instead of giving an old answer: Spark's `processAllAvailable` relies
-on seeing what was written before it.
+"""Spark asks an idle source for its latest offset 89 times a second; the source asks the brokers 40
+times. It waits and then asks, instead of repeating an old answer, because Spark's
+`processAllAvailable` must see what was written before the call.
 """
 
 BEHIND_PATIENCE_MS = 10_000
-"""How long a log may end before what was read of it: a new leader's high watermark catches up
-first.
-"""
+"""How long a log may end before the position of the query, until it counts as cut. The high
+watermark of a new leader has to catch up first."""
 
 RECREATED_PATIENCE_MS = 3_000
-"""How long the brokers must agree that a topic has another id: one may have old metadata."""
+"""How long brokers must say that a topic has another id, because one may have old metadata."""
 
 BEHIND_POLL_MS = 100
 
@@ -69,7 +68,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._view = SourceMetadata(options.connection, isolation_level=options.isolation_level)
+        self._metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: Mapping[str, UUID] = {}
@@ -77,20 +76,19 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group_commits: GroupOffsetCommits | None = None
         self._ask_not_before = 0.0
         self._planned_at = time.monotonic()
-        self._watches_for_the_end = False
+        self._handles_sigterm = False
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins. Asked again after a restart, when it no longer counts: see
-        `offsets.py`.
-        """
+        """Where a new query begins. Spark asks again after a restart and may not use the answer:
+        see `stream_offset.py`."""
         self._stop_on_sigterm()
         warn_once(self._options.notes)
-        found = self._view.find_all(self._options.subscription)
+        found = self._metadata.find_all(self._options.subscription)
         positions = resolve(
             self._options.starting or Everywhere(special=LATEST),
             found.partitions,
-            self._view,
+            self._metadata,
             which="starting",
             fail_on_data_loss=self._options.fail_on_data_loss,
             fall_back_to_latest=self._options.fall_back_to_latest,
@@ -99,7 +97,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options ask for; Spark has no limit that is a minimum and a maximum."""
+        """The limit of the options. Spark has none that is both a minimum and a maximum."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -108,31 +106,31 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing that arrives from now on is read by this query."""
+        """Notes the ends of the logs. This query reads nothing that arrives later."""
         self._stop_on_sigterm()
-        partitions = self._view.find_all(self._options.subscription).partitions
-        self._available_now_target = self._view.offsets_at(dict.fromkeys(partitions, LATEST))
+        partitions = self._metadata.find_all(self._options.subscription).partitions
+        self._available_now_target = self._metadata.offsets_at(dict.fromkeys(partitions, LATEST))
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself, unchanged, where there is nothing to read."""
+        """The end of the next micro-batch, or `start` itself where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
         if not begin.is_initial:
-            # Spark plans the next batch when all before it are done.
-            self._tell_group(begin)
+            # Spark plans the next micro-batch when all before it are done.
+            self._commit_to_group(begin)
         latest = self._latest_offsets_from(begin)
         planned = plan_next(
             begin,
             latest=latest,
-            earliest=self._view.offsets_at(
+            earliest=self._metadata.offsets_at(
                 dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
             ),
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             topic_ids=self._topic_ids,
         )
         report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
-        # Even a batch of nothing pins where the query began.
+        # Even an empty first micro-batch runs, to record where the query began.
         if (
             not begin.is_initial
             and not planned.losses
@@ -146,8 +144,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Shown as `latestOffset` in the progress of the query, with how far the batch ends before
-        it; as fresh as the last planning."""
+        """Shown as `latestOffset` in the progress of the query, with the lag. It is as of the last
+        planning."""
         if not self._latest:
             return None
         lag = offsets_behind(self._planned, self._latest)
@@ -155,26 +153,26 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task per range."""
+        """One task for each range, or more where options ask for it."""
         strict = self._options.fail_on_data_loss
-        existing, losses = self._view.keep_existing(
+        existing, losses = self._metadata.keep_existing(
             ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
         )
         report_losses(losses, fail_on_data_loss=strict)
-        ranges = clip_to_logs(existing, self._view, fail_on_data_loss=strict)
-        return range_tasks(self._options, self._view, ranges)
+        ranges = clip_to_logs(existing, self._metadata, fail_on_data_loss=strict)
+        return range_tasks(self._options, self._metadata, ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Runs in a task, in another process than the rest."""
+        """Runs in a task, in another process than the other methods."""
         from connector.source.record_reader import read_records
 
         return read_records(self._options, partition.value)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark keeps the offsets; a group is only told. Spark says so of all batches but the last,
-        which is why `latestOffset` tells the group as well."""
-        self._tell_group(StreamOffset.from_json(end))
+        """Commits the offsets to the consumer group, if there is one; Spark keeps them itself.
+        Spark calls this for all micro-batches but the last, so `latestOffset` does it, too."""
+        self._commit_to_group(StreamOffset.from_json(end))
 
     def stop(self) -> None:
         """Closes the connections of this process."""
@@ -182,7 +180,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group_commits.close()
         close_all()
 
-    def _tell_group(self, processed: StreamOffset) -> None:
+    def _commit_to_group(self, processed: StreamOffset) -> None:
         group = self._options.group_id
         if group is None and self._options.group_id_prefix and processed.query:
             group = f"{self._options.group_id_prefix}-{processed.query}"
@@ -193,7 +191,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group_commits.note(group, processed.positions)
 
     def _latest_offsets_from(self, begin: StreamOffset) -> dict[TopicPartition, int]:
-        """The latest offsets, not before `begin` if waiting a little can help it."""
+        """The latest offsets. Where they lie before `begin` it asks again for a while."""
         time.sleep(max(0.0, self._ask_not_before - time.monotonic()))
         self._latest = self._ask_latest()
         asked_at = time.monotonic()
@@ -204,7 +202,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._latest = self._ask_latest(max_age_ms=0)
         if self._available_now_target is None:
             return self._latest
-        # A partition that came later is not of this run; one that was read past the target stays.
+        # A partition that was added later is not read. One that was read past its target stays.
         goals = {
             each: max(self._available_now_target.get(each, -1), begin.positions.get(each, -1))
             for each in self._latest
@@ -212,18 +210,18 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
     def _patience_ms(self, begin: StreamOffset) -> int:
-        """How long what was told of the logs is doubted; 0 when it goes well with `begin`."""
+        """For how long answers that contradict `begin` are not believed. 0 where they don't."""
         if recreated_topics(begin.topic_ids, self._topic_ids):
             return RECREATED_PATIENCE_MS
         return BEHIND_PATIENCE_MS if _is_behind(self._latest, begin) else 0
 
     def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
-        found = self._view.find(self._options.subscription, max_age_ms=max_age_ms)
+        found = self._metadata.find(self._options.subscription, max_age_ms=max_age_ms)
         self._topic_ids = found.topic_ids
-        return self._view.offsets_at(dict.fromkeys(found.partitions, LATEST))
+        return self._metadata.offsets_at(dict.fromkeys(found.partitions, LATEST))
 
     def _waits_for_more(self, planned: PlannedMicroBatch, limit: ReadLimit) -> bool:
-        """minOffsetsPerTrigger: a small backlog waits, but no longer than maxTriggerDelay."""
+        """Whether a small backlog waits (minOffsetsPerTrigger), up to maxTriggerDelay."""
         minimum = self._options.min_offsets_per_trigger
         if (
             minimum is None
@@ -235,10 +233,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned.backlog < minimum and waited_ms < self._options.max_trigger_delay_ms
 
     def _stop_on_sigterm(self) -> None:
-        """At a normal end Spark sends SIGTERM to this process and does not call `stop`."""
-        if self._watches_for_the_end or threading.current_thread() is not threading.main_thread():
+        """Has SIGTERM call `stop`. At a normal end Spark sends that and does not call `stop`."""
+        if self._handles_sigterm or threading.current_thread() is not threading.main_thread():
             return
-        self._watches_for_the_end = True
+        self._handles_sigterm = True
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
 
@@ -252,5 +250,5 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _is_behind(latest: Mapping[TopicPartition, int], begin: StreamOffset) -> bool:
-    """Whether a partition ends before the position, or is not there any more."""
+    """Whether a partition ends before its position, or is missing."""
     return any(latest.get(each, -1) < position for each, position in begin.positions.items())

@@ -1,4 +1,4 @@
-"""The entry: what Spark asks of it, and what it is told."""
+"""The data source: what Spark asks of it, and what it answers."""
 
 import logging
 import pickle

@@ -10,7 +10,7 @@ from storage_engine.client import CommitRefusedError, Consumer, ConsumerRecord
 
 
 def work(record: ConsumerRecord) -> None:
-    """Yours."""
+    """Your work."""
     print(record.partition, record.offset, (record.value or b"").decode(), flush=True)
 
 

@@ -12,7 +12,7 @@ from storage_engine.client import Consumer, ConsumerRecord, HeadraceError, Produ
 
 
 def transform(record: ConsumerRecord) -> bytes:
-    """Yours."""
+    """Your transformation."""
     return (record.value or b"").upper()
 
 

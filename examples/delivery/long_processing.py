@@ -13,7 +13,7 @@ from storage_engine.client import Consumer, ConsumerRecord, TopicPartition
 
 
 def work(record: ConsumerRecord, seconds: float) -> None:
-    """Yours; it may take longer than max.poll.interval.ms."""
+    """Your work; it may take longer than max.poll.interval.ms."""
     print("# begins", record.offset, flush=True)
     time.sleep(seconds)
     print(record.partition, record.offset, (record.value or b"").decode(), flush=True)

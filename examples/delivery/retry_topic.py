@@ -14,7 +14,7 @@ ATTEMPTS = 3
 
 
 def work(record: ConsumerRecord) -> None:
-    """Yours; raises ValueError for what it can't do now."""
+    """Your work; raises ValueError for what it can't do now."""
     int(record.value or b"")
     print(record.topic, (record.value or b"").decode(), flush=True)
 

@@ -270,7 +270,7 @@ class PartitionStateZNode:
     controller_epoch: ControllerEpoch
     """Of the controller that last updated the state."""
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """See `core.lost_tails`; what others wrote may have none."""
+    """See `core.control.election_rules`; what others wrote may have none."""
 
     @staticmethod
     def partition_path(topic: str, partition: int) -> str:

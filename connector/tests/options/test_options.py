@@ -1,4 +1,4 @@
-"""Options: what they mean, and one line for each that is wrong."""
+"""What options mean, and the one-line error of each that is wrong."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What identifies a micro-batch."""
+"""The id of a micro-batch."""
 
 import pickle
 from uuid import UUID, uuid4
@@ -37,13 +37,13 @@ class Context:
         return cls()
 
     def getLocalProperty(self, name):
-        told = {
+        properties = {
             "sql.streaming.queryId": "query",
             "streaming.sql.batchId": "7",
             "spark.jobGroup.id": self.group,
             "spark.job.description": self.description,
         }
-        return told.get(name)
+        return properties.get(name)
 
 
 def test_a_streaming_query_is_its_own_sink_unless_that_has_a_name(monkeypatch):
@@ -74,7 +74,7 @@ def test_the_run_is_what_spark_says_of_this_batch_and_no_job_group(monkeypatch):
 
 
 def test_jobs_of_two_groups_in_one_batch_do_not_refuse_each_other(monkeypatch):
-    """Each has a group of its own, to be cancelled by itself, and names it by a UUID."""
+    """Each job has a job group of its own, to be cancelled by itself, and names it by a UUID."""
     monkeypatch.setattr(pyspark, "TaskContext", Context)
     monkeypatch.setattr(Context, "description", "one of two tables")
     coordinator = CoordinatorBench()

@@ -1,4 +1,4 @@
-"""What the driver of the exactly-once sink says of rows that were not written."""
+"""What the driver of the exactly-once sink reports of rows that were not written."""
 
 import logging
 
@@ -25,7 +25,7 @@ def committed(rows: int, winner: int) -> CommittedBy:
 
 
 @pytest.mark.parametrize(
-    ("commit", "rows", "dropped", "told"),
+    ("commit", "rows", "dropped", "lines"),
     [
         (CommitResult(CommitOutcome.COMMITTED), 5, 5, [BY_ORIGIN]),
         (CommitResult(CommitOutcome.COMMITTED), 5, 0, []),
@@ -48,7 +48,7 @@ def committed(rows: int, winner: int) -> CommittedBy:
     ],
 )
 def test_rows_that_are_not_written_are_told_and_no_others(
-    monkeypatch, caplog, commit, rows, dropped, told
+    monkeypatch, caplog, commit, rows, dropped, lines
 ):
     class Batches:
         def commit(self, *args, **more):
@@ -59,7 +59,9 @@ def test_rows_that_are_not_written_are_told_and_no_others(
     monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
     message = TaskAttemptResult(batch=BATCH, member=None, drained=False, rows=rows, dropped=dropped)
     assert commit_micro_batch(OPTIONS, [message], 0) is commit.outcome
-    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == told
+    assert [
+        each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING
+    ] == lines
 
 
 @pytest.mark.parametrize("by_origin", [False, True])
@@ -75,8 +77,8 @@ def test_rows_that_are_not_written_are_told_and_no_others(
         ),
     ],
 )
-def test_a_lost_batch_is_told_with_what_can_be_done(monkeypatch, batch, number, remedy, by_origin):
-    """A transaction that is open still may be refused as well: where the origins have moved."""
+def test_the_error_of_a_lost_batch_names_the_remedy(monkeypatch, batch, number, remedy, by_origin):
+    """Where another writer has moved the origins, even an open transaction is refused."""
 
     class Batches:
         def commit(self, *args, **more):
@@ -87,6 +89,6 @@ def test_a_lost_batch_is_told_with_what_can_be_done(monkeypatch, batch, number, 
     keyed = {"sinkId": "s", "idempotentKey": "a,b,c"} if by_origin else {}
     options = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"} | keyed)
     message = TaskAttemptResult(batch=batch, member=(7, 0), drained=False, rows=1)
-    with pytest.raises(ConnectorError, match=rf"^\[MEMBER_LOST\] .*: {remedy}$") as told:
+    with pytest.raises(ConnectorError, match=rf"^\[MEMBER_LOST\] .*: {remedy}$") as raised:
         commit_micro_batch(options, [message], number)
-    assert ("from the same sources" in str(told.value)) == by_origin
+    assert ("from the same sources" in str(raised.value)) == by_origin

@@ -1,4 +1,4 @@
-"""What is dropped by its origin, held against the same in plain Python."""
+"""Which rows are dropped by their origin, compared with the same in plain Python."""
 
 import pyarrow as pa
 import pytest

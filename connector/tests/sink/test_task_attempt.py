@@ -26,7 +26,7 @@ BY_ORIGIN = parse_sink_options(
 
 
 class Coordinator:
-    """Another run commits the batch before a task joins for the time of that number."""
+    """Another run commits the batch before the join of the given number."""
 
     sink = "s"
 
@@ -41,10 +41,10 @@ class Coordinator:
         return MicroBatchMember(self, batch, 7, 0, {})
 
     def abort(self, members):
-        """They have ended."""
+        """Accepts the abort of members that have ended."""
 
     def heartbeat(self, batch):
-        """Heard."""
+        """Accepts every heartbeat."""
 
 
 def piece(offsets: range) -> pa.RecordBatch:
@@ -78,7 +78,7 @@ def write(monkeypatch, *, joins: int, taken: int, has: int):
 
 
 @pytest.mark.parametrize(("joins", "taken"), [(0, 0), (1, 0), (1, 1), (1, 2)])
-def test_rows_that_the_sink_does_not_have_are_told_whenever_the_batch_was_committed(
+def test_rows_that_the_sink_does_not_have_are_an_error_whenever_the_batch_was_committed(
     monkeypatch, joins, taken
 ):
     """Also those that were written in a transaction that another run's commit has ended."""
@@ -100,7 +100,7 @@ def test_brokers_that_do_not_commit_batches_are_told_from_older_ones(error, reme
         def join(self, batch, timeout_ms):
             raise error("broker 1 serves no such JoinBatch")
 
-    with pytest.raises(ConnectorError, match=r"^\[EXACTLY_ONCE_NOT_SERVED\] broker 1") as told:
+    with pytest.raises(ConnectorError, match=r"^\[EXACTLY_ONCE_NOT_SERVED\] broker 1") as raised:
         join(Batches(), BY_ORIGIN, BATCH)
-    assert remedy in str(told.value)
-    assert ("at-least-once" in str(told.value)) == (error is NotServedError)
+    assert remedy in str(raised.value)
+    assert ("at-least-once" in str(raised.value)) == (error is NotServedError)

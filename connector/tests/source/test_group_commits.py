@@ -1,4 +1,4 @@
-"""Telling a group how far a query has read: in the background, and never in the query's way."""
+"""Committing to a group how far a query has read, in the background, without delaying the query."""
 
 import logging
 import threading
@@ -132,8 +132,8 @@ def test_the_end_of_a_query_does_not_wait_long_for_a_coordinator_that_hangs(
     coordinator.let_go.release(9)
 
 
-def test_a_query_that_told_nothing_ends_at_once(coordinator):
-    """Not even `FLUSH_MS` is waited, which is DEADLINE_S here; nobody is asked."""
+def test_a_query_that_committed_nothing_ends_at_once(coordinator):
+    """It does not wait for `FLUSH_MS`, which is DEADLINE_S here, and asks no broker."""
     began_s = time.monotonic()
     GroupOffsetCommits(CONNECTION).close()
     assert time.monotonic() - began_s < DEADLINE_S / 3

@@ -28,9 +28,9 @@ def test_a_source_of_another_kind_has_no_lag(other):
 
 
 def test_a_listener_is_told_the_lag_of_each_source_of_this_format():
-    told = []
-    listener = LagListener(lambda progress, lag: told.append((progress.name, lag)))
+    calls = []
+    listener = LagListener(lambda progress, lag: calls.append((progress.name, lag)))
     sources = [SimpleNamespace(latestOffset=each) for each in (OURS, "12", OURS)]
     progress = SimpleNamespace(name="orders", sources=sources)
     listener.onQueryProgress(SimpleNamespace(progress=progress))
-    assert told == [("orders", LAG), ("orders", LAG)]
+    assert calls == [("orders", LAG), ("orders", LAG)]

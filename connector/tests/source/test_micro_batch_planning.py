@@ -1,4 +1,4 @@
-"""Planning: what makes a batch, and which task reads it."""
+"""Planning: which records make a micro-batch, and which task reads them."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""From what the user said to offsets that exist."""
+"""Resolving what the user said to offsets that exist."""
 
 from dataclasses import replace
 from uuid import UUID

@@ -227,5 +227,5 @@ def test_a_reader_plans_what_the_filters_leave_and_takes_it_to_its_tasks():
     late = GreaterThan(("timestamp",), EPOCH + timedelta(milliseconds=1003))
     assert list(reader.pushFilters([late, LessThan(("offset",), 8)])) == [late]
     reader = pickle.loads(pickle.dumps(reader))
-    reader._view = Logs()
+    reader._metadata = Logs()
     assert [str(each.value) for each in reader.partitions()] == ["t-1 [4, 8)", "t-2 [0, 8)"]

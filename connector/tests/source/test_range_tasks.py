@@ -1,4 +1,4 @@
-"""Tasks of a size, by what the brokers tell of their logs."""
+"""Tasks of a limited size, by the sizes of the logs."""
 
 import logging
 
@@ -14,7 +14,8 @@ T0, T1, T2 = (TopicPartition("t", each) for each in range(3))
 
 
 class Logs:
-    """Partition 0 holds the offsets 100 to 199 in 5000 bytes, 1 is empty, 2 tells no size."""
+    """Partition 0 holds the offsets 100 to 199 in 5000 bytes, 1 is empty, the size of 2 is
+    unknown."""
 
     sizes = {T0: 5000, T1: 0}  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""Reading a range in a task, over fetches that a test sets."""
+"""Reading a range in a task, with fetches that the test prepares."""
 
 from uuid import UUID
 
@@ -124,7 +124,7 @@ def test_a_timeout_with_the_records_there_is_passed_on_in_one_line(log):
 
 
 def test_records_of_aborted_transactions_are_no_rows(log, monkeypatch):
-    """Over several fetches: each names the aborted transactions of its own range."""
+    """Each of several fetches names the aborted transactions of its own range."""
 
     def in_transaction(first_offset, producer_id):
         data = _batch(first_offset, 10)
@@ -153,7 +153,7 @@ def test_headers_come_only_when_asked_for(log):
 
 
 class Topics:
-    """Tells an id of topic t at each question, the last one for ever."""
+    """Answers another id of topic t each time, and the last one from then on."""
 
     def __init__(self, monkeypatch, *ids):
         self._ids = list(ids)

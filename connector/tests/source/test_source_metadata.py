@@ -43,52 +43,52 @@ def cluster():
 
 
 @pytest.fixture
-def view(cluster, monkeypatch):
+def metadata(cluster, monkeypatch):
     monkeypatch.setattr(source_metadata, "cluster_for", lambda options: cluster)
     monkeypatch.setattr(source_metadata, "TOPIC_PATIENCE_MS", 0)
     monkeypatch.setattr(source_metadata, "GONE_PATIENCE_MS", 0)
     return SourceMetadata(OPTIONS, isolation_level="read_committed")
 
 
-def test_topics_stand_for_all_their_partitions(view):
-    found = view.find(SubscribedTopics(names=("a", "gone")))
+def test_topics_stand_for_all_their_partitions(metadata):
+    found = metadata.find(SubscribedTopics(names=("a", "gone")))
     assert found.partitions == (TopicPartition("a", 0), TopicPartition("a", 1))
     assert found.missing == ("gone",)
 
 
-def test_a_pattern_matches_whole_names_and_no_topic_of_the_brokers_own(view):
-    assert view.find(TopicPattern(regex="a")).partitions == (
+def test_a_pattern_matches_whole_names_and_no_topic_of_the_brokers_own(metadata):
+    assert metadata.find(TopicPattern(regex="a")).partitions == (
         TopicPartition("a", 0),
         TopicPartition("a", 1),
     )
-    assert len(view.find(TopicPattern(regex=".*")).partitions) == 3
+    assert len(metadata.find(TopicPattern(regex=".*")).partitions) == 3
 
 
-def test_assigned_partitions_must_exist(view):
+def test_assigned_partitions_must_exist(metadata):
     wanted = AssignedPartitions(partitions=(TopicPartition("a", 1), TopicPartition("a", 7)))
-    found = view.find(wanted)
+    found = metadata.find(wanted)
     assert found.partitions == (TopicPartition("a", 1),)
     with pytest.raises(ConnectorError, match=r"^\[UNKNOWN_TOPIC\] no partition a-7 on h:1; "):
-        view.find_all(wanted)
+        metadata.find_all(wanted)
 
 
-def test_a_pattern_that_matches_nothing_is_told(view):
+def test_a_pattern_that_matches_nothing_is_told(metadata):
     with pytest.raises(ConnectorError, match="no topic that matches 'x"):
-        view.find_all(TopicPattern(regex="x+"))
+        metadata.find_all(TopicPattern(regex="x+"))
 
 
-def test_the_ids_of_topics_are_told_where_the_brokers_know_them(view, cluster):
-    assert view.find(SubscribedTopics(names=("a",))).topic_ids == {}
+def test_the_ids_of_topics_are_told_where_the_brokers_know_them(metadata, cluster):
+    assert metadata.find(SubscribedTopics(names=("a",))).topic_ids == {}
     topic_id = UUID(int=5)
     cluster.topics.append(_topic("c", 1, topic_id=topic_id))
-    assert view.find(SubscribedTopics(names=("a", "c"))).topic_ids == {"c": topic_id}
+    assert metadata.find(SubscribedTopics(names=("a", "c"))).topic_ids == {"c": topic_id}
 
 
-def test_a_range_is_kept_where_its_partition_is_there(view):
+def test_a_range_is_kept_where_its_partition_is_there(metadata):
     there, gone = (
         OffsetRange(topic_partition=TopicPartition("a", each), start_offset=0, end_offset=1)
         for each in (1, 7)
     )
-    kept, losses = view.keep_existing([there, gone])
+    kept, losses = metadata.keep_existing([there, gone])
     assert kept == [there]
     assert losses == ["a-7, wanted from offset 0 to 1, is gone"]

@@ -1,4 +1,4 @@
-"""Stream offsets: what Spark's checkpoint keeps, and what a batch is read from."""
+"""Stream offsets: what Spark's checkpoint keeps, and what a micro-batch is read from."""
 
 import json
 from uuid import UUID

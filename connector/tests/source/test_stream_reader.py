@@ -1,4 +1,4 @@
-"""The streaming source's planning, over logs that a test sets."""
+"""The streaming source's planning, with logs that the test prepares."""
 
 import json
 import pickle
@@ -58,7 +58,7 @@ def _reader(logs, **options):
     reader = HeadraceStreamReader(
         parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
     )
-    reader._view = logs
+    reader._metadata = logs
     return reader
 
 
@@ -209,16 +209,16 @@ def test_one_broker_with_old_metadata_makes_no_loss(monkeypatch):
     logs = Logs()
     reader = _reader(logs)
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    told = iter([{"t": UUID(int=2)}, {"t": UUID(int=2)}, {"t": UUID(int=1)}])
+    answers = iter([{"t": UUID(int=2)}, {"t": UUID(int=2)}, {"t": UUID(int=1)}])
     find = logs.find
 
     def find_by_turns(subscription, *, max_age_ms=None):
-        logs.ids = next(told)
+        logs.ids = next(answers)
         return find(subscription)
 
     monkeypatch.setattr(logs, "find", find_by_turns)
     assert reader.latestOffset(start, ReadAllAvailable()) is start
-    assert next(told, None) is None
+    assert next(answers, None) is None
 
 
 def test_a_partition_that_is_gone_is_reported_once():
@@ -296,7 +296,7 @@ def test_a_checkpoint_of_another_source_is_told():
         _reader(Logs()).latestOffset({"logOffset": 1}, ReadAllAvailable())
 
 
-class Told:
+class Noted:
     """Stands for GroupOffsetCommits."""
 
     def __init__(self):
@@ -314,18 +314,18 @@ def test_a_group_is_told_what_is_done_also_the_last_batch_and_never_what_is_only
     logs = Logs()
     logs.ends = {T0: (0, 5)}
     reader = _reader(logs, **{"startingOffsets": "earliest", "kafka.group.id": "g"})
-    reader._group_commits = told = Told()
+    reader._group_commits = committed = Noted()
     first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert told.notes == []
+    assert committed.notes == []
     logs.ends = {T0: (0, 8)}
     second = reader.latestOffset(first, ReadAllAvailable())
     reader.commit(first)
-    assert told.notes == [("g", {T0: 5})] * 2
+    assert committed.notes == [("g", {T0: 5})] * 2
     # Idle: Spark never commits the last batch.
     assert reader.latestOffset(second, ReadAllAvailable()) is second
-    assert told.notes[-1] == ("g", {T0: 8})
+    assert committed.notes[-1] == ("g", {T0: 8})
     reader.stop()
-    assert told.closed
+    assert committed.closed
 
 
 def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new_query():
@@ -334,10 +334,10 @@ def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new
         offset = _reader(Logs(), groupIdPrefix="p").initialOffset()
         for _ in range(2):
             reader = _reader(Logs(), groupIdPrefix="p")
-            reader._group_commits = told = Told()
+            reader._group_commits = committed = Noted()
             offset = reader.latestOffset(offset, ReadAllAvailable())
             reader.commit(offset)
-            groups.append(told.notes[-1][0])
+            groups.append(committed.notes[-1][0])
     assert groups[0] == groups[1] != groups[2] == groups[3]
     assert all(group.startswith("p-") for group in groups)
 

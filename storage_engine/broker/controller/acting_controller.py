@@ -6,22 +6,25 @@ effect that can't be started is tried again, without those beside it; an event t
 leaves a view that nobody can trust, so this broker gives the office away, and the next controller
 loads everything anew.
 Everything ends with the controller epoch: after `close` nothing that comes back is heard. Source:
-R-CTL5; document 001 (controller failover).
+R-CTL5.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
-from storage_engine.broker.controller.assignment_store import AssignmentStore
+from storage_engine.broker.controller.assignment_store import AssignmentStore, with_assignment
 from storage_engine.broker.controller.channel import ControllerChannel
-from storage_engine.broker.controller.conflict_pauses import ConflictPauses
 from storage_engine.broker.controller.elections import Elections, OnElected
+from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.broker.controller.topic_removal import TopicRemoval
+from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.broker.controller.watches import ControllerWatches
 from storage_engine.core.control.cluster_state import PartitionState, TopicInfo
 from storage_engine.core.control.controller import Controller
@@ -51,6 +54,7 @@ from storage_engine.core.control.controller_events import (
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, Transport
+from storage_engine.zookeeper.flow import Flow, Flows, pause
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
@@ -102,17 +106,14 @@ class ActingController:
         self._scheduler = scheduler
         self._resign = resign
         self._give_up = give_up
-        self._closed = False
+        self._flows = flows = Flows()
         self._events: deque[Event] = deque()
         self._stepping = False
-        self._core = Controller(
-            controller_epoch=controller_epoch,
-            delete_topic_enable=settings.delete_topic_enable,
-        )
-        self._store = ControllerStore(
-            metadata_store,
-            epoch_znode_version=epoch_znode_version,
-            unclean_default=settings.unclean_default,
+        self._topic_waiters: dict[str, list[TopicListener]] = {}
+        self._deletion_waiters: dict[str, list[TopicListener]] = {}
+        self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
+        self._core = core = Controller(
+            controller_epoch=controller_epoch, delete_topic_enable=settings.delete_topic_enable
         )
         self._channel = ControllerChannel(
             controller_id=settings.broker_id,
@@ -122,32 +123,28 @@ class ActingController:
             report=self.submit,
             on_replaced=self._replaced,
         )
-        self._states = StateReader(
-            self._store,
-            scheduler,
-            controller_epoch=controller_epoch,
-            exists=self._core.exists,
-            submit=self.submit,
-            replaced=self._replaced,
-        )
-        self._watches = ControllerWatches(
-            metadata_store, self._store, scheduler, submit=self.submit, reread=self._states.read
-        )
-        self._assignments = AssignmentStore(
-            metadata_store, self._store, scheduler, fenced=self._replaced
-        )
-        self._elections = Elections(self._core, submit=self.submit, refresh=self._states.read)
-        self._requests = AdminRequests(
+        fence = ControllerFence(
             metadata_store,
-            scheduler,
-            submit=self.submit,
-            elections=self._elections,
-            learn_topics=self._watches.learn_topics,
+            flows,
+            epoch_znode_version=epoch_znode_version,
+            on_replaced=self._replaced,
         )
-        self._pauses = ConflictPauses(self._core)
-        self._topic_waiters: dict[str, list[TopicListener]] = {}
-        self._deletion_waiters: dict[str, list[TopicListener]] = {}
-        self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
+        self._store = ControllerStore(metadata_store, flows, fence)
+        self._states = StateReader(
+            self._store, scheduler, flows, fence, core=core, submit=self.submit
+        )
+        topics = TopicStore(metadata_store, flows, unclean_default=settings.unclean_default)
+        self._watches = ControllerWatches(
+            metadata_store, self._store, topics, scheduler, flows, fence,
+            submit=self.submit, reread=self._states.read,
+        )  # fmt: skip
+        self._assignments = AssignmentStore(metadata_store, scheduler, fence)
+        self._removal = TopicRemoval(metadata_store, fence)
+        self._elections = Elections(core, submit=self.submit, refresh=self._states.read)
+        self._requests = AdminRequests(
+            metadata_store, scheduler, flows,
+            submit=self.submit, elections=self._elections, learn_topics=self._watches.learn_topics,
+        )  # fmt: skip
 
     def start(self) -> None:
         """Set the watches, load everything, send all leadership to all brokers."""
@@ -161,19 +158,16 @@ class ActingController:
             self._scheduler.call_later(interval_ms, self._check_balance)
 
     def _check_balance(self) -> None:
-        if self._closed:
+        if self._flows.closed:
             return
         if self.loaded:
             self.submit(BalanceChecked(percentage=self._settings.balance_percentage))
         self._check_balance_later()
 
     def close(self) -> None:
-        """Hear and do nothing more; who waits is told so."""
-        self._closed = True
-        self._states.close()
-        self._watches.close()
+        """Hear and do nothing more; who waits is answered so."""
+        self._flows.close()
         self._requests.close()
-        self._assignments.close()
         self._events.clear()
         self._elections.close()
         for waiters in (self._topic_waiters, self._deletion_waiters):
@@ -240,7 +234,7 @@ class ActingController:
 
     def submit(self, event: Event) -> None:
         """Apply an event once those before it are applied."""
-        if self._closed:
+        if self._flows.closed:
             return
         self._events.append(event)
         if self._stepping:
@@ -254,7 +248,7 @@ class ActingController:
         self._applied(event)
 
     def _applied(self, event: Event) -> None:
-        if self._closed:
+        if self._flows.closed:
             return
         if isinstance(event, Loaded):
             self._requests.release()
@@ -271,17 +265,14 @@ class ActingController:
             self._start(effect, RETRY_MS)
 
     def _start(self, effect: Effect, retry_ms: int) -> None:
-        if self._closed:
+        if self._flows.closed:
             return
         try:
             self._carry_out(effect)
         except Exception as error:  # noqa: BLE001 - whatever it is, others' effects follow
             again_ms = min(2 * retry_ms, RETRY_MAX_MS)
             for part in _parts(effect):
-                self._scheduler.call_later(
-                    retry_ms,
-                    lambda part=part: self._start(part, again_ms),  # type: ignore[misc]
-                )
+                self._scheduler.call_later(retry_ms, partial(self._start, part, again_ms))
             unexpected.report(f"controller can't carry out {type(effect).__name__}", error)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -289,7 +280,7 @@ class ActingController:
             case WriteStates():
                 self._write_states(effect)
             case ReadStates():
-                self._read_states(effect)
+                self._states.read_after_pause(effect.partitions)
             case Deliver():
                 broker = self._core.brokers.get(effect.broker)
                 if broker is not None:
@@ -302,11 +293,11 @@ class ActingController:
             case TopicsReady():
                 self._topics_ready(effect.topics)
             case DeleteTopicNodes():
-                self._delete_topic_nodes(effect)
+                self._flows.start(self._delete_topic_nodes(effect))
             case DropDeletionRequests():
                 self._drop_deletion_requests(effect.topics)
             case WriteAssignments():
-                self._write_assignments(effect)
+                self._flows.start(self._write_assignments(effect))
             case DropReassignmentRequests():
                 self._requests.drop(effect)
 
@@ -325,32 +316,18 @@ class ActingController:
                 list(write.state.isr),
                 write.state.controller_epoch,
             )
-        self._store.write_states(
-            effect.writes,
-            done=self._states_written,
-            fenced=self._replaced,
-        )
+        self._store.write_states(effect.writes, self._states_written)
 
     def _states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
     ) -> None:
-        self._pauses.written(outcomes)
         self.submit(StatesWritten(outcomes=outcomes))
 
-    def _read_states(self, effect: ReadStates) -> None:
-        for pause_ms, group in self._pauses.by_pause(effect.partitions).items():
-            self._scheduler.call_later(
-                pause_ms,
-                lambda group=group: self._states.read(group),  # type: ignore[misc]
-            )
-
-    def _write_assignments(self, effect: WriteAssignments) -> None:
-        topic = effect.topic
-        self._assignments.write(
-            effect,
-            lambda: self._core.topic(topic),
-            lambda info: self.submit(AssignmentsWritten(topic=topic, info=info)),
-        )
+    def _write_assignments(self, effect: WriteAssignments) -> Flow[None]:
+        node = yield from self._assignments.write(effect)
+        known = self._core.topic(effect.topic)
+        info = None if known is None or node is None else with_assignment(known, node)
+        self.submit(AssignmentsWritten(topic=effect.topic, info=info))
 
     def _shutdown_progress(self, effect: ShutdownProgress) -> None:
         waiters = self._shutdown_waiters.get(effect.broker, [])
@@ -362,39 +339,31 @@ class ActingController:
     def _drop_deletion_requests(self, topics: Iterable[str]) -> None:
         for topic in topics:
             log.warning("request to delete topic=%s dropped: it does not exist or may not", topic)
-            self._watches.drop_request(topic)
+            self._watches.drop_deletion_request(topic)
             # Whoever asked has what he wanted: somebody else's deletion was faster.
             self._deletion_over(topic)
 
-    def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> None:
+    def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> Flow[None]:
         topic = effect.topic
-
-        def done(deleted: bool) -> None:
-            if self._closed:
-                return
-            if not deleted:
-                self._scheduler.call_later(RETRY_MS, lambda: self._delete_topic_nodes(effect))
-                return
-            log.info("deleted topic=%s", topic)
-            self._pauses.forget_topic(topic)
-            self.submit(TopicDeleted(topic=topic))
-            self._watches.topic_gone(topic)
-            self._deletion_over(topic)
-
-        self._store.delete_topic(topic, effect.partitions, done, fenced=self._replaced)
+        while not (yield from self._removal.remove(topic, effect.partitions)):
+            yield from pause(self._scheduler, RETRY_MS)
+        log.info("deleted topic=%s", topic)
+        self.submit(TopicDeleted(topic=topic))
+        self._watches.topic_gone(topic)
+        self._deletion_over(topic)
 
     def _deletion_over(self, topic: str) -> None:
         for on_deleted in self._deletion_waiters.pop(topic, []):
             on_deleted(None)
 
     def _replaced(self) -> None:
-        if not self._closed:
+        if not self._flows.closed:
             log.warning("controller epoch %d is over: replaced", self.controller_epoch)
             self._resign()
 
 
 def replaced() -> KafkaError:
-    """What who waits for this controller is told at its end."""
+    """The answer for who still waits for this controller at its end."""
     return KafkaError(
         "the controller was replaced meanwhile: the next one carries on, ask it",
         ErrorCode.REQUEST_TIMED_OUT,

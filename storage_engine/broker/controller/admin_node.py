@@ -1,15 +1,17 @@
 """One znode by which others ask something of the controller: read, watched, changed.
 
 Rule: the watch is set in the read that answers it; a node that is not there is waited for. Source:
-R-CTL10; document 001 (controller failover, steps 2 and 3).
+R-CTL10.
 """
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from storage_engine.broker import unexpected
-from storage_engine.core.ports import MetadataStore, Scheduler, ZkCallback, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.subtree import remove_children
 
 log = logging.getLogger(__name__)
@@ -18,7 +20,7 @@ RETRY_MS = 500
 CONFLICT_PAUSE_MS = 50
 """Between two attempts to change what others change too."""
 FAILED_MS = 5_000
-"""Before content is told again that its owner could not take."""
+"""Before content is passed on again that its owner could not take."""
 
 
 class Content(NamedTuple):
@@ -39,55 +41,51 @@ class AdminNode:
         path: str,
         metadata_store: MetadataStore,
         scheduler: Scheduler,
+        flows: Flows,
         *,
         on_content: Callable[[Content], None],
     ) -> None:
-        """`on_content` hears the content at the start and after every change."""
+        """`flows` end with the controller. `on_content` hears the content at the start and after
+        every change."""
         self.path = path
         self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
+        self._flows = flows
+        self._changes = Flows()
+        """They go on when the controller has ended, until it is known whether they were made."""
         self._on_content = on_content
         self._generation = 0
-        self._closed = False
-
-    def close(self) -> None:
-        self._closed = True
 
     def read(self) -> None:
-        """Read now; the content is told."""
+        """Read now; the content is passed on. Of several reads under way only the newest counts."""
         self._generation += 1
-        generation = self._generation
+        self._flows.start(self._read(self._generation))
 
-        def is_old() -> bool:
-            return self._closed or generation != self._generation
+    def _read_again(self, generation: int) -> None:
+        if generation == self._generation and not self._flows.closed:
+            self.read()
 
-        def fired() -> None:
-            if not is_old():
-                self.read()
-
-        def on_data(reply: ZkReply) -> None:
-            if is_old():
+    def _read(self, generation: int) -> Flow[None]:
+        fired = partial(self._read_again, generation)
+        found = yield from self._zookeeper.get(self.path, fired)
+        is_absent = False
+        if found.status is ZkStatus.NO_NODE and generation == self._generation:
+            seen = yield from self._zookeeper.exists(self.path, fired)
+            is_absent = seen.status is ZkStatus.NO_NODE
+            if seen.ok:
+                fired()
                 return
-            if reply.ok and reply.stat is not None:
-                self._tell(Content(reply.value, reply.stat.version), fired)
-            elif reply.status is ZkStatus.NO_NODE:
-                self._metadata_store.exists(self.path, on_existence, fired)
-            else:
-                self._scheduler.call_later(RETRY_MS, fired)
+        if generation != self._generation:
+            return
+        if is_absent:
+            self._pass_on(ABSENT, fired)
+        elif found.ok and found.stat is not None:
+            self._pass_on(Content(found.value, found.stat.version), fired)
+        else:
+            self._scheduler.call_later(RETRY_MS, fired)
 
-        def on_existence(reply: ZkReply) -> None:
-            if is_old():
-                return
-            if reply.status is ZkStatus.NO_NODE:
-                self._tell(ABSENT, fired)
-            elif reply.ok:
-                self.read()
-            else:
-                self._scheduler.call_later(RETRY_MS, fired)
-
-        self._metadata_store.get(self.path, on_data, fired)
-
-    def _tell(self, content: Content, again: Callable[[], None]) -> None:
+    def _pass_on(self, content: Content, again: Callable[[], None]) -> None:
         try:
             self._on_content(content)
         except Exception as error:  # noqa: BLE001 - whatever it is, the node is read again
@@ -106,59 +104,51 @@ class AdminNode:
         `done(False)`: ZooKeeper did not answer, it may or may not have happened; or, with `once`,
         somebody else was faster, and what he wrote may ask for something else.
         """
+        self._changes.start(self._change(new_data, once=once), done)
 
-        def on_data(reply: ZkReply) -> None:
-            if reply.ok and reply.stat is not None:
-                put(reply.value, reply.stat.version)
-            elif reply.status is ZkStatus.NO_NODE:
-                put(None, -1)
+    def _change(
+        self, new_data: Callable[[bytes | None], bytes | None], *, once: bool
+    ) -> Flow[bool]:
+        while True:
+            found = yield from self._zookeeper.get(self.path)
+            if found.ok and found.stat is not None:
+                content = Content(found.value, found.stat.version)
+            elif found.status is ZkStatus.NO_NODE:
+                content = ABSENT
             else:
-                done(False)
-
-        def put(data: bytes | None, version: int) -> None:
+                return False
             try:
-                wanted = new_data(data)
+                wanted = new_data(content.data)
             except Exception as error:  # noqa: BLE001 - whatever it is, who asked is answered
-                done(False)
                 unexpected.report(f"content of {self.path} not changed", error)
-                return
-            if wanted == data:
-                done(True)
-            elif wanted is None:
-                self._delete(version, on_put, given_up)
-            elif data is None:
-                self._metadata_store.create(self.path, wanted, on_put, make_parents=True)
-            else:
-                self._metadata_store.set(self.path, wanted, version, on_put)
+                return False
+            if wanted == content.data:
+                return True
+            written = yield from self._put(content, wanted)
+            if written is None:
+                return False
+            if written.ok or once or written.status is ZkStatus.UNKNOWN:
+                return written.ok
+            yield from pause(self._scheduler, CONFLICT_PAUSE_MS)
+            if self._flows.closed:
+                return False
 
-        def on_put(reply: ZkReply) -> None:
-            if reply.ok or once or reply.status is ZkStatus.UNKNOWN:
-                done(reply.ok)
-            else:
-                self._after_pause(lambda: self.change(new_data, done), given_up)
+    def _put(self, present: Content, wanted: bytes | None) -> Flow[ZkReply | None]:
+        if wanted is None:
+            return (yield from self._delete(present.version))
+        if present.data is None:
+            return (yield from self._zookeeper.create(self.path, wanted, make_parents=True))
+        return (yield from self._zookeeper.set(self.path, wanted, present.version))
 
-        def given_up() -> None:
-            done(False)
-
-        self._metadata_store.get(self.path, on_data)
-
-    def _delete(self, version: int, on_reply: ZkCallback, given_up: Callable[[], None]) -> None:
-        """With what others have made below the node. `given_up`: its controller's end has come."""
-
-        def on_deleted(reply: ZkReply) -> None:
-            if reply.status is not ZkStatus.NOT_EMPTY:
-                on_reply(reply)
-                return
+    def _delete(self, version: int) -> Flow[ZkReply | None]:
+        """With what others have made below the node. None: the controller's end has come."""
+        while True:
+            deleted = yield from self._zookeeper.delete(self.path, version)
+            if deleted.status is not ZkStatus.NOT_EMPTY:
+                return deleted
             log.warning("%s has nodes below it, which ask for nothing: removed", self.path)
-            remove_children(self._metadata_store, self.path, on_cleared)
-
-        def on_cleared(_reply: ZkReply) -> None:
+            yield partial(remove_children, self._metadata_store, self.path)
             # Not at once: others may make them as fast.
-            self._after_pause(lambda: self._delete(version, on_reply, given_up), given_up)
-
-        self._metadata_store.delete(self.path, version, on_deleted)
-
-    def _after_pause(self, work: Callable[[], None], given_up: Callable[[], None]) -> None:
-        self._scheduler.call_later(
-            CONFLICT_PAUSE_MS, lambda: given_up() if self._closed else work()
-        )
+            yield from pause(self._scheduler, CONFLICT_PAUSE_MS)
+            if self._flows.closed:
+                return None

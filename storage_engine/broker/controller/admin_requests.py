@@ -2,11 +2,12 @@
 
 Rule: a request stands in its node until it is done, so that the next controller finds it; an entry
 that can't be carried out is taken out with a line in the log, and the others go on. Requests of the
-Kafka API are written into the same nodes. Source: R-CTL7, R-CTL8, R-CTL10; document 001.
+Kafka API are written into the same nodes. Source: R-CTL7, R-CTL8, R-CTL10.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from storage_engine.broker.controller.admin_node import AdminNode, Content
 from storage_engine.broker.controller.elections import Elections
@@ -21,6 +22,7 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
+from storage_engine.zookeeper.flow import Flow, Flows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -31,19 +33,21 @@ RETRY_MS = 500
 
 
 class AdminRequests:
-    """Both nodes, for one controller epoch. Nothing is told before `release`."""
+    """Both nodes, for one controller epoch. Nothing is passed on before `release`."""
 
     def __init__(
         self,
         metadata_store: MetadataStore,
         scheduler: Scheduler,
+        flows: Flows,
         *,
         submit: Callable[[ReassignmentRequested], None],
         elections: Elections,
-        learn_topics: Callable[[Iterable[str], Callable[[], None]], None],
+        learn_topics: Callable[[Iterable[str]], Flow[None]],
     ) -> None:
-        """`learn_topics(names, then)`: a topic may be younger than what the controller knows."""
+        """`learn_topics`: a topic may be younger than what the controller knows."""
         self._scheduler = scheduler
+        self._flows = flows
         self._submit = submit
         self._elections = elections
         self._learn_topics = learn_topics
@@ -51,17 +55,19 @@ class AdminRequests:
             ReassignPartitionsZNode.PATH,
             metadata_store,
             scheduler,
+            flows,
             on_content=self._on_reassignments,
         )
         self._prefer = AdminNode(
             PreferredReplicaElectionZNode.PATH,
             metadata_store,
             scheduler,
+            flows,
             on_content=self._on_elections,
         )
         self._released = False
-        self._closed = False
-        self._early: list[Callable[[], None]] = []
+        self._early: dict[AdminNode, None] = {}
+        """Nodes that were read before the release."""
         self._written: list[Callable[[bool], None]] = []
 
     def start(self) -> None:
@@ -71,14 +77,19 @@ class AdminRequests:
     def release(self) -> None:
         """Everything else is loaded: from here on requests are passed on."""
         self._released = True
-        early, self._early = self._early, []
-        for work in early:
-            work()
+        early, self._early = self._early, {}
+        for node in early:
+            node.read()
+
+    def _is_early(self, node: AdminNode) -> bool:
+        """Whether the content is to be read again at the release, in the order of the reads."""
+        if not self._released:
+            self._early.pop(node, None)
+            self._early[node] = None
+        return not self._released
 
     def close(self) -> None:
-        self._closed = True
-        self._reassign.close()
-        self._prefer.close()
+        """The controller has ended."""
         unanswered, self._written = self._written, []
         for done in unanswered:
             done(False)
@@ -93,14 +104,14 @@ class AdminRequests:
             targets = {**_targets(data), **wanted}
             return ReassignPartitionsZNode(target_replicas=targets).encode()
 
-        def on_written(written: bool) -> None:
-            if not written or self._closed:
-                done(False)
-                return
-            self._written.append(done)
-            self._reassign.read()
+        self._reassign.change(merged, partial(self._asked_for, done))
 
-        self._reassign.change(merged, on_written)
+    def _asked_for(self, done: Callable[[bool], None], written: bool) -> None:
+        if not written or self._flows.closed:
+            done(False)
+            return
+        self._written.append(done)
+        self._reassign.read()
 
     def drop(self, effect: DropReassignmentRequests) -> None:
         """Take requests out that are done or refused, where they are still the same."""
@@ -118,28 +129,23 @@ class AdminRequests:
             }
             return ReassignPartitionsZNode(target_replicas=targets).encode() if targets else None
 
-        def on_dropped(dropped: bool) -> None:
-            if not dropped and not self._closed:
-                # What is still asked for then is decided anew.
-                self._scheduler.call_later(RETRY_MS, self._reassign.read)
+        # Where that fails, what is still asked for then is decided anew.
+        self._reassign.change(without, partial(self._dropped, self._reassign), once=True)
 
-        self._reassign.change(without, on_dropped, once=True)
+    def _dropped(self, node: AdminNode, done: bool) -> None:
+        if not done and not self._flows.closed:
+            self._scheduler.call_later(RETRY_MS, node.read)
 
     def _on_reassignments(self, content: Content) -> None:
-        if not self._released:
-            self._early = [work for work in self._early if work != self._reassign.read]
-            self._early.append(self._reassign.read)
-            return
-        targets = self._readable_targets(content)
+        if not self._is_early(self._reassign):
+            self._flows.start(self._submit_targets(self._readable_targets(content)))
+
+    def _submit_targets(self, targets: Targets) -> Flow[None]:
         answered, self._written = self._written, []
-
-        def told() -> None:
-            if not self._closed:
-                self._submit(ReassignmentRequested(targets=targets))
-            for done in answered:
-                done(not self._closed)
-
-        self._learn_topics({partition.topic for partition in targets}, told)
+        yield from self._learn_topics({partition.topic for partition in targets})
+        self._submit(ReassignmentRequested(targets=targets))
+        for done in answered:
+            done(not self._flows.closed)
 
     def _readable_targets(self, content: Content) -> Targets:
         if content.data is None:
@@ -162,38 +168,31 @@ class AdminRequests:
     # --- preferred elections ---
 
     def _on_elections(self, content: Content) -> None:
-        if not self._released:
-            self._early = [work for work in self._early if work != self._prefer.read]
-            self._early.append(self._prefer.read)
-            return
         data = content.data
-        if data is None:
+        if self._is_early(self._prefer) or data is None:
             return
         try:
             node = PreferredReplicaElectionZNode.decode(data)
         except ZnodeFormatError as failure:
             log.error("preferred election dropped: %s", failure)
             node = PreferredReplicaElectionZNode(partitions=())
-        partitions = node.partitions
         for problem in node.problems:
             log.error("preferred election dropped: %s", problem)
+        self._flows.start(self._elect(data, node.partitions))
 
-        def over(outcomes: Mapping[TopicPartition, ErrorCode] | None) -> None:
-            if outcomes is None:
-                return
-            for partition, code in outcomes.items():
-                if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-                    log.warning("no preferred election of %s: %s", partition, code.meaning)
-            self._prefer.change(lambda now: None if now == data else now, dropped)
+    def _elect(self, data: bytes, partitions: tuple[TopicPartition, ...]) -> Flow[None]:
+        yield from self._learn_topics({partition.topic for partition in partitions})
+        self._elections.request(partitions, partial(self._elected, data), unclean=False)
 
-        def dropped(done: bool) -> None:
-            if not done and not self._closed:
-                self._scheduler.call_later(RETRY_MS, self._prefer.read)
-
-        def elect() -> None:
-            self._elections.request(partitions, over, unclean=False)
-
-        self._learn_topics({partition.topic for partition in partitions}, elect)
+    def _elected(self, data: bytes, outcomes: Mapping[TopicPartition, ErrorCode] | None) -> None:
+        """`data` is the request, which is over; None: another controller goes on with it."""
+        if outcomes is None:
+            return
+        for partition, code in outcomes.items():
+            if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+                log.warning("no preferred election of %s: %s", partition, code.meaning)
+        dropped = partial(self._dropped, self._prefer)
+        self._prefer.change(lambda now: None if now == data else now, dropped)
 
 
 def _targets(data: bytes | None) -> Targets:

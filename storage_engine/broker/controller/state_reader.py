@@ -1,22 +1,32 @@
 """Reads partitions' states for the acting controller, until ZooKeeper answers.
 
-Rule: a state of a later controller epoch is told only with the knowledge whether there is a later
-controller: others write any number. Source: R-CTL1, R-CTL5, R-CTL10.
+Rule: a state of a later controller epoch is passed on only with the knowledge whether there is a
+later controller: others write any number. After a refused write a partition waits for its own
+refusals only: the pause is doubled while every write of it is refused and nothing new is known of
+it (somebody removed a topic's nodes by hand). Source: R-CTL1, R-CTL2, R-CTL5, R-CTL10.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
+from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.core.control.cluster_state import PartitionState
+from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import StatesRead
-from storage_engine.core.ids import ControllerEpoch, TopicPartition
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
+from storage_engine.zookeeper.flow import Flow, Flows, pause
 
 RETRY_MS = 500
 """Pause before a read that ZooKeeper did not answer is done again."""
 
 UNREADABLE_PAUSE_MS = 5_000
 """Pause before a state is read again that could not be made out: somebody may have mended it."""
+
+CONFLICT_PAUSE_MS = 20
+"""Pause before a state is read whose write was refused once, or had no answer."""
+CONFLICT_PAUSE_MAX_MS = 5_000
 
 States = dict[TopicPartition, PartitionState | None]
 
@@ -28,76 +38,62 @@ class StateReader:
         self,
         store: ControllerStore,
         scheduler: Scheduler,
+        flows: Flows,
+        fence: ControllerFence,
         *,
-        controller_epoch: ControllerEpoch,
-        exists: Callable[[TopicPartition], bool],
+        core: Controller,
         submit: Callable[[StatesRead], None],
-        replaced: Callable[[], None],
     ) -> None:
         self._store = store
         self._scheduler = scheduler
-        self._controller_epoch = controller_epoch
-        self._exists = exists
+        self._flows = flows
+        self._fence = fence
+        self._core = core
         self._submit = submit
-        self._replaced = replaced
-        self._closed = False
         self._unreadable: set[TopicPartition] = set()
         """Those that were found so last, and are read again together."""
         self._is_to_read = False
 
-    def close(self) -> None:
-        self._closed = True
-
     def read(
         self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
     ) -> None:
-        """Tell their states, `then` go on."""
-        wanted = tuple(partitions)
+        """Submit their states, `then` go on."""
+        self._flows.start(self._read(tuple(partitions), then))
 
-        def done(states: States | None) -> None:
-            if self._closed:
-                return
+    def read_after_pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `read`, each after the pause that its refused writes ask for."""
+        for pause_ms, group in by_pause(self._core, partitions).items():
+            self._scheduler.call_later(pause_ms, partial(self.read, group))
+
+    def _read(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> Flow[None]:
+        while True:
+            states = yield from self._store.read_states(wanted)
             if states is None:
-                self._again(wanted, then)
-            elif self._may_be_of_successor(states):
-                self._store.is_current(lambda current: judged(states, current))
-            else:
-                self._tell(wanted, states, then, no_successor=False)
-
-        def judged(states: States, current: bool | None) -> None:
-            if self._closed:
-                return
-            if current is None:
-                self._again(wanted, then)
-            elif current:
-                self._tell(wanted, states, then, no_successor=True)
-            else:
-                self._replaced()
-
-        if not self._closed:
-            self._store.read_states(wanted, done)
-
-    def _again(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
-        self._scheduler.call_later(RETRY_MS, lambda: self.read(wanted, then))
+                yield from pause(self._scheduler, RETRY_MS)
+                continue
+            if not self._may_be_of_successor(states):
+                no_successor = False
+                break
+            is_current = yield from self._fence.is_current()
+            if is_current is not None:
+                no_successor = is_current
+                break
+            yield from pause(self._scheduler, RETRY_MS)
+        if self._flows.closed:
+            return
+        self._submit(StatesRead(states=states, no_successor=no_successor))
+        then()
+        self._note_unreadable(wanted, states)
 
     def _may_be_of_successor(self, states: States) -> bool:
         return any(
-            state is not None and state.controller_epoch > self._controller_epoch
+            state is not None and state.controller_epoch > self._core.controller_epoch
             for state in states.values()
         )
 
-    def _tell(
-        self,
-        wanted: tuple[TopicPartition, ...],
-        states: States,
-        then: Callable[[], None],
-        *,
-        no_successor: bool,
-    ) -> None:
-        self._submit(StatesRead(states=states, no_successor=no_successor))
-        then()
+    def _note_unreadable(self, wanted: tuple[TopicPartition, ...], states: States) -> None:
         self._unreadable.difference_update(states)
-        self._unreadable.update(tp for tp in wanted if tp not in states and self._exists(tp))
+        self._unreadable.update(tp for tp in wanted if tp not in states and self._core.exists(tp))
         if self._unreadable and not self._is_to_read:
             self._is_to_read = True
             self._scheduler.call_later(UNREADABLE_PAUSE_MS, self._read_unreadable)
@@ -107,3 +103,15 @@ class StateReader:
         unreadable, self._unreadable = self._unreadable, set()
         if unreadable:
             self.read(sorted(unreadable))
+
+
+def by_pause(
+    core: Controller, partitions: Iterable[TopicPartition]
+) -> Mapping[int, tuple[TopicPartition, ...]]:
+    """Pause in milliseconds -> the partitions to be read after it."""
+    groups: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        doublings = min(max(core.refusals(tp) - 1, 0), 10)
+        pause_ms = min(CONFLICT_PAUSE_MS << doublings, CONFLICT_PAUSE_MAX_MS)
+        groups.setdefault(pause_ms, []).append(tp)
+    return {pause_ms: tuple(group) for pause_ms, group in groups.items()}

@@ -10,12 +10,12 @@ led; and nobody hears of an id before ZooKeeper has it. Source: R-CTL5, R-CTL10,
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from storage_engine.broker.controller.gather import Gather
 from storage_engine.core.control.cluster_state import Reassignment, TopicInfo
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStat, ZkStatus
+from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     ConfigZNode,
@@ -25,8 +25,6 @@ from storage_engine.zookeeper.znodes import (
 )
 
 log = logging.getLogger(__name__)
-
-Watch = Callable[[], None]
 
 NO_ID = uuid.UUID(int=0)
 """Of a topic that has one which nobody remembers: replicas keep the one that they know."""
@@ -41,8 +39,8 @@ class _Read:
 
     node: TopicZNode
     stat: ZkStat
-    partitions: ZkReply | None = None
-    config: ZkReply | None = None
+    partitions: ZkReply
+    config: ZkReply
 
 
 @dataclass(slots=True)
@@ -59,9 +57,11 @@ class TopicStore:
     """Topics, and which id each of them has."""
 
     def __init__(
-        self, metadata_store: MetadataStore, *, unclean_default: Callable[[], bool]
+        self, metadata_store: MetadataStore, flows: Flows, *, unclean_default: Callable[[], bool]
     ) -> None:
         self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = flows
         self._unclean_default = unclean_default
         self._ids: dict[str, tuple[int, uuid.UUID]] = {}
         """Topic -> the transaction that created its node, and its id."""
@@ -86,69 +86,57 @@ class TopicStore:
         self._owners[topic_id] = topic
 
     def read(
-        self,
-        topics: Sequence[str],
-        watch_for: Callable[[str], Watch] | None,
-        done: Callable[[dict[str, TopicInfo] | None], None],
-    ) -> None:
-        """Assignment, id and unclean setting of each; `done(None)`: could not be read, try again
-        later."""
+        self, topics: Iterable[str], watch_for: Callable[[str], Watch]
+    ) -> Flow[dict[str, TopicInfo] | None]:
+        """Assignment, id and unclean setting of each that can be read; None: ZooKeeper did not
+        answer for all of them, try again later."""
         batch = _Batch()
-
-        def finish() -> None:
-            done(None if batch.failed else batch.found)
-
-        def identify() -> None:
-            if batch.failed:
-                finish()
-                return
+        wanted = list(topics)
+        watches = {TopicZNode.path(topic): watch_for(topic) for topic in wanted}
+        yield from self._read_nodes(batch, wanted, watches)
+        if not batch.failed:
             self._refuse_copies(batch)
-            gather = Gather(len(batch.read), finish)
-            for topic, read in batch.read.items():
-                self._identify(batch, topic, read, gather.one)
+            identities = [self._identify(batch, topic) for topic in list(batch.read)]
+            yield from self._flows.together(identities)
+        return None if batch.failed else batch.found
 
-        gather = Gather(len(topics), identify)
-        for topic in topics:
-            watch = watch_for(topic) if watch_for is not None else None
-            self._read_one(batch, topic, watch, gather.one)
-
-    # --- reading one ---
-
-    def _read_one(
-        self, batch: _Batch, topic: str, watch: Watch | None, done: Callable[[], None]
-    ) -> None:
-        def on_topic(reply: ZkReply) -> None:
-            if not reply.ok or reply.stat is None:
-                if reply.is_absent:
-                    self.forget(topic)
-                    self.unreadable.discard(topic)
-                else:
-                    batch.failed = True
-                done()
-                return
-            try:
-                node = TopicZNode.decode(topic, reply.value)
-            except ZnodeFormatError as failure:
-                log.error("topic ignored: %s", failure)
-                self.unreadable.add(topic)
-                done()
-                return
-            read = batch.read[topic] = _Read(node=node, stat=reply.stat)
-            both = Gather(2, done)
-            self._metadata_store.get(
-                PartitionsZNode.path(topic), lambda reply: on_more(read, "partitions", reply, both)
-            )
-            self._metadata_store.get(
-                ConfigZNode.topic_path(topic), lambda reply: on_more(read, "config", reply, both)
-            )
-
-        def on_more(read: _Read, name: str, reply: ZkReply, both: Gather) -> None:
-            if not reply.ok and not reply.is_absent:
+    def _read_nodes(
+        self, batch: _Batch, topics: Iterable[str], watches: Mapping[str, Watch]
+    ) -> Flow[None]:
+        paths = {TopicZNode.path(topic): topic for topic in topics}
+        replies = yield from self._zookeeper.get_each(paths, watches)
+        nodes: dict[str, tuple[TopicZNode, ZkStat]] = {}
+        for path, reply in replies.items():
+            topic = paths[path]
+            if reply.ok and reply.stat is not None:
+                node = self._decoded(topic, reply)
+                if node is not None:
+                    nodes[topic] = node, reply.stat
+            elif reply.is_absent:
+                self.forget(topic)
+                self.unreadable.discard(topic)
+            else:
                 batch.failed = True
-            setattr(read, name, reply)
-            both.one()
+        beside = [
+            f(topic) for topic in nodes for f in (PartitionsZNode.path, ConfigZNode.topic_path)
+        ]
+        found = yield from self._zookeeper.get_each(beside)
+        batch.failed |= any(not reply.ok and not reply.is_absent for reply in found.values())
+        for topic, (node, stat) in nodes.items():
+            batch.read[topic] = _Read(
+                node=node,
+                stat=stat,
+                partitions=found[PartitionsZNode.path(topic)],
+                config=found[ConfigZNode.topic_path(topic)],
+            )
 
-        self._metadata_store.get(TopicZNode.path(topic), on_topic, watch)
+    def _decoded(self, topic: str, reply: ZkReply) -> TopicZNode | None:
+        try:
+            return TopicZNode.decode(topic, reply.value)
+        except ZnodeFormatError as failure:
+            log.error("topic ignored: %s", failure)
+            self.unreadable.add(topic)
+            return None
 
     # --- ids ---
 
@@ -173,63 +161,42 @@ class TopicStore:
             del batch.read[topic]
             self.unreadable.add(topic)
 
-    def _identify(self, batch: _Batch, topic: str, read: _Read, done: Callable[[], None]) -> None:
-        def identified(topic_id: uuid.UUID) -> None:
-            if topic_id == NO_ID:
-                _tell_lost_id(topic)
-                self._doubt(topic, read)
-            else:
-                self._own(topic, read.stat.czxid, topic_id)
-                self._record(topic, read, topic_id)
-            self.unreadable.discard(topic)
-            batch.found[topic] = _topic_info(
-                read.node, topic_id, read.config, self._unclean_default()
-            )
-            done()
-
-        def give(topic_id: uuid.UUID) -> None:
-            def on_given(reply: ZkReply) -> None:
-                if reply.ok:
-                    identified(topic_id)
-                elif reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
-                    self._identify_again(batch, topic, done)
-                else:
+    def _identify(self, batch: _Batch, topic: str) -> Flow[None]:
+        """Find the topic, with the id that it has in ZooKeeper by now."""
+        while topic in batch.read:
+            read = batch.read[topic]
+            topic_id = self._id_of(topic, read)
+            if topic_id is None:
+                has_been_led = yield from self._has_been_led(read.node)
+                if has_been_led is None:
                     batch.failed = True
-                    done()
-
-            named = replace(read.node, topic_id=topic_id)
-            path = TopicZNode.path(topic)
-            self._metadata_store.set(path, named.encode(), read.stat.version, on_given)
-
-        def on_led(led: bool | None) -> None:
-            if led is None:
+                    return
+                topic_id = NO_ID if has_been_led else uuid.uuid4()
+            if topic_id in (NO_ID, read.node.topic_id):
+                self._found(batch, topic, topic_id)
+                return
+            data = replace(read.node, topic_id=topic_id).encode()
+            given = yield from self._zookeeper.set(TopicZNode.path(topic), data, read.stat.version)
+            if given.ok:
+                self._found(batch, topic, topic_id)
+                return
+            if given.status not in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
                 batch.failed = True
-                done()
-            elif led:
-                identified(NO_ID)
-            else:
-                give(uuid.uuid4())
+                return
+            # Somebody else wrote the node meanwhile.
+            del batch.read[topic]
+            yield from self._read_nodes(batch, [topic], {})
 
-        topic_id = self._id_of(topic, read)
-        if topic_id is None:
-            self._has_been_led(read.node, on_led)
-        elif topic_id in (NO_ID, read.node.topic_id):
-            identified(topic_id)
+    def _found(self, batch: _Batch, topic: str, topic_id: uuid.UUID) -> None:
+        read = batch.read[topic]
+        if topic_id == NO_ID:
+            _log_lost_id(topic)
+            self._doubt(topic, read)
         else:
-            give(topic_id)
-
-    def _identify_again(self, batch: _Batch, topic: str, done: Callable[[], None]) -> None:
-        """Somebody else wrote the node meanwhile."""
-        del batch.read[topic]
-
-        def read_again() -> None:
-            read = batch.read.get(topic)
-            if read is None:
-                done()
-            else:
-                self._identify(batch, topic, read, done)
-
-        self._read_one(batch, topic, None, read_again)
+            self._own(topic, read.stat.czxid, topic_id)
+            self._record(topic, read, topic_id)
+        self.unreadable.discard(topic)
+        batch.found[topic] = _topic_info(read.node, topic_id, read.config, self._unclean_default())
 
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
         """What the node was known by before somebody wrote it, or else what it says, or what was
@@ -258,30 +225,22 @@ class TopicStore:
 
     def _write_record(self, topic: str, read: _Read, record: PartitionsZNode) -> None:
         path, present = PartitionsZNode.path(topic), read.partitions
-        if present is not None and present.ok and present.stat is not None:
+        if present.ok and present.stat is not None:
             version = present.stat.version
             self._metadata_store.set(path, record.encode(), version, lambda _reply: None)
         else:
             self._metadata_store.create(path, record.encode(), lambda _reply: None)
 
-    def _has_been_led(self, node: TopicZNode, done: Callable[[bool | None], None]) -> None:
+    def _has_been_led(self, node: TopicZNode) -> Flow[bool | None]:
         """Whether a partition has a state; None: ZooKeeper did not answer."""
-        statuses: set[ZkStatus] = set()
-
-        def on_reply(reply: ZkReply) -> None:
-            statuses.add(reply.status)
-            gather.one()
-
-        def finish() -> None:
-            led = ZkStatus.OK in statuses
-            done(led if led or statuses <= {ZkStatus.NO_NODE, ZkStatus.ILLEGAL} else None)
-
-        gather = Gather(len(node.assignment), finish)
-        for partition in node.assignment:
-            self._metadata_store.exists(PartitionStateZNode.path(node.topic, partition), on_reply)
+        paths = [PartitionStateZNode.path(node.topic, number) for number in node.assignment]
+        replies = yield from self._zookeeper.exist_each(paths)
+        if any(reply.ok for reply in replies.values()):
+            return True
+        return False if all(reply.is_absent for reply in replies.values()) else None
 
 
-def _tell_lost_id(topic: str) -> None:
+def _log_lost_id(topic: str) -> None:
     log.error(
         "topic %s has no topic_id that is sure: %s holds none and nobody recorded it, or %s records"
         " another, or one that is doubted; until both say the same its replicas keep what they"
@@ -300,7 +259,7 @@ def _said_id(read: _Read) -> uuid.UUID | None:
 def _record_of(topic: str, read: _Read) -> PartitionsZNode | None:
     """What the partitions' node says, if it means this node of the topic."""
     reply = read.partitions
-    if reply is None or not reply.ok or not reply.value:
+    if not reply.ok or not reply.value:
         return None
     try:
         record = PartitionsZNode.decode(topic, reply.value)
@@ -311,10 +270,10 @@ def _record_of(topic: str, read: _Read) -> PartitionsZNode | None:
 
 
 def _topic_info(
-    node: TopicZNode, topic_id: uuid.UUID, config: ZkReply | None, unclean_default: bool
+    node: TopicZNode, topic_id: uuid.UUID, config: ZkReply, unclean_default: bool
 ) -> TopicInfo:
     unclean = unclean_default
-    if config is not None and config.ok:
+    if config.ok:
         try:
             path = ConfigZNode.topic_path(node.topic)
             value = ConfigZNode.decode(path, config.value).config.get(

@@ -26,7 +26,7 @@ class BrokerInfo:
     epoch: BrokerEpoch
     rack: str | None = None
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
-    """Its first incarnation after the last stop that may have cut its logs (`lost_tails`)."""
+    """Its first incarnation after the last stop that may have cut its logs (`election_rules`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,8 @@ class ControlledPartition:
     remembers. Counts while `state` is None."""
     node_lacks_state: bool = False
     """The partition's node seems to be there without a state: one with it could not be made."""
+    refusals: int = 0
+    """Writes that were refused in a row, while nothing new became known of the state."""
 
     failed: set[BrokerId] = field(default_factory=set)
     """Live brokers that can't serve their replica: dead until they have been restarted."""
@@ -100,7 +102,7 @@ class ControlledPartition:
 
     def learn(self, state: PartitionState) -> None:
         """This is the partition's state, and what ZooKeeper holds."""
-        self.state, self.stored_epoch = state, state.partition_epoch
+        self.state, self.stored_epoch, self.refusals = state, state.partition_epoch, 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

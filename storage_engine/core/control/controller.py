@@ -162,6 +162,11 @@ class Controller:
         partitions = self._cluster.partitions()
         return {known.name: known.state for known in partitions if known.state is not None}
 
+    def refusals(self, partition: TopicPartition) -> int:
+        """Writes of the partition's state that were refused in a row, with nothing new known."""
+        known = self._cluster.partition(partition)
+        return 0 if known is None else known.refusals
+
     def moves(self) -> dict[TopicPartition, PartitionAssignment]:
         """Every partition that is being reassigned, with what it has and will have."""
         return dict(self._reassignments.under_way())

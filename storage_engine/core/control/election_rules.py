@@ -2,14 +2,24 @@
 
 Rule: the first rule of `due_election` that wants something wins. With unclean election off, only a
 live member of the ISR becomes leader, and the ISR is never emptied.
-Source: R-CTL2, R-CTL4, R-CTL7 to R-CTL9, R-REP9.
+
+A member may have lost the end of its log: a machine that loses its power loses what was not
+flushed. Its broker registers with the number of its first incarnation since then
+(`BrokerInfo.tail_lost_epoch`), in this and all later incarnations. A partition's state says with
+which incarnation each member was last known to hold all that is committed
+(`PartitionState.joined_epochs`): the leader sees it in the member's fetches, as it does before a
+follower joins, and an elected leader holds by definition what is committed from then on. A member
+that has not been vouched for since it may have lost its tail is a suspect. That is a comparison of
+two numbers in ZooKeeper, so that every controller comes to the same.
+
+Source: R-CTL2, R-CTL4, R-CTL7 to R-CTL9, R-REP7, R-REP9, KIP-903.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from storage_engine.core.control.cluster_state import PartitionState, Reassignment
-from storage_engine.core.ids import NO_LEADER, BrokerId
+from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, Reassignment
+from storage_engine.core.ids import NO_LEADER, NO_TAIL_LOST, BrokerEpoch, BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +43,7 @@ class Situation:
     bounced: Set[BrokerId]
     """Brokers that have been restarted since the state was written: dead for this election."""
     suspect: Set[BrokerId] = frozenset()
-    """Members of the ISR that may have lost the end of their log (`lost_tails`)."""
+    """Members of the ISR that may have lost the end of their log (`suspects`)."""
     leaving: Set[BrokerId]
     """Brokers in controlled shutdown."""
     unclean: bool
@@ -218,3 +228,31 @@ def reassignment_election(
                 return Elected(leader=replica, isr=tuple(isr))
         return None
     return Elected(leader=leader, isr=tuple(r for r in isr if r in move.target), retires=True)
+
+
+def suspects(
+    state: PartitionState | None, brokers: Mapping[BrokerId, BrokerInfo]
+) -> frozenset[BrokerId]:
+    """Registered members of the ISR whose logs may lack what is committed."""
+    if state is None:
+        return frozenset()
+    return frozenset(
+        member
+        for member in state.isr
+        if member in brokers
+        and state.joined_epochs.get(member, NO_TAIL_LOST) < brokers[member].tail_lost_epoch
+    )
+
+
+def joined_epochs_of(
+    elected: Elected, state: PartitionState | None, brokers: Mapping[BrokerId, BrokerInfo]
+) -> dict[BrokerId, BrokerEpoch]:
+    """What a controller's write says of the ISR that it writes. Followers keep what was said of
+    them; all replicas of a partition that has just been made hold nothing, which is right."""
+    joined = {}
+    for member in elected.isr:
+        if (state is None or member == elected.leader) and member in brokers:
+            joined[member] = brokers[member].epoch
+        elif state is not None and member in state.joined_epochs:
+            joined[member] = state.joined_epochs[member]
+    return joined

@@ -29,10 +29,11 @@ from storage_engine.core.control.election_rules import (
     Elected,
     Situation,
     due_election,
+    joined_epochs_of,
     restoring_election,
+    suspects,
 )
 from storage_engine.core.control.first_leader_epoch import first_leader_epoch
-from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
 from storage_engine.core.control.reassignments import Reassignments
 from storage_engine.core.ids import NO_LEADER, LeaderEpoch, PartitionEpoch, TopicPartition
 
@@ -148,6 +149,7 @@ class PartitionElections:
             elif not self._cluster.is_deleting(name.topic):
                 unclear.append(name)
                 partition.reading = True
+                partition.refusals += outcome is WriteOutcome.CONFLICT
                 partition.preferring |= election is not None and election.preferring
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
 

@@ -5,88 +5,91 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.controller.conflict_pauses import (
+from storage_engine.broker.controller.state_reader import (
     CONFLICT_PAUSE_MAX_MS,
     CONFLICT_PAUSE_MS,
-    ConflictPauses,
+    by_pause,
 )
 from storage_engine.core.control.controller_events import (
     StatesRead,
+    StatesWritten,
     TopicDeleted,
     TopicsRead,
     WriteOutcome,
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.tests.core.controller_bench import running, state, topic
+from storage_engine.tests.core.controller_bench import Driven, running, state, topic
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 MANY = 12
 
 
-def refused(times: int = MANY, outcome: WriteOutcome = WriteOutcome.CONFLICT):
+def written(driven: Driven, outcome: WriteOutcome, *, version: int = 6) -> None:
+    made = state(1, 1, 2, 3, version=version)
+    driven.step(StatesWritten(outcomes={TP: (outcome, made)}))
+
+
+def refused(times: int = MANY, outcome: WriteOutcome = WriteOutcome.CONFLICT) -> Driven:
     driven = running(info=topic("t", (1, 2, 3), (2, 3, 1)))
-    pauses = ConflictPauses(driven.core)
     for _ in range(times):
-        pauses.written({TP: (outcome, None)})
-    return driven, pauses
+        written(driven, outcome)
+    return driven
 
 
-def pause_ms(pauses: ConflictPauses) -> int:
-    (pause,) = pauses.by_pause([TP])
+def pause_ms(driven: Driven) -> int:
+    (pause,) = by_pause(driven.core, [TP])
     return pause
 
 
 def test_the_pause_is_doubled_with_each_refusal():
-    pauses = [pause_ms(refused(times)[1]) for times in (0, 1, 2, 3, MANY, 1000)]
+    pauses = [pause_ms(refused(times)) for times in (0, 1, 2, 3, MANY, 1000)]
     assert pauses == [20, 20, 40, 80, CONFLICT_PAUSE_MAX_MS, CONFLICT_PAUSE_MAX_MS]
 
 
 def test_each_partition_waits_for_its_own_pause():
-    _, pauses = refused()
-    assert pauses.by_pause([TP, OTHER]) == {
+    assert by_pause(refused().core, [TP, OTHER]) == {
         CONFLICT_PAUSE_MAX_MS: (TP,),
         CONFLICT_PAUSE_MS: (OTHER,),
     }
 
 
 def test_an_answer_that_never_came_is_no_refusal():
-    assert pause_ms(refused(outcome=WriteOutcome.UNKNOWN)[1]) == CONFLICT_PAUSE_MS
+    assert pause_ms(refused(outcome=WriteOutcome.UNKNOWN)) == CONFLICT_PAUSE_MS
 
 
 def test_an_accepted_write_ends_it():
-    _, pauses = refused()
-    pauses.written({TP: (WriteOutcome.ACCEPTED, None)})
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MS
+    driven = refused()
+    written(driven, WriteOutcome.ACCEPTED)
+    assert pause_ms(driven) == CONFLICT_PAUSE_MS
 
 
 def test_a_newer_state_that_was_read_ends_it():
-    driven, pauses = refused()
+    driven = refused()
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MAX_MS
+    assert pause_ms(driven) == CONFLICT_PAUSE_MAX_MS
     driven.step(StatesRead(states={TP: state(1, 1, 2, version=6)}))
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MS
-    pauses.written({TP: (WriteOutcome.CONFLICT, None)})
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MS
+    assert pause_ms(driven) == CONFLICT_PAUSE_MS
+    written(driven, WriteOutcome.CONFLICT)
+    assert pause_ms(driven) == CONFLICT_PAUSE_MS
 
 
 def test_a_deleted_topic_leaves_nothing_to_a_later_one_of_its_name():
-    driven, pauses = refused()
+    driven = refused()
     driven.step(TopicDeleted(topic="t"))
-    pauses.forget_topic("t")
-    pauses.written({TP: (WriteOutcome.CONFLICT, None)})
+    written(driven, WriteOutcome.CONFLICT)
     driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3), (2, 3, 1))}))
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MS
+    assert pause_ms(driven) == CONFLICT_PAUSE_MS
 
 
 def test_a_topic_made_anew_by_others_begins_anew():
-    driven, pauses = refused()
+    driven = refused()
     anew = replace(topic("t", (1, 2, 3), (2, 3, 1)), topic_id=UUID(int=2))
     driven.step(TopicsRead(topics={"t": anew}))
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
-    assert pause_ms(pauses) == CONFLICT_PAUSE_MS
+    assert pause_ms(driven) == CONFLICT_PAUSE_MS
 
 
 def test_nothing_is_remembered_of_a_topic_that_was_deleted(tmp_path):
@@ -97,10 +100,10 @@ def test_nothing_is_remembered_of_a_topic_that_was_deleted(tmp_path):
         acting = cluster.controller.parts.cluster.controller.acting
         known: Any = acting.core.state(TP)
         acting._states_written({TP: (WriteOutcome.CONFLICT, known)})
-        assert acting._pauses._refused
+        assert acting.core.refusals(TP) == 1
         cluster.answer(cluster.delete_topic("t"))
         assert acting.core.topic("t") is None
-        assert not acting._pauses._refused
+        assert acting.core.refusals(TP) == 0
     finally:
         cluster.close()
 

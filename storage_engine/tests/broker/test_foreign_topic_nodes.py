@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.controller.watches import TOPICS_PER_MULTI
+from storage_engine.broker.controller.deletion_requests import TOPICS_PER_MULTI
 from storage_engine.core.ids import (
     BrokerId,
     ControllerEpoch,

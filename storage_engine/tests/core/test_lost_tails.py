@@ -5,8 +5,13 @@ from collections.abc import Collection
 import pytest
 
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.control.election_rules import Elected, Situation, due_election
-from storage_engine.core.control.lost_tails import joined_epochs_of, suspects
+from storage_engine.core.control.election_rules import (
+    Elected,
+    Situation,
+    due_election,
+    joined_epochs_of,
+    suspects,
+)
 from storage_engine.core.ids import (
     NO_TAIL_LOST,
     BrokerEpoch,

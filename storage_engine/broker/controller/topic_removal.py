@@ -1,0 +1,109 @@
+"""Removes the nodes of a topic whose replicas are all deleted.
+
+Rule: those of its partitions go first, then topic, settings and the request for the deletion in one
+multi, so that a topic made anew under that name loses nothing to the old one's end, also where
+nobody knows whether that has come. Every step checks the controller's fence. What others have made
+below the nodes goes too. Source: R-CTL6.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from storage_engine.broker.controller.fence import ControllerFence
+from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.flow import Flow, ZookeeperFlows
+from storage_engine.zookeeper.subtree import remove_children, remove_subtree
+from storage_engine.zookeeper.znodes import (
+    ConfigZNode,
+    PartitionStateZNode,
+    PartitionsZNode,
+    TopicZNode,
+)
+
+MAX_CLEARINGS = 10
+"""Of the nodes of one topic: whoever goes on making nodes below them is left to a later attempt."""
+
+
+class TopicRemoval:
+    """Removals by one elected controller."""
+
+    def __init__(self, metadata_store: MetadataStore, fence: ControllerFence) -> None:
+        self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._fence = fence
+        self._unanswered: dict[str, int] = {}
+        """Topics whose removal ZooKeeper did not answer -> the creation ids of their nodes."""
+
+    def remove(self, topic: str, partitions: Iterable[int]) -> Flow[bool]:
+        """Whether all of it is gone; else it is to be tried again."""
+        if topic in self._unanswered:
+            has_successor = yield from self._has_successor(topic)
+            if has_successor is not False:
+                return has_successor is True
+        paths = [
+            path
+            for partition in partitions
+            for path in (
+                PartitionStateZNode.path(topic, partition),
+                PartitionStateZNode.partition_path(topic, partition),
+            )
+        ]
+        guard = [self._fence.check]
+        for path in (*paths, PartitionsZNode.path(topic)):
+            removed: ZkReply = yield partial(
+                remove_subtree, self._metadata_store, path, guard=guard
+            )
+            if not removed.ok:
+                return self._refused(removed)
+        return (yield from self._remove_heads(topic))
+
+    def _has_successor(self, topic: str) -> Flow[bool | None]:
+        """Whether the removal that was not answered has been carried out, and a later topic has
+        the name; None: ZooKeeper did not answer."""
+        path, request = TopicZNode.path(topic), DeleteTopicsZNode.topic_path(topic)
+        found = yield from self._zookeeper.exist_each((path, request))
+        if _has_failed(found):
+            return None
+        czxid, stat = self._unanswered.pop(topic), found[path].stat
+        # The request went with the node: one that is there now means the later topic.
+        return stat is not None and stat.czxid != czxid and not found[request].ok
+
+    def _remove_heads(self, topic: str) -> Flow[bool]:
+        guard = [self._fence.check]
+        heads = (
+            TopicZNode.path(topic),
+            ConfigZNode.topic_path(topic),
+            DeleteTopicsZNode.topic_path(topic),
+        )
+        for clearings_left in range(MAX_CLEARINGS, -1, -1):
+            found = yield from self._zookeeper.exist_each(heads)
+            if _has_failed(found):
+                return False
+            present = [path for path in heads if found[path].ok]
+            operations = [*guard, *(ZkOp(kind=ZkOpKind.DELETE, path=path) for path in present)]
+            removed = yield from self._zookeeper.multi(operations)
+            if removed.ok:
+                return True
+            stat = found[heads[0]].stat
+            if removed.status is ZkStatus.UNKNOWN and stat is not None:
+                self._unanswered[topic] = stat.czxid
+            if removed.status is not ZkStatus.NOT_EMPTY or not clearings_left:
+                return self._refused(removed)
+            path = operations[removed.value].path
+            cleared: ZkReply = yield partial(
+                remove_children, self._metadata_store, path, guard=guard
+            )
+            if not cleared.ok:
+                return self._refused(cleared)
+        return False
+
+    def _refused(self, reply: ZkReply) -> bool:
+        if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
+            self._fence.look()
+        return False
+
+
+def _has_failed(found: Mapping[str, ZkReply]) -> bool:
+    """Whether ZooKeeper left one of these questions unanswered."""
+    return any(not reply.ok and not reply.is_absent for reply in found.values())

@@ -1,0 +1,172 @@
+"""Work that waits, written from top to bottom: a generator that yields what it waits for.
+
+    def brokers(self) -> Flow[list[str]]:
+        reply = yield from self._zookeeper.children(path)
+        while not reply.ok:
+            yield from pause(self._scheduler, RETRY_MS)
+            reply = yield from self._zookeeper.children(path)
+        return reply.value
+
+Rule: a flow goes on in the callback that brings what it waits for, on the event loop, and no sooner
+than that; while it waits anything may happen. So what was checked before a wait is checked again
+after it, where something hangs on it. Only that the owner of a flow is there still is checked here:
+once `Flows` are closed, none of them goes on. An exception leaves the flow and its callback.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkReply
+
+T = TypeVar("T")
+
+Wait = Callable[[Callable[[Any], None]], None]
+"""Begins something; it calls its argument once with the outcome, at once or later."""
+
+Flow = Generator[Wait, Any, T]
+"""Work that waits, and what it returns."""
+
+Watch = Callable[[], None]
+
+_NOTHING = object()
+
+
+class Flows:
+    """The flows of one owner."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        """Nothing of it goes on; what was begun outside may still end."""
+        self.closed = True
+
+    def start(self, flow: Flow[T], then: Callable[[T], None] | None = None) -> None:
+        """Run a flow up to its first wait, and after that whenever a wait is over; `then` gets what
+        it returns."""
+        _Running(self, flow, then).resume(None)
+
+    def together(self, flows: Iterable[Flow[T]]) -> Flow[list[T]]:
+        """What each of them returns, in their order, once all have ended."""
+        begun = list(flows)
+        return (yield partial(self._start_all, begun)) if begun else []
+
+    def _start_all(self, flows: Sequence[Flow[T]], done: Callable[[list[T]], None]) -> None:
+        results: dict[int, T] = {}
+
+        def ended(number: int, result: T) -> None:
+            results[number] = result
+            if len(results) == len(flows):
+                done([results[each] for each in range(len(flows))])
+
+        for number, flow in enumerate(flows):
+            self.start(flow, partial(ended, number))
+
+
+class _Running:
+    """One flow. Where a wait is over before it was left the flow goes on in a loop, not deeper in
+    the stack."""
+
+    __slots__ = ("_early", "_flow", "_is_in_step", "_owner", "_then")
+
+    def __init__(self, owner: Flows, flow: Flow[Any], then: Callable[[Any], None] | None) -> None:
+        self._owner = owner
+        self._flow = flow
+        self._then = then
+        self._is_in_step = False
+        self._early: Any = _NOTHING
+        """The outcome of a wait that was over at once."""
+
+    def resume(self, outcome: Any) -> None:
+        if self._is_in_step:
+            self._early = outcome
+            return
+        while outcome is not _NOTHING and not self._owner.closed:
+            self._is_in_step = True
+            try:
+                self._flow.send(outcome)(self.resume)
+            except StopIteration as end:
+                if self._then is not None:
+                    self._then(end.value)
+                return
+            finally:
+                self._is_in_step = False
+            outcome, self._early = self._early, _NOTHING
+
+
+def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
+    yield lambda resume: _call_later(scheduler, delay_ms, resume)
+
+
+def _call_later(scheduler: Scheduler, delay_ms: int, resume: Callable[[Any], None]) -> None:
+    scheduler.call_later(delay_ms, partial(resume, None))
+
+
+class ZookeeperFlows:
+    """The requests of a MetadataStore as flows: each returns the reply."""
+
+    def __init__(self, metadata_store: MetadataStore) -> None:
+        self._store = metadata_store
+
+    def get(self, path: str, watch: Watch | None = None) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.get, path, watch=watch)
+        return reply
+
+    def children(self, path: str, watch: Watch | None = None) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.children, path, watch=watch)
+        return reply
+
+    def exists(self, path: str, watch: Watch | None = None) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.exists, path, watch=watch)
+        return reply
+
+    def create(self, path: str, data: bytes, *, make_parents: bool = False) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.create, path, data, make_parents=make_parents)
+        return reply
+
+    def set(self, path: str, data: bytes, version: int) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.set, path, data, version)
+        return reply
+
+    def delete(self, path: str, version: int) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.delete, path, version)
+        return reply
+
+    def multi(self, operations: Sequence[ZkOp]) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(self._store.multi, operations)
+        return reply
+
+    def get_each(
+        self, paths: Iterable[str], watches: Mapping[str, Watch] | None = None
+    ) -> Flow[dict[str, ZkReply]]:
+        """Many nodes at once: path -> reply, in the order of the paths."""
+        return (yield from self._each(paths, partial(self._get_watched, watches or {})))
+
+    def exist_each(self, paths: Iterable[str]) -> Flow[dict[str, ZkReply]]:
+        """As `get_each`, without the contents."""
+        return (yield from self._each(paths, self._store.exists))
+
+    def _get_watched(
+        self, watches: Mapping[str, Watch], path: str, on_reply: Callable[[ZkReply], None]
+    ) -> None:
+        self._store.get(path, on_reply, watches.get(path))
+
+    def _each(
+        self, paths: Iterable[str], ask: Callable[[str, Callable[[ZkReply], None]], None]
+    ) -> Flow[dict[str, ZkReply]]:
+        wanted = list(dict.fromkeys(paths))
+        replies: dict[str, ZkReply] = {}
+
+        def begin(done: Callable[[Any], None]) -> None:
+            def on_reply(path: str, reply: ZkReply) -> None:
+                replies[path] = reply
+                if len(replies) == len(wanted):
+                    done(None)
+
+            for path in wanted:
+                ask(path, partial(on_reply, path))
+
+        if wanted:
+            yield begin
+        return {path: replies[path] for path in wanted}
