@@ -256,7 +256,7 @@ class ZooKeeperSession:
         """All or nothing. On failure `status` is that of the operation that failed, and `value` is
         its index."""
         if not operations:
-            self._post(lambda: on_reply(ZkReply(status=ZkStatus.OK, value=[])))
+            self._post(lambda: on_reply(ZkReply(status=ZkStatus.OK)))
             return
         transaction = self._client.transaction()
         for operation in operations:

@@ -49,7 +49,7 @@ def agree_on_cluster_id(
             fail(f"can't read {ClusterIdZNode.PATH}")
             return
         try:
-            on_known(ClusterIdZNode.decode(reply.value).cluster_id)
+            on_known(ClusterIdZNode.decode(reply.data).cluster_id)
         except ZnodeFormatError as failure:
             on_failed(failure)
 

@@ -63,7 +63,7 @@ class TopicLookup:
                 on_found(None)
                 return
             try:
-                there = frozenset(TopicZNode.decode(topic, reply.value).assignment)
+                there = frozenset(TopicZNode.decode(topic, reply.data).assignment)
             except ZnodeFormatError as failure:
                 log.error("%s", failure)
                 on_found(None)
@@ -74,7 +74,7 @@ class TopicLookup:
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
-            return reply.ok and ClusterIdZNode.decode(reply.value).cluster_id == self._cluster_id
+            return reply.ok and ClusterIdZNode.decode(reply.data).cluster_id == self._cluster_id
         except ZnodeFormatError:
             return False
 
@@ -96,7 +96,7 @@ class TopicLookup:
             elif not reply.ok:
                 on_found(None)
             else:
-                on_found(asked_to_go if topic in _named(reply.value) else FoundTopic(there))
+                on_found(asked_to_go if topic in _named(reply.data) else FoundTopic(there))
 
         self._metadata_store.exists(DeleteTopicsZNode.topic_path(topic), on_child)
 

@@ -142,7 +142,7 @@ class IsrWriter:
                     self._scheduler.call_later(RETRY_MS, again)
                 return
             try:
-                state = PartitionStateZNode.decode(tp.topic, tp.partition, reply.value)
+                state = PartitionStateZNode.decode(tp.topic, tp.partition, reply.data)
             except ZnodeFormatError as failure:
                 log.error("%s", failure)
                 self._scheduler.call_later(RETRY_MS, again)

@@ -18,7 +18,7 @@ from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.ports import Clock, Scheduler, Transport
+from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.core.transactions.transaction_events import (
     Contradiction,
@@ -29,6 +29,7 @@ from storage_engine.core.transactions.transaction_events import (
 )
 from storage_engine.core.transactions.transaction_state import StateContent, StateEntry
 from storage_engine.core.transactions.transactions import TransactionCoordinator, refusal
+from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
 

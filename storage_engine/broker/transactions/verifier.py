@@ -21,12 +21,13 @@ from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Clock, Endpoint, Scheduler, Transport, TransportError
+from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
 from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,
 )
+from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -70,7 +70,7 @@ class Strays:
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
-            return reply.ok and ClusterIdZNode.decode(reply.value).cluster_id == self._cluster_id
+            return reply.ok and ClusterIdZNode.decode(reply.data).cluster_id == self._cluster_id
         except ZnodeFormatError:
             return False
 
@@ -80,7 +80,7 @@ class Strays:
                 self._put_aside(partitions)
             elif reply.ok:
                 try:
-                    there = TopicZNode.decode(topic, reply.value).assignment
+                    there = TopicZNode.decode(topic, reply.data).assignment
                 except ZnodeFormatError as failure:
                     log.error("logs of topic %s left alone: %s", topic, failure)
                     return

@@ -110,28 +110,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
         table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
     )
     add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
-    add_group_apis(
-        table,
-        ports,
-        settings=settings,
-        cluster=cluster,
-        replicas=manager,
-        coordinators=coordinators,
-    )
-    add_administration_apis(
-        table,
-        ports,
-        settings=settings,
-        config_changes=config_changes,
-        cluster=cluster,
-        replicas=replicas,
-    )
-    add_controller_apis(table, ports, settings=settings, cluster=cluster)
+    add_group_apis(table, ports, settings, cluster, replicas=manager, coordinators=coordinators)
+    add_administration_apis(table, ports, settings, cluster, replicas, config_changes)
+    add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
         ports,
-        settings=settings,
-        cluster=cluster,
+        settings,
+        cluster,
         replicas=manager,
         coordinators=coordinators,
         strays=upkeep.strays,
