@@ -3,9 +3,9 @@
 from storage_engine.core.control.cluster_state import PartitionState
 from storage_engine.core.control.controller_events import (
     Deliver,
-    Delivered,
-    Delivery,
     DeliveryFailed,
+    DeliveryMade,
+    OrderDelivery,
     PartitionLeadership,
 )
 from storage_engine.core.ids import (
@@ -47,11 +47,11 @@ class WorldReplication(WorldZooKeeper):
         fate = self.random.random() if self.faults else 1.0
         taken = fate > 0.1 and self._apply(broker, host.core.controller_epoch, effect.delivery)
         if taken and fate > 0.2:
-            host.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+            host.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
         else:
             host.step(DeliveryFailed(broker=effect.broker, delivery=effect.delivery))
 
-    def _apply(self, broker: Broker, controller_epoch: int, delivery: Delivery) -> bool:
+    def _apply(self, broker: Broker, controller_epoch: int, delivery: OrderDelivery) -> bool:
         if not broker.up or delivery.broker_epoch != broker.epoch:
             return False
         if controller_epoch < broker.highest_controller_epoch:
