@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.cluster_support import create_topic, shared_cluster
-from storage_engine.client.admin.groups import group_offsets
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.consumer import group_requests
+from storage_engine.client.consumer import member_requests
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.consumer.group_requests import Caller, GroupRequest
 from storage_engine.client.consumer.range_assignment import assign_ranges
+from storage_engine.client.groups.committed_offsets import committed_offsets
+from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
@@ -43,7 +43,7 @@ class Member:
         self.connection = BrokerConnection.open(
             address, "member", Deadline.after(ANSWER_MS), BufferPool()
         )
-        self.caller = Caller(member_id="", generation=-1)
+        self.caller = MemberIdentity(member_id="", generation=-1)
 
     def send(self, request: GroupRequest) -> None:
         self.connection.send(request.spec, request.message, Deadline.after(ANSWER_MS))
@@ -53,7 +53,7 @@ class Member:
 
     def send_join(self) -> None:
         subscription = encode_subscription([TOPIC])
-        self.send(group_requests.join(self.config, self.caller.member_id, subscription))
+        self.send(member_requests.join(self.config, self.caller.member_id, subscription))
 
     def send_sync(self, joined: Any) -> None:
         assignments = {}
@@ -61,8 +61,8 @@ class Member:
             everybody = {each.member_id: [TOPIC] for each in joined.members}
             shares: dict[str, list[TopicPartition]] = assign_ranges(everybody, {TOPIC: PARTITIONS})
             assignments = {name: encode_assignment(share) for name, share in shares.items()}
-        self.caller = Caller(member_id=joined.member_id, generation=joined.generation_id)
-        self.send(group_requests.sync(self.config, self.caller, assignments))
+        self.caller = MemberIdentity(member_id=joined.member_id, generation=joined.generation_id)
+        self.send(member_requests.sync(self.config, self.caller, assignments))
 
 
 def joined(address: tuple[str, int], servers: str, groups: int) -> list[Member]:
@@ -74,7 +74,7 @@ def joined(address: tuple[str, int], servers: str, groups: int) -> list[Member]:
         member.send_join()
     for member in members:
         # It is given a name, and told to come again with it.
-        member.caller = Caller(member_id=member.receive().member_id, generation=-1)
+        member.caller = MemberIdentity(member_id=member.receive().member_id, generation=-1)
     for member in members:
         member.send_join()
     answers = [member.receive() for member in members]
@@ -99,7 +99,7 @@ def beat(members: list[Member], duration_s: float) -> int:
         member = members[count % len(members)]
         if member.connection.in_flight:
             assert member.receive().error_code == 0
-        member.send(group_requests.heartbeat(member.config, member.caller))
+        member.send(member_requests.heartbeat(member.config, member.caller))
         count += 1
     return count
 
@@ -122,7 +122,7 @@ def main() -> None:
         with Cluster(cluster.bootstrap_servers) as client:
             for group in range(groups):
                 # Answers once there is a coordinator.
-                group_offsets(client, f"g{group}")
+                committed_offsets(client, f"g{group}")
         (broker,) = cluster.state.brokers
         assert broker.pid is not None
         host, _, port = cluster.bootstrap_servers.partition(":")

@@ -14,7 +14,7 @@ from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from storage_engine.client.consumer.group_offsets import GroupOffsets
+    from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class GroupOffsetCommits:
 
     def _run(self) -> None:
         from storage_engine.client.cluster import Cluster
-        from storage_engine.client.consumer.group_offsets import GroupOffsets
+        from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
         connection = self._connection
         warned = False
@@ -69,11 +69,11 @@ class GroupOffsetCommits:
             client_id=connection.client_id,
             request_timeout_ms=connection.request_timeout_ms,
         ) as cluster:
-            offsets: GroupOffsets | None = None
+            offsets: OffsetCommitter | None = None
             while (wanted := self._next()) is not None:
                 group, positions = wanted
                 if offsets is None or offsets.group != group:
-                    offsets = GroupOffsets(cluster, group, deadline_ms=COMMIT_TIMEOUT_MS)
+                    offsets = OffsetCommitter(cluster, group, deadline_ms=COMMIT_TIMEOUT_MS)
                 error = _stored(offsets, positions)
                 if error is not None and not warned:
                     warned = True
@@ -95,7 +95,7 @@ class GroupOffsetCommits:
 
 
 def _stored(
-    offsets: "GroupOffsets", positions: Mapping[TopicPartition, int]
+    offsets: "OffsetCommitter", positions: Mapping[TopicPartition, int]
 ) -> HeadraceError | None:
     """Commits the positions. Returns the error of a failure, a DeadlineExceededError where trying
     again may help."""

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from storage_engine.client.cluster import EARLIEST, LATEST
     from storage_engine.client.consumer.consumer import Consumer
     from storage_engine.client.consumer.consumer_errors import (
-        CommitRefusedError,
         GroupError,
         NoOffsetError,
     )
     from storage_engine.client.consumer.consumer_record import ConsumerRecord
-    from storage_engine.client.consumer.group_requests import GroupMetadata
     from storage_engine.client.consumer.simple_consumer import Fetched, SimpleConsumer
     from storage_engine.client.fetching.bulk_reader import BulkReader, RecordsGoneError, Split
+    from storage_engine.client.groups.group_errors import CommitRefusedError
+    from storage_engine.client.groups.group_requests import GroupMetadata
     from storage_engine.client.producer.producer import Producer
     from storage_engine.client.producer.producer_errors import (
         BufferFullError,
@@ -130,7 +130,7 @@ _MODULES = {
     "BufferFullError": "client.producer.producer_errors",
     "BulkReader": "client.fetching.bulk_reader",
     "ClusterDescription": "client.admin.admin_client",
-    "CommitRefusedError": "client.consumer.consumer_errors",
+    "CommitRefusedError": "client.groups.group_errors",
     "ConfigEntry": "client.admin.topics",
     "ConfigError": "core.errors",
     "ConfigSource": "core.settings.config_source",
@@ -144,7 +144,7 @@ _MODULES = {
     "GroupDescription": "client.admin.groups",
     "GroupError": "client.consumer.consumer_errors",
     "GroupMember": "client.admin.groups",
-    "GroupMetadata": "client.consumer.group_requests",
+    "GroupMetadata": "client.groups.group_requests",
     "GroupPartition": "client.admin.groups",
     "HeadraceError": "core.errors",
     "KafkaError": "core.errors",

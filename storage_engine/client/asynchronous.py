@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from storage_engine.client.admin.admin_client import Admin
 from storage_engine.client.consumer.consumer import POLL_MS, Consumer
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
-from storage_engine.client.consumer.group_requests import GroupMetadata
+from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.producer import Producer, RecordHeaders
 from storage_engine.client.producer.record_future import RecordMetadata
 from storage_engine.core.errors import HeadraceError

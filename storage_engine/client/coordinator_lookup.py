@@ -1,12 +1,23 @@
-"""Which broker coordinates a group, or a transactional id. Its one rule: what is remembered is a
-guess, which whoever is refused by that broker has to take back. Source: KIP-98."""
+"""Which broker coordinates a group or a transactional id, and requests to it.
 
-import importlib
+Rule: what is remembered is a guess, which whoever is refused by that broker has to take back.
+Source: KIP-98.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import APIS, spec_for
+from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.apis.spec import AnyApi
 
 _FIND_COORDINATOR = 10
 _FIND_VERSION = 3
@@ -14,6 +25,11 @@ _FIND_VERSION = 3
 
 GROUP = 0
 TRANSACTION = 1
+
+CodeOf = Callable[[Any], int]
+"""The error code of an answer, 0 for none."""
+
+_NAMES = {GROUP: "group"}
 
 MAX_REMEMBERED = 64
 """A process writes to few sinks at a time; batch writes have a new one each."""
@@ -34,20 +50,45 @@ def remembered_coordinator(
 
 
 def forget_coordinator(cluster: Cluster, kind: int, key: str) -> None:
-    """It did not answer, or coordinates that no more."""
+    """It did not answer, or does not coordinate that any more."""
     cluster.coordinators.pop((kind, key), None)
 
 
 def find_coordinator(cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline) -> int:
     """Its id, by the word of any broker. KafkaError, which names `what`, when there is none now."""
-    # Imported now: most clients need none.
-    module = importlib.import_module(
-        f"storage_engine.protocol.apis.{APIS[_FIND_COORDINATOR].module}"
-    )
-    request = module.FindCoordinatorRequest(key=key, key_type=kind)
-    spec = spec_for(_FIND_COORDINATOR)
-    answer = cluster.ask_any(spec, request, deadline, version=_FIND_VERSION)
+    spec, request = api_of(_FIND_COORDINATOR)
+    message = request(key=key, key_type=kind)
+    answer = cluster.ask_any(spec, message, deadline, version=_FIND_VERSION)
     code = ErrorCode.of(answer.error_code)
     if code is not ErrorCode.NONE:
         raise KafkaError(f"no coordinator for {what}: {answer.error_message or code.meaning}", code)
     return int(answer.node_id)
+
+
+def ask_coordinator(
+    cluster: Cluster,
+    kind: int,
+    key: str,
+    spec: AnyApi,
+    message: Any,
+    code_of: CodeOf,
+    *,
+    version: int | None = None,
+) -> tuple[int, Any]:
+    """The coordinator of a group or transactional id (by its `kind`) and its
+    answer; KafkaError when it is a final no."""
+    what = f"{_NAMES.get(kind, 'transactional id')} '{key}'"
+    deadline = Deadline.after(cluster.deadline_ms)
+    retry = Retry(f"{spec.name} of {what}", deadline)
+    while True:
+        failure: HeadraceError
+        try:
+            coordinator = find_coordinator(cluster, kind, key, what, deadline)
+            answer = cluster.request(coordinator, spec, message, version=version)
+            code = ErrorCode.of(code_of(answer))
+            if code is ErrorCode.NONE:
+                return coordinator, answer
+            failure = KafkaError(f"{what}: {code.meaning}", code)
+        except (KafkaError, DeadlineExceededError) as error:
+            failure = error
+        retry.pause(failure)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from storage_engine.client.cluster import ISOLATION_LEVELS
-from storage_engine.client.fetching.fetch import FETCH_BYTES
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.setting import (
     INT_MAX,
@@ -17,6 +16,10 @@ from storage_engine.core.settings.setting import (
     SettingValue,
     nearest_key,
 )
+
+FETCH_BYTES = 2 << 20
+"""The default size of a fetch: large enough that its fixed cost does not count, small enough that
+it stays near the CPU while it is decoded."""
 
 
 def integer(

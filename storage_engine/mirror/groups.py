@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from storage_engine.client.admin.groups import group_offsets, list_groups
+from storage_engine.client.admin.groups import list_groups
 from storage_engine.client.cluster import EARLIEST, Cluster
-from storage_engine.client.consumer.group_offsets import GroupOffsets
+from storage_engine.client.groups.committed_offsets import OffsetCommitter, committed_offsets
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
@@ -86,14 +86,14 @@ class MirroredGroups:
         return moved
 
     def _sync(self, source: str, cluster: Cluster, group: str) -> int:
-        wanted = self._translated(source, group_offsets(cluster, group))
+        wanted = self._translated(source, committed_offsets(cluster, group))
         now_ms = monotonic_ms()
         known, until_ms = self._known.get((source, group), ({}, now_ms))
         if not wanted or (wanted == known and now_ms < until_ms):
             return 0
         # A reader before the beginning would be sent to the end by `auto.offset.reset`.
         starts = self._target.list_offsets(dict.fromkeys(wanted, EARLIEST))
-        present = group_offsets(self._target, group)
+        present = committed_offsets(self._target, group)
         later = {
             tp: max(offset, starts[tp])
             for tp, offset in wanted.items()
@@ -101,7 +101,7 @@ class MirroredGroups:
         }
         if later:
             try:
-                GroupOffsets(self._target, group).commit(later)
+                OffsetCommitter(self._target, group).commit(later)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise

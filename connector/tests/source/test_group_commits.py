@@ -9,7 +9,7 @@ import pytest
 from connector.options.connection_options import ConnectionOptions
 from connector.source import group_commits
 from connector.source.group_commits import GroupOffsetCommits
-from storage_engine.client.consumer import group_offsets
+from storage_engine.client.groups import committed_offsets
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 
@@ -21,7 +21,7 @@ DEADLINE_S = 30
 
 
 class Coordinator:
-    """Stands for GroupOffsets; holds each commit until it is let go."""
+    """Stands for OffsetCommitter; holds each commit until it is let go."""
 
     def __init__(self, monkeypatch):
         self.stored: list[tuple[str, dict[TopicPartition, int]]] = []
@@ -43,7 +43,7 @@ class Coordinator:
                     raise coordinator.error
                 coordinator.stored.append((self.group, dict(offsets)))
 
-        monkeypatch.setattr(group_offsets, "GroupOffsets", Offsets)
+        monkeypatch.setattr(committed_offsets, "OffsetCommitter", Offsets)
 
 
 @pytest.fixture

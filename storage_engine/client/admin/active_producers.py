@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.client.admin.topics import api_of
+from storage_engine.client.admin.leader_requests import ask_leaders
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.leader_requests import ask_leaders
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
 
 _DESCRIBE_PRODUCERS = 61
 

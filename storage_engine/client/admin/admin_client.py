@@ -46,6 +46,7 @@ from storage_engine.client.admin.topics import ConfigEntry, NewTopic
 from storage_engine.client.admin.transaction_states import ListedTransaction, TransactionDescription
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
@@ -147,16 +148,16 @@ class Admin(Closing):
         return groups.list_groups(self._open)
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Members, and by partition what is stored and the lag."""
+        """Its members, and by partition the committed offset and the lag."""
         return groups.describe_group(self._open, group)
 
     def delete_group(self, group: str) -> None:
-        """With what it has stored; only without members."""
+        """Delete a group without members, and its offsets."""
         groups.delete_group(self._open, group)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """By partition the next offset to read; nothing of a group that does not exist."""
-        return groups.group_offsets(self._open, group)
+        return committed_offsets(self._open, group)
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store where a group without members goes on; it is made where there is none."""

@@ -1,26 +1,24 @@
-"""Consumer groups, for those who look after them: list, describe with their lag, delete.
+"""Administration of consumer groups: list, describe with their lag, delete.
 
-Rule: every broker tells of the groups that it coordinates. Source: KIP-222, KIP-229. What a group
-has stored is set in `group_offsets` and `offset_resets`.
+Rule: each broker is asked for the groups that it coordinates. Source: KIP-222, KIP-229. The offsets
+of a group are changed in `offset_resets`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.client.admin.topics import api_of
-from storage_engine.client.admin_requests import ask_coordinator, ask_each_broker
+from storage_engine.client.admin.broker_requests import ask_each_broker
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.client.coordinator_lookup import GROUP
+from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator
+from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.consumer_protocol import decode_assignment
 
-_OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 9, 15, 16, 42
-
-_FETCH_VERSION = 7
-"""The newest for one group at a time."""
+_DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 15, 16, 42
 
 _DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -114,7 +112,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
         protocol=told.protocol_data,
         coordinator=coordinator,
         members=members,
-        partitions=_progress(cluster, group_offsets(cluster, group), members),
+        partitions=_progress(cluster, committed_offsets(cluster, group), members),
     )
 
 
@@ -175,31 +173,6 @@ def offsets_where_there(
         tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].partitions
     )
     return cluster.list_offsets(dict.fromkeys(there, at_ms))
-
-
-def group_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """All that the group has committed: by partition the next offset to read."""
-    spec, request = api_of(_OFFSET_FETCH)
-    _, answer = ask_coordinator(
-        cluster,
-        GROUP,
-        group,
-        spec,
-        request(group_id=group, topics=None, require_stable=True),
-        _worst_fetched,
-        version=_FETCH_VERSION,
-    )
-    return {
-        TopicPartition(topic.name, row.partition_index): row.committed_offset
-        for topic in answer.topics
-        for row in topic.partitions
-        if row.committed_offset >= 0
-    }
-
-
-def _worst_fetched(answer: Any) -> int:
-    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
-    return int(answer.error_code or next(filter(None, rows), 0))
 
 
 def delete_group(cluster: Cluster, group: str) -> None:

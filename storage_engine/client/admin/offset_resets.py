@@ -1,7 +1,7 @@
-"""Changes what a group has stored, from outside: set, moved, taken out.
+"""Changes the committed offsets of a group from outside: sets, moves and deletes them.
 
-Rule: only for a group without members, which would go on from where they are and store that. New
-offsets are within what the partitions hold. Source: KIP-122, KIP-496.
+Rule: only for a group without members, since they would go on from where they are and commit that.
+New offsets are within what the partitions hold. Source: KIP-122, KIP-496.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,17 +10,15 @@ from typing import Any
 
 from storage_engine.client.admin.groups import (
     group_members,
-    group_offsets,
     has_members,
     offsets_where_there,
 )
-from storage_engine.client.admin.topics import api_of
-from storage_engine.client.admin_requests import ask_coordinator
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.consumer.group_offsets import GroupOffsets
-from storage_engine.client.coordinator_lookup import GROUP
+from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator
+from storage_engine.client.groups.committed_offsets import OffsetCommitter, committed_offsets
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
 
 _OFFSET_DELETE = 47
 
@@ -39,7 +37,7 @@ def set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, i
     """By partition the next offset to read, also of a group that does not exist yet. KafkaError
     NON_EMPTY_GROUP while it has members."""
     try:
-        GroupOffsets(cluster, group).commit(offsets)
+        OffsetCommitter(cluster, group).commit(offsets)
     except KafkaError as error:
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
             raise has_members(group) from None
@@ -64,7 +62,7 @@ def reset_offsets(
         raise ConfigError("give one of at_ms, offset and shift_by, to say where the group goes on")
     if members := group_members(cluster, group):
         raise has_members(group, len(members))
-    stored = group_offsets(cluster, group)
+    stored = committed_offsets(cluster, group)
     wanted = [
         TopicPartition(topic, number)
         for topic in topics

@@ -7,12 +7,13 @@ asked for again. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storage_engine.client.admin.topics import api_of, controller_of, pause
+from storage_engine.client.admin.topics import controller_of, pause
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.registry import api_of
 
 _ELECT_LEADERS = 43
 _ALTER_PARTITION_REASSIGNMENTS = 45

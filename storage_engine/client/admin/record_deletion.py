@@ -6,8 +6,8 @@ Rule: asking twice does no harm. Source: KIP-107.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from storage_engine.client.admin.leader_requests import ask_leaders
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.leader_requests import ask_leaders
 from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.registry import spec_for

@@ -4,7 +4,6 @@ Rule: requests go to the controller, and to the next one when it has changed. Wh
 lost, finding the work done counts as having done it. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
 """
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.net.deadline import Deadline, sleep_ms
-from storage_engine.protocol.apis.registry import APIS, spec_for
+from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
 
 BROKER_DEFAULT = -1
@@ -323,13 +322,6 @@ def _alter_configs(
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         what="topic" if resource_type == _TOPIC_RESOURCE else "broker",
     )
-
-
-def api_of(key: int) -> tuple[AnyApi, Any]:
-    """The codecs of an API and its request class, imported now: most clients need none of them."""
-    entry = APIS[key]
-    module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
-    return spec_for(key), getattr(module, f"{entry.name}Request")
 
 
 def _outcome(row: Any) -> _Outcome:

@@ -6,11 +6,11 @@ Rule: every broker tells of the ids that it coordinates. Source: KIP-664, KIP-99
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage_engine.client.admin.topics import api_of
-from storage_engine.client.admin_requests import ask_coordinator, ask_each_broker
+from storage_engine.client.admin.broker_requests import ask_each_broker
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import TRANSACTION
+from storage_engine.client.coordinator_lookup import TRANSACTION, ask_coordinator
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
 
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 65, 66
 

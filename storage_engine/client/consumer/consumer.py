@@ -23,7 +23,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from storage_engine.client.admin.groups import group_offsets
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer import membership
@@ -37,9 +36,10 @@ from storage_engine.client.consumer.consumer_coordinator import (
 )
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
-from storage_engine.client.consumer.group_requests import Caller, GroupMetadata
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.consumer.subscription import Subscription
+from storage_engine.client.groups.committed_offsets import committed_offsets
+from storage_engine.client.groups.group_requests import GroupMetadata, MemberIdentity
 from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
@@ -77,7 +77,7 @@ class Consumer(Closing):
         )
         self._positions = Positions(self._config)
         self._group: ConsumerCoordinator | None = None
-        self._caller: Caller = NOBODY
+        self._caller: MemberIdentity = NOBODY
         self._subscription: Subscription | None = None
         self._on_assigned: OnPartitions | None = None
         self._on_revoked: OnPartitions | None = None
@@ -335,7 +335,7 @@ class Consumer(Closing):
         transactions that store something."""
         self._check_open()
         group = self._group_id("committed")
-        stored = group_offsets(self._cluster, group)
+        stored = committed_offsets(self._cluster, group)
         return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
 
     def group_metadata(self) -> GroupMetadata:

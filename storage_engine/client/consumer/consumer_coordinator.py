@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer import group_requests, membership
+from storage_engine.client.consumer import member_requests, membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.consumer.consumer_errors import CommitRefusedError, GroupError
+from storage_engine.client.consumer.consumer_errors import GroupError
 from storage_engine.client.consumer.coordinator_calls import Call, CoordinatorCalls, code_of
-from storage_engine.client.consumer.group_requests import Caller, GroupRequest
 from storage_engine.client.consumer.membership import (
     ASK_AGAIN,
     NO_GENERATION,
@@ -29,6 +28,13 @@ from storage_engine.client.consumer.membership import (
 )
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.consumer.subscription import Subscription, TopicCounts
+from storage_engine.client.groups.group_errors import CommitRefusedError
+from storage_engine.client.groups.group_requests import (
+    GroupRequest,
+    MemberIdentity,
+    commit_request,
+    refused_commit,
+)
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import (
@@ -63,7 +69,7 @@ class Part:
     """A change: these partitions are the consumer's, and it commits as `caller`."""
 
     partitions: tuple[TopicPartition, ...]
-    caller: Caller
+    caller: MemberIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class Commit:
     """Offsets on their way."""
 
     offsets: Mapping[TopicPartition, int]
-    caller: Caller
+    caller: MemberIdentity
     deadline: Deadline
     done: bool = False
     error: HeadraceError | None = None
@@ -175,7 +181,7 @@ class ConsumerCoordinator:
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
-        caller: Caller,
+        caller: MemberIdentity,
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
     ) -> Commit:
@@ -299,7 +305,7 @@ class ConsumerCoordinator:
         self._add_change(Failed(GroupError(f"group '{group}': {code.meaning}", code)))
 
     def _leave(self, member_id: str) -> None:
-        request = group_requests.leave(self._config, member_id)
+        request = member_requests.leave(self._config, member_id)
         with contextlib.suppress(KafkaError, DeadlineExceededError):
             self._calls.ask(request, _LEAVE_MS)
 
@@ -319,9 +325,9 @@ class ConsumerCoordinator:
             return
         self._add_change(Part(partitions=partitions, caller=self._caller()))
 
-    def _caller(self) -> Caller:
+    def _caller(self) -> MemberIdentity:
         known = self._membership
-        return Caller(member_id=known.member_id, generation=known.generation)
+        return MemberIdentity(member_id=known.member_id, generation=known.generation)
 
     def _check_topics(self, now_ms: int) -> None:
         if self._membership.stage is not membership.Stage.MEMBER:
@@ -361,11 +367,11 @@ class ConsumerCoordinator:
             with self._changed:
                 subscription = self._subscription
             topics = self._topics.subscribe(subscription, now_ms)
-            return group_requests.join(self._config, wanted.member_id, encode_subscription(topics))
-        caller = Caller(member_id=wanted.member_id, generation=wanted.generation)
+            return member_requests.join(self._config, wanted.member_id, encode_subscription(topics))
+        caller = MemberIdentity(member_id=wanted.member_id, generation=wanted.generation)
         if isinstance(wanted, membership.SendSync):
-            return group_requests.sync(self._config, caller, self._assignments(now_ms))
-        return group_requests.heartbeat(self._config, caller)
+            return member_requests.sync(self._config, caller, self._assignments(now_ms))
+        return member_requests.heartbeat(self._config, caller)
 
     def _assignments(self, now_ms: int) -> dict[str, bytes]:
         """Of everybody, when this member leads."""
@@ -409,7 +415,7 @@ class ConsumerCoordinator:
             self._commit_call = None
             self._commit_answered(commit, answer, error)
 
-        request = group_requests.commit(
+        request = commit_request(
             self._config.group_id or "",
             commit.caller,
             commit.offsets,
@@ -422,7 +428,7 @@ class ConsumerCoordinator:
             on_answer(None, error)
 
     def _commit_answered(self, commit: Commit, answer: Any, error: HeadraceError | None) -> None:
-        refused = None if answer is None else group_requests.refused_commit(answer)
+        refused = None if answer is None else refused_commit(answer)
         if error is None and refused is None:
             self._finish(commit, None)
             return
@@ -463,5 +469,5 @@ class ConsumerCoordinator:
             self._changed.notify_all()
 
 
-NOBODY = Caller(member_id=NO_MEMBER, generation=NO_GENERATION)
+NOBODY = MemberIdentity(member_id=NO_MEMBER, generation=NO_GENERATION)
 """Who commits for a consumer that chose its partitions itself."""

@@ -1,4 +1,4 @@
-"""What a consumer's user may have to tell apart. Each is a HeadraceError of one line.
+"""Errors that the user of a consumer may have to tell apart. Each is a HeadraceError of one line.
 
 error                     raised by          what to do
 ConfigError               Consumer(...)      correct the setting
@@ -16,17 +16,11 @@ DeadlineExceededError     any                brokers or the coordinator were awa
                                              default.api.timeout.ms: again
 """
 
-from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.errors import HeadraceError, KafkaError
 
 
 class NoOffsetError(HeadraceError):
     """Nothing is committed for a partition, and auto.offset.reset is none."""
-
-
-class CommitRefusedError(KafkaError):
-    """The member is not in the group's present generation."""
-
-    code = ErrorCode.ILLEGAL_GENERATION
 
 
 class GroupError(KafkaError):

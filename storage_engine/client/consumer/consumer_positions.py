@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from storage_engine.client.admin.groups import group_offsets
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer.consumer_config import EARLIEST as EARLIEST_RESET
 from storage_engine.client.consumer.consumer_config import NONE as NO_RESET
@@ -18,6 +17,7 @@ from storage_engine.client.consumer.consumer_errors import NoOffsetError
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, RecordBuffer
 from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -157,7 +157,7 @@ class Positions:
 
     def _of_group(self, cluster: Cluster) -> Mapping[TopicPartition, int]:
         group = self._config.group_id
-        return {} if group is None else group_offsets(cluster, group)
+        return {} if group is None else committed_offsets(cluster, group)
 
     def _out_of_range(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
         reset = self._config.auto_offset_reset

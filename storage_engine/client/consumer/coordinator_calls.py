@@ -10,8 +10,8 @@ from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.consumer.group_requests import GroupRequest
 from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
+from storage_engine.client.groups.group_requests import GroupRequest
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,

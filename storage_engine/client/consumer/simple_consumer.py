@@ -19,11 +19,11 @@ from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.fetching.fetch import (
-    FETCH_BYTES,
     MAX_WAIT_MS,
     FetchedBatches,
     FetchReader,
 )
+from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline

@@ -14,6 +14,7 @@ from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cl
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
+from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -35,10 +36,6 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
-
-FETCH_BYTES = 2 << 20
-"""Of one fetch: large enough that its fixed cost does not count, small enough to stay near the CPU
-while decoded."""
 
 MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""

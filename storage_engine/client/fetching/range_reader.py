@@ -16,7 +16,6 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import without_read
 from storage_engine.client.fetching.fetch import (
-    FETCH_BYTES,
     MAX_WAIT_MS,
     FetchedBatches,
     FetchReader,
@@ -25,6 +24,7 @@ from storage_engine.client.fetching.fetch import (
 from storage_engine.client.fetching.fetch_cursor import WholeBatches
 from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
 from storage_engine.client.metadata import Leader
+from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import DeadlineExceededError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable

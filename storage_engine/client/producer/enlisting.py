@@ -6,9 +6,9 @@ Source: KIP-98; version 3, the newest for clients.
 from collections.abc import Iterable
 from typing import Any
 
-from storage_engine.client.admin.topics import api_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
 
 ENLIST_VERSION = 3

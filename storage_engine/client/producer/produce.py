@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.leader_lookup import LeaderLookup
 from storage_engine.client.producer.delivery import Delivery
+from storage_engine.client.producer.leader_lookup import LeaderLookup
 from storage_engine.client.producer.produce_lane import Lane, Request
 from storage_engine.client.producer.produce_queue import (
     Done,

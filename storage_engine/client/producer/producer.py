@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
-from storage_engine.client.consumer.group_requests import GroupMetadata
+from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.partition_choice import Partitioner, partition_for_key
 from storage_engine.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
@@ -38,7 +38,7 @@ from storage_engine.client.producer.producer_errors import (
 )
 from storage_engine.client.producer.producer_loop import ProducerLoop
 from storage_engine.client.producer.record_future import RecordFuture, RecordMetadata
-from storage_engine.client.topic_watch import TopicPartitions
+from storage_engine.client.producer.topic_watch import TopicPartitions
 from storage_engine.core.errors import (
     ConfigError,
     ErrorCode,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.client.broker_discovery import ZooKeeperBrokers
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer.group_requests import GroupMetadata
+from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.producer.accumulator import Accumulator
 from storage_engine.client.producer.partition_choice import StickyPartition
@@ -28,8 +28,8 @@ from storage_engine.client.producer.producer_errors import (
     TransactionFailedError,
 )
 from storage_engine.client.producer.record_future import RecordFuture
+from storage_engine.client.producer.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.producer.transactions import ProducerTransactions
-from storage_engine.client.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable

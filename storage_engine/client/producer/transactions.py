@@ -11,11 +11,10 @@ threads at once.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from storage_engine.client.admin.topics import api_of
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer.consumer_errors import CommitRefusedError
-from storage_engine.client.consumer.group_requests import GroupMetadata
 from storage_engine.client.coordinator_lookup import GROUP, TRANSACTION, find_coordinator
+from storage_engine.client.groups.group_errors import CommitRefusedError
+from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.enlisting import (
     ENLIST_VERSION,
     enlist_request,
@@ -34,6 +33,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
 
 _ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from storage_engine.client.consumer.consumer_errors import CommitRefusedError
+from storage_engine.client.groups.group_errors import CommitRefusedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
 from storage_engine.client.zookeeper_consumer.cluster_view import ClusterView
 from storage_engine.client.zookeeper_consumer.node_view import RETRY_MS, NodeView

@@ -7,7 +7,7 @@ imported on first use.
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 
@@ -117,3 +117,10 @@ def name_of(api_key: int) -> str:
     """For messages."""
     entry = APIS.get(api_key)
     return entry.name if entry is not None else f"api key {api_key}"
+
+
+def api_of(key: int) -> tuple[AnyApi, Any]:
+    """The codecs of an API and its request class, imported now: most clients need few of them."""
+    entry = APIS[key]
+    module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
+    return spec_for(key), getattr(module, f"{entry.name}Request")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.client.consumer.group_offsets import GroupOffsets
+from storage_engine.client.groups.committed_offsets import OffsetCommitter
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
@@ -60,7 +60,7 @@ def coordinator(fake) -> SimpleNamespace:
 
 
 def test_offsets_are_stored_for_a_group_without_members(cluster, coordinator):
-    GroupOffsets(cluster, "g").commit({T0: 5, U0: 1, T1: 7})
+    OffsetCommitter(cluster, "g").commit({T0: 5, U0: 1, T1: 7})
     assert coordinator.stored == {T0: 5, T1: 7, U0: 1}
     ((_, message),) = coordinator.asked
     assert (message.group_id, message.member_id) == ("g", "")
@@ -68,7 +68,7 @@ def test_offsets_are_stored_for_a_group_without_members(cluster, coordinator):
 
 
 def test_a_coordinator_that_loads_or_moves_is_asked_again(cluster, coordinator):
-    group = GroupOffsets(cluster, "g")
+    group = OffsetCommitter(cluster, "g")
     coordinator.codes = {T0: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]}
     group.commit({T0: 5})
     coordinator.broker = 2
@@ -85,16 +85,16 @@ def test_a_partition_that_is_refused_for_good_is_told_although_another_may_be_re
         T1: [ErrorCode.UNKNOWN_MEMBER_ID],
     }
     with pytest.raises(KafkaError, match="offsets of group 'g', t-1: ") as raised:
-        GroupOffsets(cluster, "g").commit({T0: 5, T1: 7})
+        OffsetCommitter(cluster, "g").commit({T0: 5, T1: 7})
     assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_ends_at_its_deadline(cluster, coordinator):
     coordinator.codes = {T0: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000}
     with pytest.raises(DeadlineExceededError, match="OffsetCommit of group 'g'"):
-        GroupOffsets(cluster, "g", deadline_ms=100).commit({T0: 5})
+        OffsetCommitter(cluster, "g", deadline_ms=100).commit({T0: 5})
 
 
 def test_no_offsets_need_no_request(cluster, coordinator):
-    GroupOffsets(cluster, "g").commit({})
+    OffsetCommitter(cluster, "g").commit({})
     assert coordinator.asked == []

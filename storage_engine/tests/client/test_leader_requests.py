@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storage_engine.client.leader_requests import ask_leaders
+from storage_engine.client.admin.leader_requests import ask_leaders
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 

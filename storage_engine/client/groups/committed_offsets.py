@@ -1,15 +1,22 @@
-"""Stores offsets under the name of a group, for a program that assigns its partitions itself.
+"""The offsets that are committed for a group: read, and stored for a program that assigns its
+partitions itself.
 
-Rule: the group has no members (generation -1, no member id), as Kafka's "simple consumers" have
-none; a lost or retriable answer is followed by the same request, at whoever coordinates the group
-by then, until the deadline. Source: the OffsetCommit API. Not for several threads at once.
+Rule: who stores them so is no member of the group (generation -1, no member id), as Kafka's "simple
+consumers" are none. A lost or retriable answer is followed by the same request, at whoever
+coordinates the group by then, until the deadline. Source: the OffsetFetch and OffsetCommit APIs.
+Not for several threads at once.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.consumer import group_requests
-from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
+from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator, find_coordinator
+from storage_engine.client.groups.group_requests import (
+    MemberIdentity,
+    commit_request,
+    refused_commit,
+)
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -18,15 +25,46 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.registry import api_of
 
-_NOBODY = group_requests.Caller(member_id="", generation=-1)
+_OFFSET_FETCH = 9
+
+_FETCH_VERSION = 7
+"""The newest for one group at a time."""
+
+_NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 
-class GroupOffsets:
-    """What one group has read."""
+def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """All offsets of the group: by partition the next one to read."""
+    spec, request = api_of(_OFFSET_FETCH)
+    _, answer = ask_coordinator(
+        cluster,
+        GROUP,
+        group,
+        spec,
+        request(group_id=group, topics=None, require_stable=True),
+        _worst_fetched,
+        version=_FETCH_VERSION,
+    )
+    return {
+        TopicPartition(topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+def _worst_fetched(answer: Any) -> int:
+    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
+    return int(answer.error_code or next(filter(None, rows), 0))
+
+
+class OffsetCommitter:
+    """Stores offsets of one group."""
 
     def __init__(self, cluster: Cluster, group: str, *, deadline_ms: int | None = None) -> None:
-        """`deadline_ms`: of a commit with its retries; None: the cluster's."""
+        """`deadline_ms` bounds a commit with its retries; None: the cluster's does."""
         self._cluster = cluster
         self.group = group
         self._deadline_ms = deadline_ms or cluster.deadline_ms
@@ -37,7 +75,7 @@ class GroupOffsets:
         for good; the others are stored all the same. A group that has members refuses all."""
         if not offsets:
             return
-        request = group_requests.commit(self.group, _NOBODY, offsets)
+        request = commit_request(self.group, _NO_MEMBER, offsets)
         deadline = Deadline.after(self._deadline_ms)
         retry = Retry(f"OffsetCommit of group '{self.group}'", deadline)
         while True:
@@ -52,7 +90,7 @@ class GroupOffsets:
             except (KafkaError, DeadlineExceededError) as error:
                 failure = error
             else:
-                refused = group_requests.refused_commit(answer)
+                refused = refused_commit(answer)
                 if refused is None:
                     return
                 partition, code = refused

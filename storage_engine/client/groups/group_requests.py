@@ -1,0 +1,84 @@
+"""Who asks a group's coordinator, and the request that commits offsets.
+
+Source: Kafka's classic group protocol; the OffsetCommit API.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.apis.spec import AnyApi
+
+_OFFSET_COMMIT = 8
+
+_NO_EPOCH = -1
+
+
+class GroupMetadata(NamedTuple):
+    """The identity that a consumer commits with, so that a member that was replaced is refused."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequest:
+    """A request to a group's coordinator."""
+
+    spec: AnyApi
+    message: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberIdentity:
+    """The member that asks; without a name and with generation -1 for a consumer that is no
+    member."""
+
+    member_id: str
+    generation: int
+
+
+def commit_request(
+    group: str,
+    caller: MemberIdentity,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    instance_id: str | None = None,
+) -> GroupRequest:
+    spec, request = api_of(_OFFSET_COMMIT)
+    topic_class = request.OffsetCommitRequestTopic
+    by_topic: dict[str, list[Any]] = {}
+    for tp, offset in offsets.items():
+        row = topic_class.OffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=offset,
+            committed_leader_epoch=_NO_EPOCH,
+            committed_metadata="",
+        )
+        by_topic.setdefault(tp.topic, []).append(row)
+    message = request(
+        group_id=group,
+        generation_id_or_member_epoch=caller.generation,
+        member_id=caller.member_id,
+        group_instance_id=instance_id if caller.member_id else None,
+        topics=[topic_class(name=name, partitions=rows) for name, rows in by_topic.items()],
+    )
+    return GroupRequest(spec=spec, message=message)
+
+
+def refused_commit(answer: Any) -> tuple[TopicPartition, ErrorCode] | None:
+    """A partition whose offset was refused, with the error: one that no retry helps, if there is
+    one. None when all offsets are stored."""
+    refused = [
+        (TopicPartition(topic.name, row.partition_index), ErrorCode.of(row.error_code))
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.error_code
+    ]
+    refused.sort(key=lambda one: one[1].retriable)
+    return refused[0] if refused else None
