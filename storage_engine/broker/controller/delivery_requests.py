@@ -189,7 +189,7 @@ def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartiti
         partition_epoch=item.state.partition_epoch,
         replicas=list(item.assigned),
         is_new=item.state.leader_epoch == 0,
-        joined_epochs={int(b): int(epoch) for b, epoch in item.state.joined_epochs.items()},
+        joined_epochs=dict(item.state.joined_epochs),
     )
 
 

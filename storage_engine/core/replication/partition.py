@@ -78,14 +78,14 @@ class StateObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class LagCheck:
     """Time went on: look for laggards."""
 
     now_ms: int
     log_end_offset: int
 
 
-Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | Tick
+Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | LagCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ class LeaderPartition:
                 return self._advance_high_watermark()
             case FollowerFetched():
                 return self._on_follower_fetched(event)
-            case Tick():
+            case LagCheck():
                 self._log_end_offset = event.log_end_offset
                 return self._shrink(event.now_ms)
             case IsrAccepted():

@@ -19,13 +19,13 @@ from storage_engine.core.replication.partition import (
     FollowerFetched,
     IsrAccepted,
     IsrUndecided,
+    LagCheck,
     LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
     ReadState,
     StateObserved,
-    Tick,
 )
 from storage_engine.tests.core.cluster_parts import (
     Broker,
@@ -168,7 +168,7 @@ class WorldReplication(WorldZooKeeper):
         leading = broker.replicas[tp].leading
         if leading is not None:
             end = broker.logs[tp].end
-            self.lead(broker, tp, leading.step(Tick(now_ms=self.now_ms, log_end_offset=end)))
+            self.lead(broker, tp, leading.step(LagCheck(now_ms=self.now_ms, log_end_offset=end)))
 
     def lead(self, broker: Broker, tp: TopicPartition, effects: list[Effect]) -> None:
         """Carry out a leader's effects; acknowledge what its high watermark covers."""
